@@ -1,0 +1,110 @@
+# The whole project on a fresh machine: `make demo` and `make test` do all set-up themselves, and only once.
+#
+#   make demo    record a small job, kill a part of it, show what was recorded
+#   make test    linters, type checker, import layers, tests
+#   make soak    the long fault suites
+#   make bench   Sonde beside its peers, as a table and as JSON
+#   make lint    only the linters, the type checker and the import layers
+#   make format  let ruff format the sources
+#   make docs    write the generated pages of docs/
+#   make clean   remove the environment and everything that was built (recorded runs stay)
+#
+# PYTHON=python3.13 chooses an interpreter. CORES=python tests without the C core, for a machine without a compiler.
+
+SHELL := /bin/sh
+PYTHON ?=
+CORES ?= c python
+TORCH := torch==2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint format docs soak bench clean
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
+# ── set-up: one stamp file for each step, so that a step is done again only when something it depends on has changed ──
+
+$(VENV)/.made:
+	@found=; \
+	for python in $(or $(PYTHON),python3.11 python3 python); do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Sonde needs Python 3.11 or newer, and '$(or $(PYTHON),python3.11, python3 and python)' is none." \
+	       "Install it, or name one: make PYTHON=/path/to/python3.11" >&2; \
+	  exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$($$found -V). The first time takes some minutes."; \
+	rm -rf $(VENV) && $$found -m venv $(VENV)
+	@touch $@
+
+# torch first: what depends on torch would otherwise choose a build of gigabytes.
+$(VENV)/.torch: $(VENV)/.made
+	$(PIP) install $(TORCH)
+	@touch $@
+
+# Built with the environment's own setuptools, so that a build needs no second download.
+$(VENV)/.tools: $(VENV)/.torch
+	$(PIP) install 'setuptools>=77' wheel
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/events/*.c src/sonde/events/native/*.h)
+	$(PIP) install --no-build-isolation --editable '.[dev]'
+	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.events._core") \
+	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
+	@touch $@
+
+# Each peer by itself, and with what is installed held in place: one that does not fit is left out of the table.
+$(VENV)/.bench: $(VENV)/.installed
+	@$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/constraints.txt
+	@for peer in $$($(BIN)/python -c 'import tomllib; \
+	    print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])'); do \
+	  echo "$(PIP) install $$peer"; \
+	  $(PIP) install --constraint $(VENV)/constraints.txt "$$peer" || echo "$$peer does not install here: the table goes without it."; \
+	done
+	@touch $@
+
+setup: $(VENV)/.installed
+
+# ── what one can do ──
+
+demo: setup
+	@$(BIN)/python examples/demo.py
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+docs: setup
+	$(BIN)/python tests/test_docs.py
+	$(BIN)/python tests/test_api.py
+
+test: lint
+	@for core in $(CORES); do \
+	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) tests/events || exit 1; \
+	done
+	$(PYTEST) --ignore=tests/events
+
+soak: setup
+	@for core in $(CORES); do \
+	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) -m soak -o faulthandler_timeout=3600 || exit 1; \
+	done
+
+bench: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info src/sonde/events/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

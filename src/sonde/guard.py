@@ -1,0 +1,146 @@
+"""The single place where Sonde swallows its own failures, so that none of them reaches the recorded program.
+
+    with guard("writing process.json"):          # as a context manager
+        ...
+
+    @guard("opening the process folder", default=None)      # as a decorator: what a failed call returns
+    def open_folder() -> Files | None: ...
+
+A failure is counted, and told once per place through the logger "sonde". Put a guard around Sonde's code only, never
+around a call of the user's code: an exception of the user must pass. `KeyboardInterrupt`, `SystemExit` and every other
+`BaseException` that is no `Exception` pass in any case. Not for generators and coroutines: their bodies run later.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import wraps
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, cast, overload
+
+from sonde.errors import SondeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_D = TypeVar("_D")
+
+# A place is a constant text, so there are few; the bound holds if somebody builds the text from data after all.
+MAX_PLACES = 1000
+OTHER_PLACES = "(other places)"
+
+
+class _Failures:
+    """What failed in this process, by place."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.reasons: dict[str, str] = {}
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        # Reentrant: a signal handler may fail while its own thread is counting.
+        self.lock = threading.RLock()
+
+    def in_child(self) -> None:
+        """Start to count afresh after a fork; what the parent has told already is not told again."""
+        self.renew_lock()
+        self.counts = {}
+
+    def count(self, doing: str, reason: str) -> bool:
+        """Count a failure; True if it is the first one at this place."""
+        with self.lock:
+            if doing not in self.reasons and len(self.reasons) >= MAX_PLACES:
+                doing = OTHER_PLACES
+            self.counts[doing] = self.counts.get(doing, 0) + 1
+            first = doing not in self.reasons
+            self.reasons.setdefault(doing, reason)
+            return first
+
+
+_failures = _Failures()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_failures.in_child)
+
+
+class guard(Generic[_D]):  # noqa: N801  it reads as a word in `with guard(...)`
+    """Swallow, count and log failures of the code inside; see the module's text."""
+
+    __slots__ = ("_default", "_doing")
+
+    @overload
+    def __init__(self: guard[None], doing: str) -> None: ...
+    @overload
+    def __init__(self: guard[_D], doing: str, default: _D) -> None: ...
+    def __init__(self, doing: str, default: object = None) -> None:
+        """`doing` completes the sentence "failed while ..."; `default` is what a failed call of a function returns."""
+        self._doing = doing
+        self._default = cast("_D", default)  # the overloads tie the two
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        _note(self._doing, error)
+        return True
+
+    def __call__(self, function: Callable[_P, _R], /) -> Callable[_P, _R | _D]:
+        doing, default = self._doing, self._default
+
+        @wraps(function)
+        def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R | _D:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  the one place for it
+                _note(doing, error)
+                return default
+
+        return guarded
+
+
+def counts() -> dict[str, int]:
+    """How often each place has failed in this process."""
+    with _failures.lock:
+        return dict(_failures.counts)
+
+
+def reasons() -> dict[str, str]:
+    """The first failure of each place that has ever failed, as text."""
+    with _failures.lock:
+        return dict(_failures.reasons)
+
+
+def _note(doing: str, error: Exception) -> None:
+    try:
+        reason = _text(error)
+        if _failures.count(doing, reason):
+            _tell(doing, reason, error)
+    except Exception:  # noqa: BLE001, S110  nothing is left to be done: a guard that raises would be the failure itself
+        pass
+
+
+def _text(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  an exception whose text cannot be made still has a type
+        return type(error).__name__
+
+
+def _tell(doing: str, reason: str, error: Exception) -> None:
+    import logging  # several ms, and needed only if something is wrong
+
+    expected = isinstance(error, SondeError | OSError)
+    logging.getLogger("sonde").warning(
+        "Sonde failed while %s (%s). Your program is not affected; the recording may be incomplete. "
+        "This is told once; later failures here are only counted.",
+        doing,
+        reason,
+        exc_info=None if expected else (type(error), error, error.__traceback__),
+    )
