@@ -1,0 +1,176 @@
+"""Reads one process folder, whoever wrote it and in whatever state it is, and keeps what is good of it.
+
+A folder may be live, left behind by a killed process, cut short or damaged. What is wrong with it becomes a note; only
+a folder that tells nothing at all is an error. Memory is bounded by what the files really hold, never by a number in
+them. numpy is loaded when something is read, not before.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.errors import RunUnreadable
+from sonde.store import record
+from sonde.store.blobs import Blobs
+from sonde.store.card import Info, Thread, read_info, read_names
+from sonde.store.regular import RegularFile, why
+from sonde.store.rings import Header, Rings, no_rings, read_rings
+from sonde.store.segment import PLAIN, SPECIAL, Slice, classes, slices
+from sonde.store.sequence import Sequence, sequence_of, survivors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+FILES = ("process.json", "rings", "events.seg", "names.jsonl", "args.bin")
+
+
+class Chunk(NamedTuple):
+    """Some records of a process: the records, the ordinal of each one's thread, and each one's real depth.
+
+    `counters`: all of them are counters, or none is.
+    """
+
+    records: NDArray[np.void]
+    threads: NDArray[np.uint32]
+    depths: NDArray[np.uint8] | NDArray[np.uint32]
+    counters: bool
+
+
+class Recording:
+    """What one process recorded, as it was when the folder was opened.
+
+    `missing` counts records that were begun and are nowhere to be found, `corrupt` the slots that hold no record though
+    they should. `lost` says for what reason the process itself knows to have lost records; None: it left no word.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.notes: list[str] = []
+        self.info: Info = read_info(self.folder, self.notes)
+        rings = self._read_rings()  # before the segment: what leaves the rings meanwhile is found there
+        self.header: Header | None = rings.header
+        self._rings = _slice_of(rings)
+        self._segment = self._open_segment()
+        self._length = self._segment_length()
+        self._sequence: Sequence = sequence_of(self._slices, self._slots(), self._limits(), self.notes)
+        self.corrupt = self._sequence.corrupt + rings.corrupt
+        self.missing = self._sequence.missing
+        self.lost: dict[str, int] | None = None if rings.header is None else rings.header.lost
+        # After the records: each name was written before the first record that cites it.
+        found = read_names(self.folder, self.notes)
+        self.names: dict[int, tuple[str, str]] = found.names
+        self.threads: dict[int, Thread] = rings.owners | found.threads
+        self._blobs = Blobs(self.folder / "args.bin", self.notes)
+        self._tell()
+
+    def __len__(self) -> int:
+        """The number of records, not counting lost and cancelled ones."""
+        return self._sequence.kept
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The records, each once, in no particular order. A chunk may be overwritten when the next one is read."""
+        for records, threads, counters in survivors(self._slices(), self._sequence):
+            yield Chunk(records, threads, self._sequence.depths(records), counters)
+
+    @cached_property
+    def records(self) -> NDArray[np.void]:
+        """All records, in the order of their numbers."""
+        import numpy as np
+
+        empty = np.empty(0, dtype=list(record.RECORD_FIELDS))
+        return np.concatenate([empty, *(chunk.records.copy() for chunk in self.chunks())])[self._order]
+
+    @cached_property
+    def thread(self) -> NDArray[np.uint32]:
+        """The ordinal of the thread of each of `records`."""
+        import numpy as np
+
+        return np.concatenate([np.empty(0, np.uint32), *(chunk.threads for chunk in self.chunks())])[self._order]
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        import numpy as np
+
+        seqs = [chunk.records["seq"].copy() for chunk in self.chunks()]
+        return np.argsort(np.concatenate([np.empty(0, np.uint32), *seqs]), kind="stable")
+
+    def args(self, id: int) -> str | None:
+        """The arguments with this id, as JSON text; None if there are none or if they are damaged."""
+        return self._blobs.text(id)
+
+    def close(self) -> None:
+        """Close the files. Records cannot be read any more after this; arguments can."""
+        self._blobs.close()
+        if self._segment is not None:
+            self._segment.close()
+        self._segment = None
+        self._length = 0
+
+    def _read_rings(self) -> Rings:
+        if self.info.writes == "block":
+            return no_rings()
+        elsewhere = self.info.rings
+        path = Path(elsewhere) if elsewhere and elsewhere.startswith("/") else self.folder / "rings"
+        return read_rings(path, self.folder.stat().st_uid, self.notes)
+
+    def _open_segment(self) -> RegularFile | None:
+        try:
+            return RegularFile(self.folder / "events.seg")
+        except OSError as error:
+            self.notes.append(f"events.seg {why(error)}")
+        if self.header is None and not (self.folder / "process.json").is_file():
+            raise RunUnreadable(
+                f"{self.folder} cannot be read: {'; '.join(self.notes)}. Restore the folder from a copy, or remove it."
+            )
+        return None
+
+    def _segment_length(self) -> int:
+        if self._segment is None:
+            return 0
+        size = self._segment.size()
+        if self.header is None:
+            return size
+        if self.header.seg_len > size:
+            self.notes.append(f"events.seg is cut short: it holds {size} of {self.header.seg_len} bytes")
+        return min(size, self.header.seg_len)
+
+    def _slots(self) -> int:
+        return self._length // record.RECORD_SIZE + len(self._rings.slots)
+
+    def _limits(self) -> tuple[int, int] | None:
+        """The numbers that had been given out before and after the rings were read; None: nobody says."""
+        if self.header is None:
+            return None
+        if not 1 <= self.header.next_seq <= self.header.end_seq <= 2**32:
+            self.notes.append(f"rings are damaged: the header tells {self.header.next_seq} as the next number")
+            return None
+        return self.header.next_seq, self.header.end_seq
+
+    def _slices(self) -> Iterator[Slice]:
+        """All slots: those of the segment, then those of the rings."""
+        if self._segment is not None:
+            yield from slices(self._segment, self._length)
+        yield self._rings
+
+    def _tell(self) -> None:
+        if self.corrupt:
+            self.notes.append(f"events.seg is damaged: {self.corrupt} places of 48 bytes hold no record")
+
+
+def _slice_of(rings: Rings) -> Slice:
+    what = classes()[rings.records["kind"]]
+    what[(what != PLAIN) & (what != SPECIAL)] = 0
+    return Slice(rings.records, rings.records["seq"].copy(), what, rings.threads, 0)
+
+
+def read_process(folder: str | Path) -> Recording:
+    """Read a process folder. Raises RunUnreadable if it tells nothing at all."""
+    path = Path(folder)
+    if not path.is_dir() or path.is_symlink():
+        raise RunUnreadable(f"{path} is not a process folder: give a folder <host>-<pid>-<n> inside a run folder.")
+    return Recording(path)

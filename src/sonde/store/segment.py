@@ -1,0 +1,97 @@
+"""Reads events.seg, the records that left the rings: slice by slice, whatever stands in it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.store import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sonde.store.regular import RegularFile
+
+SLICE = 32_768  # slots read at once: small enough for the processor's cache
+GIVE_UP = 20_000_000  # bad slots (1 GB) behind which nothing more is looked for: a hole can be as large as it likes
+
+# What a slot is, by its kind byte.
+BAD, PLAIN, SPECIAL, HEAD = 0, 1, 2, 3  # SPECIAL: completes or cancels another record
+
+
+class Slice(NamedTuple):
+    """Some slots of the file; `slots` is only good until the next slice is read."""
+
+    slots: NDArray[np.void]
+    seqs: NDArray[np.uint32]  # the numbers of the slots, side by side
+    what: NDArray[np.uint8]  # BAD, PLAIN or SPECIAL; block heads are BAD too, but not counted as such
+    threads: NDArray[np.uint32]
+    bad: int
+
+
+def slices(file: RegularFile, length: int) -> Iterator[Slice]:
+    """The first `length` bytes of a segment, as slices."""
+    import numpy as np
+
+    buffer = np.empty(min(SLICE, length // record.RECORD_SIZE), dtype=list(record.RECORD_FIELDS))
+    view = buffer.view(np.uint8).data
+    thread, left, bad, offset = 0, 0, 0, 0
+    while bad < GIVE_UP and offset < length:
+        count = file.fill(view[: length - offset], offset) // record.RECORD_SIZE
+        if not count:
+            break
+        one, thread, left = _cut(buffer[:count], thread, left)
+        yield one
+        bad += one.bad
+        offset += count * record.RECORD_SIZE
+
+
+@cache
+def classes() -> NDArray[np.uint8]:
+    """For each value of the kind byte, what a slot with it is."""
+    import numpy as np
+
+    table = np.zeros(256, dtype=np.uint8)
+    for kind in range(256):
+        if kind == record.BLOCK:
+            table[kind] = HEAD
+        elif kind & record.KIND_MASK == record.VOID:
+            table[kind] = SPECIAL
+        elif kind & record.KIND_MASK in (record.SPAN, record.COUNTER, record.MARK):
+            table[kind] = SPECIAL if kind & record.AGAIN else PLAIN
+    return table
+
+
+def _cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, int]:
+    """Say what each slot is. A block of `thread` with `left` records to come reaches into these slots."""
+    import numpy as np
+
+    what = classes()[slots["kind"]]
+    heads = np.flatnonzero(what == HEAD)
+    good = (slots["start"][heads] == record.BLOCK_MAGIC) & (slots["key"][heads] > 0)
+    good &= slots["key"][heads] <= record.RING_RECORDS
+    what[heads] = BAD
+    heads = heads[good]
+    starts = np.concatenate(([-1], heads))
+    counts = np.concatenate(([left], slots["key"][heads]))
+    owners = np.concatenate((np.array([thread], dtype=np.uint32), slots["name"][heads]))
+    spans = np.diff(starts, append=len(slots))
+    _drop_strays(what, starts, counts, spans)
+    seqs = np.ascontiguousarray(slots["seq"])
+    what[seqs == 0] = BAD
+    bad = len(slots) - len(heads) - int(np.count_nonzero(what))
+    threads = np.repeat(owners, spans)[1:]
+    return Slice(slots, seqs, what, threads, bad), int(owners[-1]), max(0, int(counts[-1] - spans[-1] + 1))
+
+
+def _drop_strays(
+    what: NDArray[np.uint8], starts: NDArray[np.int64], counts: NDArray[np.int64], spans: NDArray[np.int64]
+) -> None:
+    """Slots behind the end of their block, with no new head before them, are nobody's."""
+    import numpy as np
+
+    for index in np.flatnonzero(spans - 1 > counts):
+        what[starts[index] + 1 + counts[index] : starts[index] + spans[index]] = BAD
