@@ -1,0 +1,15 @@
+"""Events: spans, counters and marks, and the core that records them (`core`: in C, or its Python twin)."""
+
+from __future__ import annotations
+
+from sonde.events.choose import CORE_NOTE, core
+from sonde.events.decorate import decorate
+from sonde.events.span import Span
+
+Life = core.Life
+counter = core.counter
+mark = core.mark
+set_context = core.set_context
+get_context = core.get_context
+
+__all__ = ["CORE_NOTE", "Life", "Span", "core", "counter", "decorate", "get_context", "mark", "set_context"]

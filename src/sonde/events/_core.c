@@ -1,0 +1,328 @@
+/* The native event core: the module, counters and marks, and its controls. `_core.pyi` says what each part is for.
+
+   Built against the stable ABI of Python 3.11, so that one binary serves all later versions. Three names that 3.11 exports
+   but declares only from 3.12 on are declared here by hand; they have the same meaning and value there. */
+#define _GNU_SOURCE
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#include <Python.h>
+#include <structmember.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
+PyAPI_FUNC(PyObject *) PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *, PyObject *, PyObject *);
+#endif
+
+#define Py_XSETREF(place, value) \
+    do { \
+        void *old_ = (place); \
+        (place) = (value); \
+        Py_XDECREF((PyObject *)old_); \
+    } while (0)
+
+#include "native/record.h"
+#include "native/state.h"
+#include "native/ring.h"
+#include "native/frame.h"
+#include "native/span.h"
+#include "native/wrapped.h"
+#include "native/piece.h"
+
+/* ---- counters and marks ---- */
+
+static uint32_t step_of(PyObject *value, uint32_t otherwise, uint64_t none)
+{
+    int overflow = 0;
+    PyObject *number = value != Py_None && PyIndex_Check(value) ? PyNumber_Index(value) : NULL;
+    long long step = number ? PyLong_AsLongLongAndOverflow(number, &overflow) : 0;
+    int known = number != NULL;
+    Py_XDECREF(number);
+    forget_error();
+    if (!known)
+        return otherwise;
+    return overflow || step < 0 || (uint64_t)step >= none ? (uint32_t)none : (uint32_t)step;
+}
+
+/* One record without duration, made through a Span so that names, keys and arguments are treated alike. */
+static void emit(Span *span, uint8_t kind, double value, PyObject *step, PyObject *epoch)
+{
+    if (!taken(span))
+        return;
+    uint32_t args = args_of(span);
+    Thread *t = current_thread();
+    if (!t) {
+        lose_one(0);
+        return;
+    }
+    Frame *top = get_top(t);
+    uint32_t depth = top ? top->depth + 1 : 0;
+    Record r = {
+        .key = span->key, .name = span->id, .args = args, .seq = next_seq(), .parent = top ? top->record.seq : 0,
+        .step = step_of(step, g.step, NO_STEP), .epoch = (uint16_t)step_of(epoch, g.epoch, NO_EPOCH),
+        .kind = (uint8_t)(kind | (args && span->cut ? CUT : 0)), .depth = depth < DEEPEST ? (uint8_t)depth : DEEPEST,
+    };
+    frame_unref(top);
+    if ((kind & KIND_MASK) == COUNTER)
+        memcpy(&r.dur, &value, sizeof value);
+    r.start = clock_now();
+    if (t->generation == g.generation)
+        put(t, &r);
+}
+
+static Span *make_span(PyObject *name, PyObject *cat, PyObject *key, PyObject *args, PyObject *level)
+{
+    PyObject *positional = cat ? PyTuple_Pack(2, name, cat) : PyTuple_Pack(1, name);
+    PyObject *named = Py_BuildValue("{sOsOsO}", "key", key, "args", args, "level", level);
+    PyObject *span = positional && named ? PyObject_Call((PyObject *)span_type, positional, named) : NULL;
+    Py_XDECREF(positional);
+    Py_XDECREF(named);
+    return (Span *)span;
+}
+
+static PyObject *counter(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *named)
+{
+    static char *names[] = {"name", "value", "cat", "key", "args", "level", "step", "epoch", NULL};
+    PyObject *name, *value, *cat = NULL, *key = Py_None, *args = Py_None, *step = Py_None, *epoch = Py_None, *level = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "OO|OOOOOO:counter", names, &name, &value, &cat, &key, &args, &level, &step, &epoch))
+        return NULL;
+    if (!g.recording)
+        Py_RETURN_NONE;
+    double number = PyFloat_AsDouble(value);
+    uint8_t kind = COUNTER;
+    PyObject *kept = NULL;
+    if (PyErr_Occurred()) { /* no number: a mark that carries it */
+        forget_error();
+        kind = MARK;
+        kept = args == Py_None ? PyDict_New() : dict_of(args);
+        if (kept)
+            PyDict_SetItemString(kept, "value", value);
+    }
+    Span *span = make_span(name, cat, key, kept ? kept : args, level);
+    Py_XDECREF(kept);
+    if (span)
+        emit(span, kind, number, step, epoch);
+    Py_XDECREF((PyObject *)span);
+    forget_error();
+    Py_RETURN_NONE;
+}
+
+static PyObject *mark(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *named)
+{
+    static char *names[] = {"name", "cat", "key", "args", "level", "step", "epoch", "metadata", NULL};
+    PyObject *name, *cat = NULL, *key = Py_None, *args = Py_None, *step = Py_None, *epoch = Py_None, *level = Py_None;
+    int metadata = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O|OOOOOOp:mark", names, &name, &cat, &key, &args, &level, &step, &epoch, &metadata))
+        return NULL;
+    if (!g.recording)
+        Py_RETURN_NONE;
+    Span *span = make_span(name, cat, key, args, level);
+    if (span)
+        emit(span, (uint8_t)(MARK | (metadata ? META : 0)), 0.0, step, epoch);
+    Py_XDECREF((PyObject *)span);
+    forget_error();
+    Py_RETURN_NONE;
+}
+
+/* ---- step and epoch ---- */
+
+static PyObject *set_context(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "set_context() takes step and epoch");
+        return NULL;
+    }
+    g.step = step_of(args[0], g.step, NO_STEP);
+    g.epoch = (uint16_t)step_of(args[1], g.epoch, NO_EPOCH);
+    if (g.header) {
+        g.header->step = g.step;
+        g.header->epoch = g.epoch == NO_EPOCH ? UINT32_MAX : g.epoch;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *number_or_none(uint64_t value, uint64_t none)
+{
+    return value == none ? Py_NewRef(Py_None) : PyLong_FromUnsignedLongLong(value);
+}
+
+static PyObject *get_context(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return Py_BuildValue("(NN)", number_or_none(g.step, NO_STEP), number_or_none(g.epoch, NO_EPOCH));
+}
+
+/* ---- controls ---- */
+
+static PyObject *flush(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    if (g.header) {
+        write_names();
+        write_pending();
+        for (Thread *t = g.all; t && g.header; t = t->next)
+            spill_all(t);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *end(PyObject *module, PyObject *none)
+{
+    g.recording = 0; /* first: while names are asked for, other threads run */
+    g.limit = -1;
+    Py_XDECREF(flush(module, none));
+    if (g.header && still_ours(&g.rings)) {
+        g.header->rings = 0; /* all is in events.seg: the header page is what remains of the rings */
+        if (ftruncate(g.rings.fd, HEADER_BYTES) != 0)
+            errno = 0;
+    }
+    forget_process();
+    Py_CLEAR(g.host);
+    Py_CLEAR(g.pending);
+    g.early_lost = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *begin(PyObject *module, PyObject *args)
+{
+    PyObject *host;
+    unsigned long long cap;
+    if (!PyArg_ParseTuple(args, "OK:begin", &host, &cap))
+        return NULL;
+    Py_XDECREF(end(module, NULL));
+    g.host = Py_NewRef(host);
+    g.cap = cap;
+    g.retry_at = 0;
+    g.recording = 1;
+    g.limit = DETAIL;
+    Py_RETURN_NONE;
+}
+
+static int find_variable(void)
+{
+    PyObject *module = g.var_get ? NULL : PyImport_ImportModule("_contextvars");
+    PyObject *variable = module ? PyObject_CallMethod(module, "ContextVar", "s", "sonde") : NULL;
+    PyObject *get = variable ? PyObject_GetAttrString(variable, "get") : NULL;
+    PyObject *none = get ? PyObject_GetAttrString(variable, "set") : NULL;
+    Py_XDECREF(module);
+    Py_XDECREF(variable);
+    if (g.var_get)
+        return 1;
+    g.var_get = get;
+    g.var_set = none;
+    return none != NULL;
+}
+
+static PyObject *task_mode(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    int tasks = PyObject_IsTrue(on);
+    if (tasks < 0 || (tasks && !find_variable()))
+        return NULL;
+    Thread *t = self_thread ? self_thread : thread_new();
+    if (t)
+        t->tasks = (uint8_t)tasks;
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_clock(PyObject *Py_UNUSED(module), PyObject *clock)
+{
+    Py_XSETREF(g.clock, clock == Py_None ? NULL : Py_NewRef(clock));
+    Py_RETURN_NONE;
+}
+
+static PyObject *info(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    Header nothing = {.next_seq = 1 + g.early_lost, .lost_ring = g.early_lost};
+    const Header *h = g.header ? g.header : &nothing;
+    return Py_BuildValue(
+        "{sNsNsIsIsnsKsNsNsKsKsKsK}", "recording", PyBool_FromLong(g.recording), "mapped", PyBool_FromLong(g.header && g.rings.fd >= 0),
+        "rings", h->rings, "threads", g.threads, "names", PyList_Size(g.names_list), "next_seq", h->next_seq,
+        "step", number_or_none(g.step, NO_STEP), "epoch", number_or_none(g.epoch, NO_EPOCH), "lost_space", h->lost_space,
+        "lost_cap", h->lost_cap, "lost_ring", h->lost_ring, "lost_args", h->lost_args);
+}
+
+static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return Py_BuildValue(
+        "{sisisisisnsnsKsLsIsisisisisi}", "FORMAT_VERSION", FORMAT_VERSION, "RECORD_SIZE", (int)sizeof(Record), "HEADER_BYTES",
+        HEADER_BYTES, "RING_BYTES", RING_BYTES, "RING_RECORDS", (Py_ssize_t)RING_RECORDS, "SPILL_RECORDS",
+        (Py_ssize_t)SPILL_RECORDS, "BLOCK_MAGIC", BLOCK_MAGIC, "NO_KEY", NO_KEY, "NO_STEP", NO_STEP, "NO_EPOCH", NO_EPOCH,
+        "OPEN", OPEN, "AGAIN", AGAIN, "MAX_NAMES", MAX_NAMES, "MAX_NAME_CHARS", MAX_NAME_CHARS);
+}
+
+static PyMethodDef functions[] = {
+    {"iterate", iterate, METH_VARARGS, "Iterate, and record waits and blocks."},
+    {"counter", (PyCFunction)(void (*)(void))counter, METH_VARARGS | METH_KEYWORDS, "Record a value."},
+    {"mark", (PyCFunction)(void (*)(void))mark, METH_VARARGS | METH_KEYWORDS, "Record a moment."},
+    {"set_context", (PyCFunction)(void (*)(void))set_context, METH_FASTCALL, "Set step and epoch of this process."},
+    {"get_context", get_context, METH_NOARGS, "Step and epoch of this process."},
+    {"begin", begin, METH_VARARGS, "Record from now on."},
+    {"end", end, METH_NOARGS, "Record no more, and close the files."},
+    {"flush", flush, METH_NOARGS, "Spill every ring, and go on."},
+    {"task_mode", task_mode, METH_O, "Say whether an event loop runs in this thread."},
+    {"set_clock", set_clock, METH_O, "Replace the monotonic clock, for tests."},
+    {"info", info, METH_NOARGS, "Counts and states."},
+    {"_remake", span_remake, METH_VARARGS, "Make a copied or unpickled span."},
+    {"layout", layout, METH_NOARGS, "The numbers of the format, as this core has them."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- the module ---- */
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    if (type && PyModule_AddObjectRef(module, name, type) != 0)
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
+static int add_files_type(PyObject *module)
+{
+    PyObject *collections = PyImport_ImportModule("collections");
+    PyObject *files = collections ? PyObject_CallMethod(collections, "namedtuple", "s(sssss)", "Files", "rings", "seg", "args", "names", "usage") : NULL;
+    int failed = files ? PyModule_AddObjectRef(module, "Files", files) : -1;
+    Py_XDECREF(collections);
+    Py_XDECREF(files);
+    return failed;
+}
+
+static int fill(PyObject *module)
+{
+    PyObject *types = PyImport_ImportModule("types");
+    method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
+    Py_XDECREF(types);
+    g.ids = PyDict_New();
+    g.names_list = PyList_New(0);
+    g.user = PyUnicode_InternFromString("user");
+    box_type = (PyTypeObject *)PyType_FromSpec(&box_spec);
+    loop_type = (PyTypeObject *)PyType_FromSpec(&loop_spec);
+    span_type = add_type(module, &span_spec, "Span");
+    wrapped_type = add_type(module, &wrapped_spec, "Wrapped");
+    PyTypeObject *life_type = add_type(module, &life_spec, "Life");
+    if (!method_type || !g.user || !g.ids || !g.names_list || !box_type || !loop_type || !span_type || !wrapped_type || !life_type)
+        return -1;
+    remake = PyObject_GetAttrString(module, "_remake");
+    if (!remake || PyModule_AddStringConstant(module, "KIND", "c") != 0 || add_files_type(module) != 0)
+        return -1;
+    if (pthread_key_create(&g.key, thread_left) != 0 || pthread_atfork(NULL, NULL, forked_child) != 0) {
+        PyErr_SetString(PyExc_OSError, "the native core could not register with the threads library");
+        return -1;
+    }
+    return 0;
+}
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sonde.events._core", "The native event core.", -1, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module && fill(module) != 0)
+        Py_CLEAR(module);
+    return module;
+}

@@ -1,0 +1,142 @@
+"""The native event core. `twin.py` is the same in Python: same names, same bytes on disk, same tests.
+
+A core knows nothing of folders, settings or JSON. It takes records into per-thread rings, spills them, and asks its
+`Host` (see `recorder.py`) for everything slow: opening files, encoding arguments, naming threads.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+KIND: str  # "c" or "python"
+
+class Files(NamedTuple):
+    """Descriptors of one process folder, opened by the host; the core owns them from then on."""
+
+    rings: int  # -1: keep the rings in plain memory (block writes); a kill then loses what was not spilled
+    seg: int
+    args: int
+    names: int
+    usage: int  # 8 bytes, shared by all processes of the run: bytes written so far; -1: count for this process only
+
+class Host(Protocol):
+    """What a core asks of Python. None of these may raise (the host guards them)."""
+
+    def open(self) -> Files | None: ...  # called at the first record of each process; None: not now, try again in 1 s
+    def encode(
+        self, args: Mapping[str, object]
+    ) -> tuple[bytes, bool]: ...  # one JSON object; True if something was cut
+    def merge(self, outer: bytes, inner: bytes) -> bytes: ...  # of two encoded objects one; inner wins
+    def name_line(self, id: int, cat: str, name: str) -> bytes: ...
+    def thread_line(self, ordinal: int, tid: int) -> bytes: ...
+
+class Span:
+    """A named place in a program. Entering it takes a slot in the ring, leaving it completes the record.
+
+    One object may be entered any number of times at once: recursion, threads, tasks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cat: str = "user",
+        *,
+        key: int | None = None,
+        args: Mapping[str, object] | None = None,
+        level: int = 1,
+        base: Span | None = None,
+        enable: bool | None = None,
+    ) -> None:
+        """With `base`, the switch and the shared arguments are those of `base`. `enable` overrides the switch."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def cat(self) -> str: ...
+    on: bool  # the switch; evaluated at each entry
+    shared: Mapping[str, object] | None  # arguments of every event of this span and of those based on it
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+    def start(self, metadata: bool = False) -> None:
+        """Enter. With metadata, calls `self.stamp("start")` instead (only subclasses that define it can do that)."""
+    def stop(self, metadata: bool = False) -> None:
+        """Leave the innermost entry of this span; none open: nothing happens. With metadata: `self.stamp("end")`."""
+    def wrap(self, function: Callable[_P, _R], /) -> Wrapped[_P, _R]:
+        """Record each call of a plain function, without a Python frame in between."""
+
+class Wrapped(Generic[_P, _R]):
+    """A recorded function: binds as a method, pickles by name, and looks like what it wraps."""
+
+    __wrapped__: Callable[_P, _R]
+    __name__: str
+    __qualname__: str
+    __module__: str
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., _R]: ...
+
+class Life:
+    """One entry of a span that runs in pieces: a generator or a coroutine.
+
+    The record opens at the first `resume`; between `suspend` and `resume` the span is nobody's parent.
+    """
+
+    def __init__(self, span: Span, /) -> None: ...
+    def resume(self) -> None: ...
+    def suspend(self) -> None: ...
+    def close(self, error: type[BaseException] | None = None, /) -> None: ...
+
+def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, /) -> Iterator[_T]:
+    """Iterate; record each wait for an item as `wait` and the time the consumer holds it as `block`, key = 1, 2, ...
+
+    The last, exhausted wait is no event. A block ends at the next request, at `break`, or at an exception (marked).
+    """
+
+def counter(
+    name: str,
+    value: float,
+    cat: str = "user",
+    key: int | None = None,
+    args: Mapping[str, object] | None = None,
+    level: int = 1,
+    step: int | None = None,
+    epoch: int | None = None,
+) -> None: ...
+def mark(
+    name: str,
+    cat: str = "user",
+    key: int | None = None,
+    args: Mapping[str, object] | None = None,
+    level: int = 1,
+    step: int | None = None,
+    epoch: int | None = None,
+    metadata: bool = False,
+) -> None: ...
+def set_context(step: int | None, epoch: int | None, /) -> None:
+    """Set the step and epoch of this process; None leaves it as it is, -1 unsets it. Out of range: unset."""
+
+def get_context() -> tuple[int | None, int | None]: ...
+def begin(host: Host, cap: int, /) -> None:
+    """Record from now on, up to `cap` bytes for the run. The process folder is opened at the first record."""
+
+def end() -> None:
+    """Record no more, spill every ring, close the files. Open spans stay open in the file. Harmless when not begun."""
+
+def flush() -> None:
+    """Spill every ring, and go on."""
+
+def task_mode(on: bool, /) -> None:
+    """Say whether an event loop runs in this thread: then the innermost span is kept per task, not per thread."""
+
+def set_clock(clock: Callable[[], int] | None, /) -> None:
+    """Replace the monotonic clock, for tests."""
+
+def info() -> dict[str, Any]:
+    """recording, mapped, rings, threads, names, next_seq, step, epoch, lost_space, lost_cap, lost_ring, lost_args."""
+
+def layout() -> dict[str, Any]:
+    """The numbers of `store/record.py` as this core has them, for the test that compares them."""

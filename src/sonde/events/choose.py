@@ -1,0 +1,34 @@
+"""Picks the event core, once, when Sonde is imported: the C one if it is there, else its Python twin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde import config
+
+CORE_NOTE: str | None = None  # why the Python twin records; None: the C core does
+
+if TYPE_CHECKING:
+    from sonde.events import _core as core
+else:
+    core = None
+    _wanted = config.peek("core")
+    if _wanted == "python":
+        CORE_NOTE = "the setting core (SONDE_CORE) is python"
+    else:
+        try:
+            from sonde.events import _core as core
+        except ImportError as _error:
+            CORE_NOTE = f"the C core could not be loaded ({_error})"
+            if _wanted == "c":
+                import logging
+
+                logging.getLogger("sonde").warning(
+                    "The setting core is c, but %s. The Python core records instead; it is slower. "
+                    "Reinstall sonde with a C compiler, or set SONDE_CORE=auto.",
+                    CORE_NOTE,
+                )
+    if core is None:
+        from sonde.events import twin as core
+
+__all__ = ["CORE_NOTE", "core"]

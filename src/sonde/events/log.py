@@ -1,0 +1,44 @@
+"""`sonde.log(loss=0.3, step=7)`: a counter for each number, a mark for anything else."""
+
+from __future__ import annotations
+
+from sonde.events import core
+from sonde.guard import guard
+
+CATEGORY = "log"
+
+
+def log(step: int | None = None, **values: object) -> None:
+    """Record values under their names, at the current step or the given one. Never raises.
+
+    A number may also be an array or a tensor of one element. While nothing is recorded, no value is looked at.
+    """
+    if not core.info()["recording"]:
+        return
+    for name, value in values.items():
+        with guard("logging a value"):
+            _record(name, value, step)
+
+
+def _record(name: str, value: object, step: int | None) -> None:
+    number = as_number(value)
+    if number is None:
+        core.mark(name, CATEGORY, args={"value": value}, step=step)
+    else:
+        core.counter(name, number, CATEGORY, step=step)
+
+
+def as_number(value: object) -> float | None:
+    """The value as a number; None if it is none, or none that fits."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        item = getattr(value, "item", None)
+        if not callable(item) or any(size != 1 for size in shape):
+            return None
+        value = item()
+    if isinstance(value, str | bytes | bytearray) or not hasattr(type(value), "__float__"):
+        return None
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
+        return None

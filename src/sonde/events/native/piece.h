@@ -1,0 +1,256 @@
+/* Spans that run in pieces: Life, for generators and coroutines, and Loop, for `iterate`. */
+#ifndef SONDE_PIECE_H
+#define SONDE_PIECE_H
+
+#include "span.h"
+
+/* ---- Life ---- */
+
+typedef struct {
+    PyObject_HEAD
+    Span *span;
+    Frame *frame;   /* of the span itself; NULL before the first resume, or when not recorded */
+    Frame *top;     /* innermost frame inside the generator while it is suspended */
+    Frame *outside; /* innermost frame of the consumer while it runs */
+    uint8_t started, running;
+} Life;
+
+static PyObject *life_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *span;
+    if (!PyArg_ParseTuple(args, "O!", span_type, &span))
+        return NULL;
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Life *self = (Life *)alloc(type, 0);
+    if (self)
+        self->span = (Span *)Py_NewRef(span);
+    return (PyObject *)self;
+}
+
+static PyObject *life_resume(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    Life *self = (Life *)object;
+    Thread *t;
+    if (self->running)
+        Py_RETURN_NONE;
+    if (!self->started) {
+        self->started = 1;
+        if (taken(self->span)) {
+            t = current_thread();
+            Frame *outside = t ? get_top(t) : NULL;
+            self->frame = enter_span(self->span, self->span->key, NULL);
+            self->running = self->frame != NULL;
+            self->outside = self->running ? outside : NULL;
+            if (!self->running)
+                frame_unref(outside);
+        }
+        Py_RETURN_NONE;
+    }
+    if (self->frame && alive(self->frame) && (t = current_thread())) {
+        self->outside = get_top(t);
+        set_top(t, self->top);
+        self->top = NULL;
+        self->running = 1;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *life_suspend(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    Life *self = (Life *)object;
+    Thread *t = self_thread;
+    if (!self->running)
+        Py_RETURN_NONE;
+    self->running = 0;
+    if (t) {
+        frame_unref(self->top);
+        self->top = get_top(t);
+        set_top(t, self->outside);
+    } else {
+        frame_unref(self->outside);
+    }
+    self->outside = NULL;
+    Py_RETURN_NONE;
+}
+
+static void life_end(Life *self, PyObject *error)
+{
+    Frame *frame = self->frame;
+    self->frame = NULL;
+    frame_unref(self->top);
+    self->top = NULL;
+    if (frame && error)
+        leave_error(frame, self->span, error);
+    else if (frame)
+        leave(frame);
+}
+
+static PyObject *life_close(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    Life *self = (Life *)object;
+    PyObject *error = count > 0 && args[0] != Py_None && args[0] != PyExc_GeneratorExit ? args[0] : NULL;
+    life_suspend(object, NULL);
+    Py_DECREF(Py_None);
+    life_end(self, error);
+    Py_RETURN_NONE;
+}
+
+static void life_dealloc(PyObject *object)
+{
+    Life *self = (Life *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    life_end(self, NULL);
+    frame_unref(self->outside);
+    PyErr_Restore(kind, value, trace);
+    Py_XDECREF((PyObject *)self->span);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef life_methods[] = {
+    {"resume", life_resume, METH_NOARGS, "It runs (again): open the record, be the parent of what comes."},
+    {"suspend", life_suspend, METH_NOARGS, "It rests: be nobody's parent."},
+    {"close", (PyCFunction)(void (*)(void))life_close, METH_FASTCALL, "It ended, perhaps by an exception of this type."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot life_slots[] = {
+    {Py_tp_doc, "One entry of a span that runs in pieces."},
+    {Py_tp_new, life_new},
+    {Py_tp_dealloc, life_dealloc},
+    {Py_tp_methods, life_methods},
+    {0, NULL},
+};
+static PyType_Spec life_spec = {"sonde.events._core.Life", sizeof(Life), 0, Py_TPFLAGS_DEFAULT, life_slots};
+
+/* ---- Loop ---- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *iterator;
+    Span *wait, *block; /* either may be NULL */
+    Frame *held;        /* the block that is open */
+    int64_t count;
+} Loop;
+
+static PyTypeObject *loop_type;
+
+static void loop_release(Loop *self)
+{
+    Frame *held = self->held;
+    self->held = NULL;
+    if (held)
+        leave(held);
+}
+
+static PyObject *loop_next(PyObject *object)
+{
+    Loop *self = (Loop *)object;
+    loop_release(self);
+    if (!self->iterator)
+        return NULL;
+    self->count++;
+    Frame *frame = self->wait && taken(self->wait) ? enter_span(self->wait, self->count, NULL) : NULL;
+    PyObject *item = PyIter_Next(self->iterator);
+    if (frame) {
+        if (item)
+            leave(frame);
+        else if (PyErr_Occurred())
+            leave_error(frame, self->wait, NULL);
+        else
+            cancel(frame);
+    }
+    if (item && self->block && taken(self->block))
+        self->held = enter_span(self->block, self->count, NULL);
+    return item;
+}
+
+/* `break` and exceptions in the body end here, when the loop lets go of its iterator. */
+static void loop_dealloc(PyObject *object)
+{
+    Loop *self = (Loop *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    Frame *held = self->held;
+    if (held && PyErr_Occurred())
+        leave_error(held, self->block, NULL);
+    else if (held)
+        leave(held);
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    Py_XDECREF(self->iterator);
+    Py_XDECREF((PyObject *)self->wait);
+    Py_XDECREF((PyObject *)self->block);
+    PyErr_Restore(kind, value, trace);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+static int loop_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Loop *self = (Loop *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->iterator);
+    Py_VISIT(self->wait);
+    Py_VISIT(self->block);
+    return 0;
+}
+
+static int loop_clear(PyObject *object)
+{
+    Py_CLEAR(((Loop *)object)->iterator);
+    return 0;
+}
+
+static PyObject *loop_hint(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    PyObject *iterator = ((Loop *)object)->iterator;
+    PyObject *hint = iterator ? PyObject_CallMethod(iterator, "__length_hint__", NULL) : NULL;
+    if (hint)
+        return hint;
+    PyErr_Clear();
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+static PyObject *iterate(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *iterable, *wait, *block;
+    if (!PyArg_ParseTuple(args, "OOO:iterate", &iterable, &wait, &block))
+        return NULL;
+    if ((wait != Py_None && !PyObject_TypeCheck(wait, span_type)) || (block != Py_None && !PyObject_TypeCheck(block, span_type))) {
+        PyErr_SetString(PyExc_TypeError, "iterate() takes an iterable and two spans (or None)");
+        return NULL;
+    }
+    PyObject *iterator = PyObject_GetIter(iterable);
+    Loop *self = iterator ? PyObject_GC_New(Loop, loop_type) : NULL;
+    if (!self) {
+        Py_XDECREF(iterator);
+        return NULL;
+    }
+    self->iterator = iterator;
+    self->wait = wait == Py_None ? NULL : (Span *)Py_NewRef(wait);
+    self->block = block == Py_None ? NULL : (Span *)Py_NewRef(block);
+    self->held = NULL;
+    self->count = 0;
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+static PyMethodDef loop_methods[] = {
+    {"__length_hint__", loop_hint, METH_NOARGS, "That of the iterator inside."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot loop_slots[] = {
+    {Py_tp_dealloc, loop_dealloc},
+    {Py_tp_traverse, loop_traverse},
+    {Py_tp_clear, loop_clear},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, loop_next},
+    {Py_tp_methods, loop_methods},
+    {0, NULL},
+};
+static PyType_Spec loop_spec = {"sonde.events._core.Loop", sizeof(Loop), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, loop_slots};
+
+#endif

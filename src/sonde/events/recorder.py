@@ -1,0 +1,256 @@
+"""Gives an event core what it needs from Python: the files of this process, arguments as JSON, names of threads.
+
+One `Recorder` serves a process and all that it forks: the core asks for files at the first record of each process, and
+gets those of a new process folder.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde import config
+from sonde.events import args as arguments, core
+from sonde.guard import guard
+from sonde.store import filesystem, folder
+from sonde.store.record import FORMAT_VERSION, MAX_NAME_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+MAX_THREAD_NAME = 128
+
+
+class Role(NamedTuple):
+    """What a process is in its job."""
+
+    name: str  # main, trainer, worker or child
+    worker: int | None  # the number of a loader worker
+
+
+class Recorder:
+    """The host of an event core; see `Host` in `_core.pyi`. No method raises."""
+
+    def __init__(self, run: str, settings: config.Settings) -> None:
+        """Record into the run folder `run`."""
+        self.run = run
+        self.settings = settings
+        self.born = os.getpid()
+        self.rank = config.ranks().rank  # of the process that started to record: its children inherit the variable
+        self.pid = 0  # whose folder this is; another one in a forked child that has recorded nothing yet
+        self.folder = ""
+        self.facts: dict[str, Any] = {}  # what stands in process.json
+        self.exception: str | None = None
+        self.watching = False
+        self.theirs: Any = None
+
+    # ── what a core asks for ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @guard("opening the files of this process", default=None)
+    def open(self) -> core.Files | None:
+        """Make the folder and the files of this process."""
+        made = folder.create_process(self.run)
+        try:
+            return self._open(made)
+        except BaseException:
+            with suppress(OSError):
+                folder.discard_process(made.path)
+            raise
+
+    @guard("encoding the arguments of an event", default=(b"{}", True))
+    def encode(self, args: Mapping[str, object]) -> tuple[bytes, bool]:
+        """The arguments as one JSON object, and whether something was cut."""
+        return arguments.encode(args, self.settings.args_limit)
+
+    def merge(self, outer: bytes, inner: bytes) -> bytes:
+        """One JSON object of two; the inner one wins."""
+        with guard("merging the arguments of an event"):
+            return arguments.merge(outer, inner)
+        return inner
+
+    @guard("writing a name", default=b"")
+    def name_line(self, id: int, cat: str, name: str) -> bytes:
+        """The line of names.jsonl for a name."""
+        return _line({"id": id, "cat": cat[:MAX_NAME_CHARS], "name": name[:MAX_NAME_CHARS]})
+
+    @guard("writing the name of a thread", default=b"")
+    def thread_line(self, ordinal: int, tid: int) -> bytes:
+        """The line of names.jsonl for a thread."""
+        return _line({"thread": ordinal, "tid": tid, "name": thread_name(tid)[:MAX_THREAD_NAME]})
+
+    # ── the files ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, made: folder.ProcessFolder) -> core.Files:
+        held: list[int] = []
+        elsewhere: str | None = None
+        try:
+            with folder.opened(made.path) as here:
+                rings, writes, elsewhere = self._open_rings(here, made)
+                held.append(rings)
+                files = folder.create_event_files(here)
+                held += files.values()
+                usage = self._open_usage()
+                held.append(usage)
+                facts = self._describe(made.n, writes, elsewhere)
+                folder.write_json(here, folder.PROCESS_FILE, facts)
+        except BaseException:
+            folder.close_all(fd for fd in held if fd >= 0)
+            if elsewhere:
+                with suppress(OSError):
+                    os.unlink(elsewhere)
+            raise
+        self.pid, self.folder, self.facts, self.exception = os.getpid(), made.path, facts, None
+        self._watch_child()
+        return core.Files(rings, files[folder.SEGMENT_FILE], files[folder.ARGS_FILE], files[folder.NAMES_FILE], usage)
+
+    def _open_rings(self, here: int, made: folder.ProcessFolder) -> tuple[int, str, str | None]:
+        """The descriptor of the rings, how records are written, and where the rings are if not in the folder."""
+        wish = self.settings.writes
+        if wish == "mapped" or (wish == "auto" and filesystem.may_map(made.path)):
+            return folder.open_new(here, folder.RINGS_FILE), "mapped", None
+        if wish == "auto" and filesystem.may_map(self.settings.scratch):
+            with guard("opening the rings on the local disk"):
+                return self._open_scratch(made)
+        return -1, "block", None
+
+    def _open_scratch(self, made: folder.ProcessFolder) -> tuple[int, str, str | None]:
+        private = folder.private_folder(self.settings.scratch)
+        name = f"{os.path.basename(self.run)}-{os.path.basename(made.path)}.rings"
+        with folder.opened(private) as there:
+            return folder.open_new(there, name), "mapped", os.path.join(private, name)
+
+    def _open_usage(self) -> int:
+        """Bytes of the whole run, shared by its processes; -1 where they cannot share memory: each counts its own."""
+        if not filesystem.may_map(self.run):
+            return -1
+        with guard("opening the count of bytes of the run"), folder.opened(self.run) as run:
+            return folder.open_usage(run)
+        return -1
+
+    def _describe(self, n: int, writes: str, elsewhere: str | None) -> dict[str, Any]:
+        role = self._role()
+        return {
+            "schema": FORMAT_VERSION,
+            "host": folder.host(),
+            "pid": os.getpid(),
+            "n": n,
+            "parent_pid": os.getppid(),
+            "boot_id": folder.boot_id(),
+            "start_ticks": config.start_ticks(os.getpid()),
+            **config.ranks()._asdict(),
+            "role": role.name,
+            "worker": role.worker,
+            "core": core.KIND,
+            "writes": writes,
+            "rings": elsewhere,
+            "python": folder.python_version(),
+            "start": folder.clock()._asdict(),
+            "end": None,
+            "exit_code": None,
+            "signal": None,
+        }
+
+    def _role(self) -> Role:
+        worker = loader_worker()
+        if worker is not None:
+            return Role("worker", worker)
+        child = is_multiprocessing_child() or os.getpid() != self.born
+        rank = config.ranks().rank
+        # A child inherits the variable; one that has another rank than its parent is a rank itself.
+        if rank is not None and not (child and rank == self.rank):
+            return Role("trainer", None)
+        return Role("child" if child else "main", None)
+
+    # ── the end of a process ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self) -> None:
+        """Note the end of this process when it comes."""
+        self.watching = True
+        atexit.register(self.at_exit)
+        self.theirs = sys.excepthook
+        sys.excepthook = self._on_exception
+
+    def unwatch(self) -> None:
+        """Watch for the end no longer."""
+        self.watching = False
+        atexit.unregister(self.at_exit)
+        if sys.excepthook == self._on_exception:  # else somebody chained theirs behind ours, which now only passes on
+            sys.excepthook = self.theirs
+
+    def at_exit(self) -> None:
+        """Note that the process ends. Recording goes on: handlers that come later may still have something to tell."""
+        if not self.watching or self.pid != os.getpid():
+            return
+        with guard("writing what is left at the end of the process"):
+            if self.facts.get("writes") == "block":
+                core.flush()
+        self.note_end("exit")
+
+    @guard("writing the end of process.json")
+    def note_end(self, reason: str, exception: str | None = None) -> None:
+        """Write the end of this process, if it has recorded anything; a forked child leaves its parent's alone."""
+        if self.pid != os.getpid():
+            return
+        exception = exception or self.exception
+        end = {**folder.clock()._asdict(), "reason": "exception" if exception else reason, "exception": exception}
+        self.facts["end"] = end
+        with folder.opened(self.folder) as here:
+            folder.write_json(here, folder.PROCESS_FILE, self.facts)
+
+    def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        self.exception = kind.__name__
+        self.theirs(kind, error, trace)
+
+    def _watch_child(self) -> None:
+        """A child of multiprocessing runs no atexit handlers, only what is registered with multiprocessing itself."""
+        finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
+        if finalize is not None and is_multiprocessing_child():
+            with guard("watching for the end of a child process"):
+                finalize(None, self.at_exit, exitpriority=-100)
+
+
+# ── what can be told without importing anything ──────────────────────────────────────────────────────────────────────
+
+
+def loader_worker() -> int | None:
+    """The number of this process among torch's loader workers; None if it is none of them."""
+    info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    number = getattr(info, "id", None)
+    return number if isinstance(number, int) else None
+
+
+def is_multiprocessing_child() -> bool:
+    """Was this process started by multiprocessing?"""
+    return getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None) is not None
+
+
+def thread_name(tid: int) -> str:
+    """The name of a thread by its native id. `threading.current_thread()` would invent one for a foreign thread."""
+    active: dict[int, Any] = getattr(sys.modules.get("threading"), "_active", {})
+    if tid == _thread.get_native_id():  # by its ident: after a fork, `native_id` is still the parent's
+        found = active.get(_thread.get_ident())
+    else:
+        found = next((one for one in active.copy().values() if getattr(one, "native_id", None) == tid), None)
+    if found is not None:
+        return str(found.name)
+    return _kernel_name(tid) or f"thread {tid}"
+
+
+def _kernel_name(tid: int) -> str:
+    """What the kernel calls a thread, such as pt_autograd_0."""
+    try:
+        with open(f"/proc/self/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read(64).strip()
+    except OSError:
+        return ""
+
+
+def _line(content: dict[str, object]) -> bytes:
+    plain = {name: arguments.clean(value) if isinstance(value, str) else value for name, value in content.items()}
+    return json.dumps(plain, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,27 @@
+"""The span that users make: `sonde.span(name)`, a context manager, a decorator, and a pair of start and stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from sonde.events.choose import core
+from sonde.events.decorate import decorate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class Span(core.Span):
+    """A named place in a program: `with sonde.span("load"):`, or `@sonde.span("load")` over a function.
+
+    One object may be entered any number of times at once: recursion, threads, tasks.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, function: Callable[_P, _R], /) -> Callable[_P, _R]:
+        """Record each call of the function; a generator or coroutine over its real life."""
+        return decorate(self, function)

@@ -1,0 +1,839 @@
+"""The event core in Python, for platforms without the C core: same names as `_core.pyi`, same bytes, same tests.
+
+An open span is a frame, which is a list, because a list display is by far the cheapest object to make. `UP` is the frame
+that was innermost at the entry, `IDENTITY` the span object that a later exit looks for (None: the frame's maker keeps it
+and leaves it itself), `INDEX` the place of its record in the ring of `LANE`; then come the fields of the record without
+the duration, and `BLOB`, its encoded arguments. The two hottest functions write these places as numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+from contextvars import ContextVar
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sonde.events.dress import dress
+from sonde.events.plain import as_context, as_dict, as_key, as_number, as_text
+from sonde.events.ring import LOST_ARGS, LOST_CAP, LOST_RING, LOST_SPACE, RINGS, Files, Lane, Recording
+from sonde.guard import guard
+from sonde.store import record as _layout
+from sonde.store.record import (
+    AGAIN,
+    COUNTER,
+    CUT,
+    DEEPEST,
+    DETAIL,
+    ERROR,
+    ESSENTIAL,
+    MARK,
+    MAX_NAMES,
+    META,
+    NO_EPOCH,
+    NO_KEY,
+    NO_STEP,
+    NORMAL,
+    OPEN,
+    OVERFLOW_NAME,
+    RING_RECORDS,
+    SPAN,
+    VOID,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import FrameType, TracebackType
+    from typing import Self
+
+    from sonde.events._core import Host
+
+__all__ = [
+    "KIND", "Files", "Life", "Span", "Wrapped", "begin", "counter", "end", "flush", "get_context", "info", "iterate", "layout",
+    "mark", "set_clock", "set_context", "task_mode",
+]  # fmt: skip
+
+_T = TypeVar("_T")
+_F = TypeVar("_F", bound="Callable[..., Any]")
+Frame = list[Any]
+
+KIND = "python"
+Wrapped = type(dress)  # a recorded function is a plain function here
+UP, IDENTITY, LANE, INDEX, START, KEY, NAME, ARGS, SEQ, PARENT, AT_STEP, AT_EPOCH, FLAGS, DEPTH, BLOB = range(15)
+CLOSED, LOST = -1, -2  # in place of an index: left already; open, but not recorded
+
+# As RECORD, in the machine's own byte order and alignment (which are the same on every machine this runs on), because
+# that packs whole words. The layout has no padding either way. A counter has a float in place of the duration.
+_pack = struct.Struct("@QqqIIIIIHBB").pack_into
+_as_integer = struct.Struct("=q").unpack
+_as_float = struct.Struct("=d").pack
+_UNSET: Any = object()
+
+_recording: Recording | None = None
+_clock: Callable[[], int] = monotonic_ns
+_step = NO_STEP
+_epoch = NO_EPOCH
+_modes = threading.local()  # .tasks: an event loop runs in this thread
+_ids: dict[tuple[str, str], int] = {}
+_names: list[tuple[str, str]] = []
+_names_lock = threading.RLock()
+
+
+# ── putting records into the ring ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lane_of(recording: Recording) -> Lane:
+    """This thread's lane in the recording."""
+    try:
+        lane: Lane = recording.local.lane
+    except AttributeError:
+        lane = recording.new_lane(getattr(_modes, "tasks", False))
+    return lane
+
+
+def _put(recording: Recording, lane: Lane, *fields: int) -> int:
+    """Write a record into the next slot; its index, or LOST if there is no slot (which is not counted here).
+
+    A signal handler, or a finalizer during garbage collection, may record something in between. It can come only after
+    a call: so the slot is chosen immediately before it is written, and taken only if it was not taken since.
+    """
+    while True:
+        index = lane.head
+        if index < lane.limit:
+            _pack(lane.view, index % RING_RECORDS * 48 + 64, *fields)
+            if lane.head == index:
+                lane.words[0] = lane.head = index + 1
+                return index
+        elif not recording.make_room(lane):
+            return LOST
+
+
+def _enter(span: Span, key: int, identity: object) -> Frame | None:
+    """Open a span. None: nothing is being recorded."""
+    recording = _recording
+    if recording is None:
+        return None
+    try:
+        lane: Lane = recording.local.lane
+    except AttributeError:
+        lane = _lane_of(recording)
+    if span._token is not recording.token:
+        _prepare(span, recording)
+    up = _head(recording, lane) if lane.tasks else lane.top
+    if up is None:
+        parent = depth = 0
+    else:
+        parent = up[8]
+        depth = up[13] + 1 if up[13] < DEEPEST else DEEPEST
+    name, args, flags, step, epoch = span._id, span._blob_id, span._flags, _step, _epoch
+    seq = recording.next_seq  # as take_seq()
+    recording.next_seq = recording.counts[3] = seq + 1
+    start = _clock()
+    if span._level > recording.level:
+        index = LOST
+        recording.lose(LOST_CAP)
+    else:
+        # As _put(), which would cost a call more.
+        while True:
+            index = lane.head
+            if index < lane.limit:
+                _pack(
+                    lane.view, index % RING_RECORDS * 48 + 64,
+                    start, 0, key, name, args, seq, parent, step, epoch, flags, depth,
+                )  # fmt: skip
+                if lane.head == index:
+                    lane.words[0] = lane.head = index + 1
+                    break
+            elif not recording.make_room(lane):
+                index = LOST
+                recording.lose(LOST_RING)
+                break
+    frame: Frame = [
+        up, identity, lane, index, start, key, name, args, seq, parent, step, epoch, flags, depth, span._blob,
+    ]  # fmt: skip
+    if lane.tasks:
+        lane.loose[seq] = frame
+        _set_head(recording, lane, frame)
+    else:
+        lane.top = frame
+    return frame
+
+
+def _pass(span: Span) -> None:
+    """Enter a span that is switched off, inside an open entry of its own: leaving must not close that one."""
+    recording = _recording
+    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
+    if recording is None or lane is None or _find(recording, lane, span) is None:
+        return
+    up = _head(recording, lane)
+    if up is not None:
+        _set_head(recording, lane, [up, span, lane, LOST, *up[START:]])
+
+
+# ── the innermost frame, per thread or per task ──────────────────────────────────────────────────────────────────────
+
+
+def _first_open(frame: Frame | None) -> Frame | None:
+    while frame is not None and frame[INDEX] == CLOSED:
+        frame = frame[UP]
+    return frame
+
+
+def _head(recording: Recording, lane: Lane) -> Frame | None:
+    """The innermost open frame: of this task if a loop runs here and the task has one, else of this thread."""
+    frame: Any = _UNSET
+    if lane.tasks and recording.innermost is not None:
+        frame = recording.innermost.get(_UNSET)
+    return _first_open(lane.top if frame is _UNSET else frame)
+
+
+def _set_head(recording: Recording, lane: Lane, frame: Frame | None) -> None:
+    if not lane.tasks:
+        lane.top = frame
+        return
+    if recording.innermost is None:
+        recording.innermost = ContextVar("sonde.innermost")
+    recording.innermost.set(frame)
+
+
+def _search(frame: Frame | None, span: object) -> Frame | None:
+    while frame is not None and (frame[IDENTITY] is not span or frame[INDEX] == CLOSED):
+        frame = frame[UP]
+    return frame
+
+
+def _find(recording: Recording, lane: Lane, span: object) -> Frame | None:
+    """The innermost open frame of this very span object: in this task or thread, else the newest of this thread."""
+    frame = _search(_head(recording, lane), span)
+    if frame is None:
+        loose: Frame
+        for loose in reversed(list(lane.loose.values())):
+            if loose[IDENTITY] is span and loose[INDEX] != CLOSED:
+                return loose
+        frame = _search(lane.top, span)
+    return frame
+
+
+def _unlink(recording: Recording, lane: Lane, frame: Frame) -> None:
+    """Take a closed frame from the end of the chains it ends; further in, it is passed over."""
+    frame[LANE].loose.pop(frame[SEQ], None)
+    lane.top = _first_open(lane.top)
+    if lane.tasks and recording.innermost is not None and recording.innermost.get(None) is frame:
+        recording.innermost.set(_first_open(frame))
+
+
+# ── leaving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _leave(recording: Recording, lane: Lane, frame: Frame) -> None:
+    """Complete the record of a frame that ended well."""
+    dur = _clock() - frame[4]
+    index = frame[3]
+    if index < lane.claim or frame[2] is not lane or dur < 0:
+        _leave_as(recording, lane, frame, max(dur, 0), frame[12] - OPEN)
+        return
+    frame[3] = CLOSED
+    slot = index % RING_RECORDS
+    lane.words[slot * 6 + 9] = dur
+    lane.view[slot * 48 + 110] = frame[12] - OPEN
+    if index < lane.claim:  # flush() in another thread copied it meanwhile
+        _again(recording, lane, frame, dur, frame[12] - OPEN, frame[7])
+    if lane.top is frame and not lane.tasks:
+        up = frame[0]
+        lane.top = up if up is None or up[3] != CLOSED else _first_open(up)
+    else:
+        _unlink(recording, lane, frame)
+
+
+def _leave_as(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int, args: int | None = None) -> None:
+    """The same for any outcome: in the ring if the record is still there, else by writing it again."""
+    index = frame[INDEX]
+    if index == CLOSED:
+        return
+    frame[INDEX] = CLOSED
+    args = frame[ARGS] if args is None else args
+    here = frame[LANE] is lane and index >= lane.claim
+    if here:
+        place = index % RING_RECORDS * 48 + 64
+        struct.pack_into("=I", lane.view, place + 28, args)
+        lane.words[place // 8 + 1] = dur
+        lane.view[place + 46] = flags
+    if index != LOST and (not here or index < lane.claim):
+        _again(recording, lane, frame, dur, flags, args)
+    _unlink(recording, lane, frame)
+
+
+def _again(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int, args: int) -> None:
+    start, key, name, _, seq, parent, step, epoch, _, depth = frame[START:BLOB]
+    _put(recording, lane, start, dur, key, name, args, seq, parent, step, epoch, flags | AGAIN, depth)
+
+
+def _leave_error(recording: Recording, lane: Lane, frame: Frame, kind: type[BaseException] | None) -> None:
+    """Complete the record of a frame that an exception ended: marked, its type among the arguments."""
+    dur = max(_clock() - frame[START], 0)
+    args, flags = None, frame[FLAGS] - OPEN | ERROR
+    if frame[INDEX] not in (CLOSED, LOST) and kind is not None:
+        blob, cut = recording.host.encode({"error": kind.__name__})
+        if frame[BLOB] is not None:
+            blob = recording.host.merge(frame[BLOB], blob)
+        args = recording.blob(blob) or None
+        flags |= CUT if cut else 0
+    _leave_as(recording, lane, frame, dur, flags, args)
+
+
+def _finish(frame: Frame | None, kind: type[BaseException] | None) -> None:
+    """Leave a frame that its maker kept; one of an earlier recording, or from before a fork, is left alone."""
+    recording = _recording
+    if frame is None or recording is None or frame[2].recording is not recording:
+        return
+    lane = _lane_of(recording)
+    if kind is None or kind is GeneratorExit:
+        _leave(recording, lane, frame)
+    else:
+        _leave_error(recording, lane, frame, kind)
+
+
+def _cancel(frame: Frame | None) -> None:
+    """Leave a frame that turned out to be nothing."""
+    recording = _recording
+    if frame is not None and recording is not None and frame[LANE].recording is recording:
+        _leave_as(recording, _lane_of(recording), frame, 0, VOID)
+
+
+# ── names and arguments ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _name_id(cat: object, name: object) -> tuple[int, bool]:
+    """The id of a name, and whether it is the one that stands for all that are too many."""
+    pair = (as_text(cat), as_text(name))
+    known = _ids.get(pair)
+    if known is not None:
+        return known, False
+    with _names_lock:
+        full = len(_names) >= MAX_NAMES
+        if full:
+            pair = ("sonde", OVERFLOW_NAME)
+        if pair not in _ids:
+            _names.append(pair)
+            _ids[pair] = len(_names)
+        known = _ids[pair]
+    if _recording is not None:
+        _recording.note(b"")
+    return known, full
+
+
+def _encode(recording: Recording, parts: Sequence[Mapping[str, object]]) -> tuple[bytes | None, bool]:
+    """The arguments of one event, the outermost first, and whether something was cut."""
+    whole, cut = None, False
+    for part in parts:
+        if part:
+            blob, was_cut = recording.host.encode(part)
+            whole = blob if whole is None else recording.host.merge(whole, blob)
+            cut = cut or was_cut
+    return whole, cut
+
+
+def _prepare(span: Span, recording: Recording) -> None:
+    """Encode and write the arguments of a span, once until any shared ones change."""
+    token = recording.token
+    parts = [part for part in (span._args, span._shared) if part]
+    base = span._base
+    while base is not None:
+        if base._shared:
+            parts.append(base._shared)
+        base = base._base
+    blob, cut = _encode(recording, parts[::-1])
+    span._blob = blob
+    span._blob_id = 0 if blob is None else recording.blob(blob)
+    span._flags = SPAN | OPEN | (CUT if cut and span._blob_id else 0)
+    if blob is None or span._blob_id:  # else it is tried again at the next entry
+        span._token = token
+
+
+# ── spans ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Span:
+    """A named place in a program. Entering it takes a slot in the ring, leaving it completes the record."""
+
+    __slots__ = (
+        "_args", "_base", "_blob", "_blob_id", "_flags", "_gate", "_id", "_key", "_level", "_on", "_shared", "_token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        cat: str = "user",
+        *,
+        key: int | None = None,
+        args: Mapping[str, object] | None = None,
+        level: int = NORMAL,
+        base: Span | None = None,
+        enable: bool | None = None,
+    ) -> None:
+        if base is not None and not isinstance(base, Span):
+            raise TypeError(f"base must be a Span, not {base!r}")
+        self._id, full = _name_id(cat, name)
+        self._args = None if args is None else as_dict(args)
+        number = as_key(key)
+        self._key = NO_KEY if number is None else number
+        if number is None or full:
+            self._args = {
+                **(self._args or {}),
+                **({"key": key} if number is None else {}),
+                **({"name": name} if full else {}),
+            }
+        self._level = min(max(level, ESSENTIAL), DETAIL)
+        self._base = base
+        self._on = True
+        self._gate: Span | _Gate = self if base is None else base._gate
+        if enable is not None:
+            self._gate = _ALWAYS if enable else _NEVER
+        self._shared: dict[str, object] | None = None
+        self._blob: bytes | None = None
+        self._blob_id = 0
+        self._flags = SPAN | OPEN
+        self._token: object = None
+
+    @property
+    def name(self) -> str:
+        """The name its events have."""
+        return _names[self._id - 1][1]
+
+    @property
+    def cat(self) -> str:
+        """The category its events have."""
+        return _names[self._id - 1][0]
+
+    @property
+    def on(self) -> bool:
+        """The switch; evaluated at each entry."""
+        return self._gate._on
+
+    @on.setter
+    def on(self, value: bool) -> None:
+        self._on = bool(value)
+
+    @property
+    def shared(self) -> Mapping[str, object] | None:
+        """Arguments of all its events, and of the spans based on it."""
+        return self._shared
+
+    @shared.setter
+    def shared(self, value: Mapping[str, object] | None) -> None:
+        self._shared = None if value is None else as_dict(value)
+        if _recording is not None:
+            _recording.token = object()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.cat}.{self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it was made of: the ids of names are those of this process. A subclass keeps the arguments."""
+        key = None if self._key == NO_KEY else self._key
+        enable = None if isinstance(self._gate, Span) else self._gate._on
+        return _remake, (
+            type(self),
+            self.name,
+            self.cat,
+            key,
+            self._args,
+            self._level,
+            self._base,
+            enable,
+            self._on,
+            self._shared,
+        )
+
+    def __enter__(self) -> Self:
+        if _recording is not None:
+            if self._gate._on:
+                _enter(self, self._key, self)
+            else:
+                _pass(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        recording = _recording
+        if recording is None:
+            return
+        try:
+            lane: Lane = recording.local.lane
+        except AttributeError:
+            return
+        frame = lane.top
+        if frame is None or frame[1] is not self or lane.tasks:
+            frame = _find(recording, lane, self)
+        if frame is None:
+            return
+        if kind is None or kind is GeneratorExit:
+            _leave(recording, lane, frame)
+        else:
+            _leave_error(recording, lane, frame, kind)
+
+    def start(self, metadata: bool = False) -> None:
+        """Enter. With metadata, calls `self.stamp("start")` instead (only subclasses that define it can do that)."""
+        if metadata:
+            _stamp(self, "start")
+        else:
+            self.__enter__()
+
+    def stop(self, metadata: bool = False) -> None:
+        """Leave the innermost entry of this span; none open: nothing happens. With metadata: `self.stamp("end")`."""
+        if metadata:
+            _stamp(self, "end")
+        else:
+            Span.__exit__(self, None, None, None)
+
+    def wrap(self, function: _F, /) -> _F:
+        """Record each call of a plain function."""
+        if not callable(function):
+            raise TypeError(f"a span decorates a function, not {function!r}")
+        span = self
+        gate = self._gate
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if _recording is None or not gate._on:
+                return function(*args, **kwargs)
+            frame = _enter(span, span._key, None)
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                _finish(frame, type(error))
+                raise
+            _finish(frame, None)
+            return result
+
+        return dress(wrapped, function)  # type: ignore[return-value]
+
+
+def _remake(
+    kind: type[Span], name: str, cat: str, key: int | None, args: Mapping[str, object] | None, level: int,
+    base: Span | None, enable: bool | None, on: bool, shared: Mapping[str, object] | None,
+) -> Span:  # fmt: skip
+    span = kind(name, cat, key=key, args=args, level=level, base=base, enable=enable)
+    span.on = on
+    span.shared = shared
+    return span
+
+
+class _Gate:
+    """A switch that `enable=` has fixed."""
+
+    __slots__ = ("_on",)
+
+    def __init__(self, on: bool) -> None:
+        self._on = on
+
+
+_ALWAYS, _NEVER = _Gate(on=True), _Gate(on=False)
+
+
+@guard("stamping the start or end of a span")
+def _stamp(span: Span, which: str) -> None:
+    stamp = getattr(span, "stamp", None)
+    if stamp is not None:
+        stamp(which)
+
+
+# ── spans that run in pieces ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Life:
+    """One entry of a span that runs in pieces: a generator or a coroutine.
+
+    The record opens at the first `resume`; between `suspend` and `resume` the span is nobody's parent.
+    """
+
+    __slots__ = ("_frame", "_inside", "_outside", "_running", "_span", "_started")
+
+    def __init__(self, span: Span, /) -> None:
+        if not isinstance(span, Span):
+            raise TypeError(f"a life needs a Span, not {span!r}")
+        self._span = span
+        self._frame: Frame | None = None
+        self._inside: Frame | None = None  # innermost frame of the generator while it is suspended
+        self._outside: Frame | None = None  # innermost frame of the consumer while the generator runs
+        self._started = False
+        self._running = False
+
+    def resume(self) -> None:
+        """It runs (again): open the record, be the parent of what comes."""
+        recording = _recording
+        if self._running or recording is None:
+            self._started = True
+            return
+        lane = _lane_of(recording)
+        outside = _head(recording, lane)
+        if not self._started:
+            self._started = True
+            if self._span._gate._on:
+                self._frame = _enter(self._span, self._span._key, None)
+        elif self._is_open(recording):
+            _set_head(recording, lane, _first_open(self._inside))
+        else:
+            self._frame = None
+        self._running = self._frame is not None
+        self._outside = outside if self._running else None
+
+    def _is_open(self, recording: Recording) -> bool:
+        frame = self._frame
+        return frame is not None and frame[INDEX] != CLOSED and frame[LANE].recording is recording
+
+    def suspend(self) -> None:
+        """It rests: be nobody's parent."""
+        if not self._running:
+            return
+        self._running = False
+        recording = _recording
+        if recording is not None and self._is_open(recording):
+            lane = _lane_of(recording)
+            self._inside = _head(recording, lane)
+            _set_head(recording, lane, _first_open(self._outside))
+        self._outside = None
+
+    def close(self, error: type[BaseException] | None = None, /) -> None:
+        """It ended, perhaps by an exception of this type."""
+        self.suspend()
+        frame, self._frame, self._inside = self._frame, None, None
+        _finish(frame, error)
+
+    def __del__(self) -> None:
+        if self._frame is not None:
+            self.close()
+
+
+class _Loop:
+    """An iterator that records how long each item was waited for, and how long it was held."""
+
+    __slots__ = ("_block", "_count", "_held", "_iterator", "_wait")
+
+    def __init__(self, iterator: Iterator[Any], wait: Span | None, block: Span | None) -> None:
+        self._iterator = iterator
+        self._wait = wait
+        self._block = block
+        self._held: Frame | None = None
+        self._count = 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self._release(None)
+        self._count += 1
+        frame = _enter_counted(self._wait, self._count)
+        try:
+            item = next(self._iterator)
+        except StopIteration:
+            _cancel(frame)
+            raise
+        except BaseException as error:
+            _finish(frame, type(error))
+            raise
+        _finish(frame, None)
+        self._held = _enter_counted(self._block, self._count)
+        return item
+
+    def __length_hint__(self) -> int:
+        hint = getattr(type(self._iterator), "__length_hint__", None)
+        return NotImplemented if hint is None else hint(self._iterator)
+
+    def _release(self, kind: type[BaseException] | None) -> None:
+        frame, self._held = self._held, None
+        _finish(frame, kind)
+
+    def __del__(self) -> None:
+        """`break` and exceptions in the body end here, when the loop lets go of its iterator."""
+        frame, self._held = self._held, None
+        recording = _recording
+        if frame is None or recording is None or frame[LANE].recording is not recording:
+            return
+        if _is_unwinding(sys._getframe(1)):
+            _leave_error(recording, _lane_of(recording), frame, None)
+        else:
+            _finish(frame, None)
+
+
+def _enter_counted(span: Span | None, count: int) -> Frame | None:
+    return None if span is None or not span._gate._on else _enter(span, count, None)
+
+
+def _is_unwinding(code: FrameType | None) -> bool:
+    """Is an exception leaving the code that drops us? Python does not say, so it is told from two signs.
+
+    The exception's traceback holds the frame, which nobody else does in the usual case; and the instruction at which
+    the frame stands is none of those that let go of an object on purpose (`break`, `return`, `del`, the loop's end).
+    """
+    if code is None or sys.getrefcount(code) <= 3:
+        return False
+    from opcode import opname  # only at a `break` in a frame that somebody holds, or at an exception
+
+    at = code.f_lasti
+    name = opname[code.f_code.co_code[at]] if 0 <= at < len(code.f_code.co_code) else "RESUME"
+    return not name.startswith(("POP_", "END_", "DELETE_", "STORE_", "RETURN_", "FOR_ITER", "SWAP", "RESUME"))
+
+
+def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, /) -> Iterator[_T]:
+    """Iterate; record each wait for an item as `wait` and the time the consumer holds it as `block`, key = 1, 2, ..."""
+    for span in (wait, block):
+        if span is not None and not isinstance(span, Span):
+            raise TypeError(f"iterate() takes an iterable and two spans (or None), not {span!r}")
+    return _Loop(iter(iterable), wait, block)
+
+
+# ── counters and marks ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def counter(
+    name: str, value: float, cat: str = "user", key: int | None = None, args: Mapping[str, object] | None = None,
+    level: int = NORMAL, step: int | None = None, epoch: int | None = None,
+) -> None:  # fmt: skip
+    """Record a number. What is no number is recorded as a mark, with the value among its arguments."""
+    if _recording is None:
+        return
+    number = value if type(value) is float else as_number(value)
+    if number is None:
+        args = {**(as_dict(args) if args is not None else {}), "value": value}
+        _point(MARK, 0, name, cat, key, args, level, step, epoch)
+    else:
+        _point(COUNTER, _as_integer(_as_float(number))[0], name, cat, key, args, level, step, epoch)
+
+
+def mark(
+    name: str, cat: str = "user", key: int | None = None, args: Mapping[str, object] | None = None,
+    level: int = NORMAL, step: int | None = None, epoch: int | None = None, metadata: bool = False,
+) -> None:  # fmt: skip
+    """Record that something happened now."""
+    _point(MARK | META if metadata else MARK, 0, name, cat, key, args, level, step, epoch)
+
+
+def _point(
+    kind: int, dur: int, name: str, cat: str, key: object, args: object, level: object, step: object, epoch: object
+) -> None:
+    recording = _recording
+    if recording is None:
+        return
+    if (level if type(level) is int else NORMAL) > recording.level:
+        recording.take_seq()
+        recording.lose(LOST_CAP)
+        return
+    lane = _lane_of(recording)
+    name_id, full = _name_id(cat, name)
+    number = as_key(key)
+    blob_id = 0
+    if args is not None or number is None or full:
+        known = {} if args is None else as_dict(args)
+        blob, cut = _encode(recording, [known, {"key": key} if number is None else {}, {"name": name} if full else {}])
+        blob_id = 0 if blob is None else recording.blob(blob)
+        kind |= CUT if cut and blob_id else 0
+    at_step, at_epoch = as_context(step, NO_STEP, _step), as_context(epoch, NO_EPOCH, _epoch)
+    up = _head(recording, lane)
+    parent, depth = (0, 0) if up is None else (up[SEQ], min(up[DEPTH] + 1, DEEPEST))
+    key = NO_KEY if number is None else number
+    seq = recording.take_seq()
+    if _put(recording, lane, _clock(), dur, key, name_id, blob_id, seq, parent, at_step, at_epoch, kind, depth) == LOST:
+        recording.lose(LOST_RING)
+
+
+# ── step and epoch ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def set_context(step: int | None, epoch: int | None, /) -> None:
+    """Set the step and epoch of this process; None leaves it as it is, -1 unsets it. Out of range: unset."""
+    global _step, _epoch
+    _step = as_context(step, NO_STEP, _step)
+    _epoch = as_context(epoch, NO_EPOCH, _epoch)
+    if _recording is not None:
+        _recording.set_context(_step, _epoch)
+
+
+def get_context() -> tuple[int | None, int | None]:
+    """The step and epoch of this process; None where it is not set."""
+    return (None if _step == NO_STEP else _step), (None if _epoch == NO_EPOCH else _epoch)
+
+
+# ── the whole ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def begin(host: Host, cap: int, /) -> None:
+    """Record from now on, up to `cap` bytes for the run. The process folder is opened at the first record."""
+    global _recording
+    end()
+    _recording = Recording(host, cap, _names, (_step, _epoch))
+
+
+def end() -> None:
+    """Record no more, spill every ring, close the files. Open spans stay open in the file. Harmless when not begun."""
+    global _recording
+    recording, _recording = _recording, None
+    if recording is not None:
+        recording.close()
+
+
+def flush() -> None:
+    """Spill every ring, and go on."""
+    if _recording is not None:
+        _recording.flush()
+
+
+def task_mode(on: bool, /) -> None:
+    """Say whether an event loop runs in this thread: then the innermost span is kept per task, not per thread."""
+    _modes.tasks = bool(on)
+    if _recording is not None:
+        _lane_of(_recording).tasks = bool(on)
+
+
+def set_clock(clock: Callable[[], int] | None, /) -> None:
+    """Replace the monotonic clock, for tests."""
+    global _clock
+    _clock = monotonic_ns if clock is None else clock
+
+
+def info() -> dict[str, Any]:
+    """recording, mapped, rings, threads, names, next_seq, step, epoch, lost_space, lost_cap, lost_ring, lost_args."""
+    recording = _recording
+    step, epoch = get_context()
+    counts = None if recording is None else recording.counts
+    lost = {"lost_space": LOST_SPACE, "lost_cap": LOST_CAP, "lost_ring": LOST_RING, "lost_args": LOST_ARGS}
+    return {
+        "recording": recording is not None,
+        "mapped": recording is not None and recording.mapped,
+        "rings": 0 if recording is None else recording.smalls[RINGS],
+        "threads": 0 if recording is None else recording.threads,
+        "names": len(_names),
+        "next_seq": 1 if recording is None else recording.next_seq,
+        "step": step,
+        "epoch": epoch,
+        **{name: 0 if counts is None else counts[place] for name, place in lost.items()},
+    }
+
+
+def layout() -> dict[str, Any]:
+    """The numbers of `store/record.py` as this core has them, for the test that compares them."""
+    plain = {
+        name: value
+        for name, value in vars(_layout).items()
+        if name.isupper() and isinstance(value, int | float | bytes)
+    }
+    fields = {
+        name: {field[0]: field[1] for field in getattr(_layout, name)} for name in ("HEADER_FIELDS", "RING_FIELDS")
+    }
+    return plain | fields
+
+
+def _in_child() -> None:
+    """After a fork: a recording of our own, with files that are opened at the first record."""
+    global _recording, _names_lock
+    _names_lock = threading.RLock()
+    parent = _recording
+    if parent is not None:
+        _recording = Recording(parent.host, parent.cap, _names, (_step, _epoch))
+        parent.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,31 @@
+"""Tells the core when an event loop runs in a thread: then each task has its own innermost span."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sonde.events import core
+from sonde.guard import guard
+from sonde.hooks.patches import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+MODULE = "asyncio.events"
+
+
+def watch(events: ModuleType) -> None:
+    """Follow the loops of this module from now on, the one that runs already included (as in a notebook)."""
+    replace(events, "_set_running_loop", _following, "to know which threads run an event loop")
+    if events._get_running_loop() is not None:
+        core.task_mode(True)
+
+
+def _following(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    def set_running_loop(loop: Any) -> None:
+        original(loop)
+        with guard("noting an event loop"):
+            core.task_mode(loop is not None)
+
+    return set_running_loop
