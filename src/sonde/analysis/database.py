@@ -1,0 +1,166 @@
+"""A DuckDB database in memory that holds the tables of one run: sealed files where they lie, raw parts beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sonde.analysis import tables
+from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
+from sonde.analysis.locate import EVENTS_FILE, PROCESSES_FILE
+from sonde.errors import RunUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sonde.analysis.locate import Folder
+
+ALL = tables.PROCESSES + tables.MORE
+LANES = (
+    ("id", "UINTEGER"),
+    ("number", "BIGINT"),
+    ("ordinal", "BIGINT"),
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("tid", "BIGINT"),
+    ("thread", "VARCHAR"),
+    ("process", "VARCHAR"),
+)
+NAMES = (("id", "UINTEGER"), ("cat", "VARCHAR"), ("name", "VARCHAR"))
+
+
+class Database:
+    """The tables `events` and `processes` of one run. `rows` has one entry per process, `notes` is what was wrong."""
+
+    def __init__(self, folders: Sequence[Folder], prefixes: Sequence[str], *, files: bool) -> None:
+        import duckdb
+
+        self._closed = False
+        self._arguments: Arguments | None = None
+        self._sealed: list[str] = []
+        self._files = files
+        self.rows: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        # Nothing is fetched from the network behind the user's back.
+        self.connection = duckdb.connect(
+            config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+        )
+        self._allow(folders)
+        for folder, prefix in zip(folders, prefixes, strict=True):
+            if folder.sealed:
+                self._add_sealed(folder, prefix)
+
+    def add(self, loaded: Loaded) -> None:
+        """Add raw processes, and make the tables of all that is there."""
+        self.notes += loaded.notes
+        self.rows += [row | {"folder": None} for row in loaded.rows]
+        self.rows.sort(key=lambda row: str(row["process"]))
+        raw = [tables.raw_events(self._register(loaded))] if loaded.parts else []
+        self.connection.execute(f"CREATE VIEW events AS {tables.joined(self._sealed + raw)}")
+        self.write_processes()
+        self.connection.execute(f"CREATE VIEW processes AS SELECT {tables.names(tables.PROCESSES)} FROM process_rows")
+        if not self._files:
+            self.connection.execute("SET lock_configuration = true")
+
+    def write_processes(self) -> None:
+        """Write the table of processes as it is known now."""
+        self._create("process_rows", ALL, [_process_row(row) for row in self.rows])
+
+    def close(self) -> None:
+        """Close everything; harmless when done already."""
+        if not self._closed:
+            self._closed = True
+            self.connection.close()
+            if self._arguments is not None:
+                self._arguments.close()
+
+    # ── sealed files ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _allow(self, folders: Sequence[Folder]) -> None:
+        """SQL may read the sealed files of the run, and nothing else, unless the user wants more."""
+        if self._files:
+            return
+        paths = [str(folder.path.resolve() / name) for folder in folders for name in (EVENTS_FILE, PROCESSES_FILE)]
+        self.connection.execute(f"SET allowed_paths = [{', '.join(map(tables.quoted, paths))}]")
+        self.connection.execute("SET enable_external_access = false")
+
+    def _add_sealed(self, folder: Folder, prefix: str) -> None:
+        import duckdb
+
+        processes = tables.quoted(str(folder.path.resolve() / PROCESSES_FILE))
+        events = tables.quoted(str(folder.path.resolve() / EVENTS_FILE))
+        try:
+            found = self.connection.execute(f"SELECT {tables.names(ALL)} FROM read_parquet({processes})").fetchall()
+            self.connection.execute(f"SELECT {tables.names(tables.EVENTS)} FROM read_parquet({events}) LIMIT 0")
+        except duckdb.Error as error:
+            raise RunUnreadable(
+                f"The sealed tables of {folder.path} cannot be read: {error}. Restore the folder from a copy."
+            ) from None
+        for values in found:
+            row = dict(zip((name for name, _ in ALL), values, strict=True))
+            row["process"] = prefix + row["process"]
+            row["notes"] = _listed(row["notes"])
+            self.rows.append(row | {"folder": str(folder.path)})
+        self._sealed.append(_sealed_events(events, prefix, [str(values[_PROCESS]) for values in found]))
+
+    # ── raw parts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _register(self, loaded: Loaded) -> list[str]:
+        """Register the arrays; for each part the query that selects its rows."""
+        self._arguments = Arguments(loaded.recordings)
+        self.connection.create_function("sonde_args", _reader(self._arguments), ["BIGINT", "BIGINT"], "VARCHAR")
+        self._create("lanes", LANES, [_lane_row(id, lane) for id, lane in enumerate(loaded.lanes)])
+        self._create("names", NAMES, [(0, None, None), *((id, *name) for id, name in enumerate(loaded.names, 1))])
+        selects = []
+        for number, part in enumerate(loaded.parts):
+            self.connection.register(f"part_{number}", part.arrays)
+            selects.append(part.select(f"part_{number}"))
+        return selects
+
+    def _create(self, table: str, columns: tables.Columns, rows: Sequence[Sequence[object]]) -> None:
+        import numpy as np
+
+        arrays = {name: np.empty(len(rows), dtype=object) for name, _ in columns}
+        for place, row in enumerate(rows):
+            for (name, _), value in zip(columns, row, strict=True):
+                arrays[name][place] = value
+        self.connection.register("given", arrays)
+        made = ", ".join(f'"{name}"::{type} AS "{name}"' for name, type in columns)
+        self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT {made} FROM given")
+        self.connection.unregister("given")
+
+
+_PROCESS = [name for name, _ in ALL].index("process")
+
+
+def _sealed_events(file: str, prefix: str, listed: list[str]) -> str:
+    """The events of the processes that the sealed list names. The file may hold more, if sealing was interrupted."""
+    columns = [
+        f'{tables.quoted(prefix)} || "process" AS "process"' if name == "process" and prefix else f'"{name}"'
+        for name, _ in tables.EVENTS
+    ]
+    names = ", ".join(map(tables.quoted, listed)) or "NULL"
+    return f'SELECT {", ".join(columns)} FROM read_parquet({file}) WHERE "process" IN ({names})'
+
+
+def _listed(notes: str | None) -> list[str]:
+    return [str(note) for note in json.loads(notes)] if notes else []
+
+
+def _reader(arguments: Arguments) -> Callable[[int, int], str]:
+    def sonde_args(number: int, id: int) -> str:
+        return arguments.text(number, id) or ""  # DuckDB takes no None from a function
+
+    return sonde_args
+
+
+def _lane_row(id: int, lane: Lane) -> tuple[object, ...]:
+    tid, thread = lane.thread or (None, None)
+    info = lane.info
+    return id, lane.number, lane.ordinal or None, info.host, info.rank, info.pid, tid, thread, lane.process
+
+
+def _process_row(row: dict[str, Any]) -> list[object]:
+    return [notes_text(row[name]) if name == "notes" else row[name] for name, _ in ALL]

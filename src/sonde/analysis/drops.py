@@ -1,0 +1,67 @@
+"""What was lost of a run: how many records, why, and where."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Reason -> what it means. The first three are counted by the process that lost the records.
+REASONS = {
+    "space": "could not be written: disk full, file-size limit, or closed file",
+    "cap": "not taken: the run neared its size cap",
+    "ring": "not taken: their thread could get no ring",
+    "damage": "damaged in the file",
+    "unknown": "missing for an unknown reason, such as a killed process or a deleted file",
+}
+
+
+class Drops(NamedTuple):
+    """Records that were begun and cannot be found, in total, by reason and by process; those with 0 are left out.
+
+    `args` counts records that are there and whose arguments could not be written.
+    """
+
+    total: int
+    by_reason: dict[str, int]
+    by_process: dict[str, int]
+    args: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{count:,} {REASONS[reason]}" for reason, count in self.by_reason.items()]
+        text = f"{self.total:,} records lost: {'; '.join(parts)}" if self.total else "no records lost"
+        return f"{text}; the arguments of {self.args:,} records are lost" if self.args else text
+
+
+class Loss(NamedTuple):
+    """What one process lost: `missing` in total, and what it said itself of the reasons."""
+
+    process: str
+    missing: int
+    space: int
+    cap: int
+    ring: int
+    args: int
+    corrupt: int
+
+
+def drops_of(losses: list[Loss]) -> Drops:
+    """Add up what each process lost."""
+    reasons = dict.fromkeys(REASONS, 0)
+    for one in losses:
+        for reason, count in _reasons(one).items():
+            reasons[reason] += count
+    return Drops(
+        total=sum(one.missing for one in losses),
+        by_reason={reason: count for reason, count in reasons.items() if count},
+        by_process={one.process: one.missing for one in losses if one.missing},
+        args=sum(one.args for one in losses),
+    )
+
+
+def _reasons(loss: Loss) -> dict[str, int]:
+    """Share out what is missing: no counter can explain more than that."""
+    left = loss.missing
+    shared: dict[str, int] = {}
+    for reason, count in (("space", loss.space), ("cap", loss.cap), ("ring", loss.ring), ("damage", loss.corrupt)):
+        shared[reason] = min(count, left)
+        left -= shared[reason]
+    return shared | {"unknown": left}

@@ -1,0 +1,242 @@
+"""Opens a run, whether it is still being written, was left behind by a killed program, or is sealed, and answers SQL."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Self
+
+from sonde.analysis import tables
+from sonde.analysis.database import Database
+from sonde.analysis.drops import Drops, Loss, drops_of
+from sonde.analysis.load import Offsets, load, offsets_of
+from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
+from sonde.errors import RunBusy, UnknownName, nearest
+from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN, state_of
+from sonde.store.card import Info, read_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    import duckdb
+
+RECORDING = "recording"
+TRIES = 3  # to read a run that is being sealed meanwhile
+
+
+class Run:
+    """One run. Use `open_run()` to get one.
+
+    What it tells is the state of the moment when it was first asked for records; `refresh()` looks again. Several
+    folders (hosts that could not agree on one) are read as one run.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[str | Path],
+        *,
+        files: bool = False,
+        ordered: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._ordered = ordered
+        self._paths = list(folders)
+        self._files = files
+        self._progress = progress
+        self._database: Database | None = None
+        self._folders: list[Folder] = []
+        self._look()
+
+    # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def path(self) -> Path:
+        """The run folder; of several, the first."""
+        return self._folders[0].path
+
+    @property
+    def id(self) -> str:
+        """The name of the run folder."""
+        return self.path.resolve().name
+
+    @property
+    def name(self) -> str:
+        """The name that the run was given."""
+        name = self.meta.get("name")
+        return name if isinstance(name, str) and name else self.id
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What run.json says: command, working folder, versions, host, git commit, settings."""
+        return self._folders[0].meta
+
+    @property
+    def started(self) -> int | None:
+        """When the run began, in wall-clock ns; None is not known."""
+        start = self.meta.get("start")
+        wall = start.get("wall_ns") if isinstance(start, dict) else None
+        if isinstance(wall, int):
+            return wall
+        return min((info.start.wall_ns for info in self._infos if info.start is not None), default=None)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files, now."""
+        return sum(size_of(folder.path) for folder in self._folders)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it has sealed tables. Processes that joined later may still lie beside them."""
+        return any(folder.sealed for folder in self._folders)
+
+    @property
+    def state(self) -> str:
+        """recording, ended, died or unknown.
+
+        It is recording while any process runs. After that the processes count that no other process of the run started:
+        one of them that did not end properly makes it died. Of another host it is only known if it ended.
+        """
+        states = [state_of(info) for info in self._infos]
+        pids = {(info.host, info.pid) for info in self._infos}
+        top = [
+            state
+            for state, info in zip(states, self._infos, strict=True)
+            if (info.host, info.parent_pid) not in pids or info.parent_pid == info.pid
+        ]
+        if RUNNING in states:
+            return RECORDING
+        return next((state for state in (DIED, UNKNOWN, ENDED) if state in top), UNKNOWN)
+
+    # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """Ask with SQL over the tables `events` and `processes`; `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer."""
+        return self.database.connection.sql(query)
+
+    def table(self, name: str) -> duckdb.DuckDBPyRelation:
+        """A whole table: events or processes."""
+        if name not in tables.TABLES:
+            raise UnknownName(f"There is no table {name!r}. {nearest(name, list(tables.TABLES))}")
+        return self.database.connection.view(name)
+
+    @property
+    def drops(self) -> Drops:
+        """What was lost: total, by reason, by process; `print(run.drops)` says it in words."""
+        return drops_of([_loss(row) for row in self.database.rows])
+
+    @property
+    def notes(self) -> list[str]:
+        """What was wrong with the files, in words; empty if nothing was."""
+        found = self.database
+        notes = [f"{folder.path.name}: {note}" for folder in self._folders for note in folder.notes]
+        notes += found.notes
+        return notes + [f"{row['process']}: {note}" for row in found.rows for note in row["notes"]]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What is known of each process, more than the table `processes` has."""
+        return self.database.rows
+
+    def batches(self, query: str, size: int = 10_000) -> Iterator[list[tuple[Any, ...]]]:
+        """The answer to a query in lists of `size` rows, for answers that do not fit into memory.
+
+        Ask nothing else of this run until they are all read.
+        """
+        found = self.database.connection.execute(query)
+        while rows := found.fetchmany(size):
+            yield rows
+
+    def refresh(self) -> None:
+        """Look at the files again. Answers that were not fetched yet are lost."""
+        self.close()
+        self._look()
+
+    def close(self) -> None:
+        """Let go of memory and files. The run opens again when it is asked."""
+        if self._database is not None:
+            self._database.close()
+        self._database = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r} {self.state}, {len(self._infos)} processes, {self.path}>"
+
+    # ── how ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look(self) -> None:
+        self._folders = [locate(path) for path in self._paths]
+        self._infos: list[Info] = [read_info(one, []) for folder in self._folders for one in folder.processes]
+
+    @property
+    def database(self) -> Database:
+        """The DuckDB database behind it."""
+        if self._database is None:
+            self._database = self._load()
+            weakref.finalize(self, self._database.close)
+        return self._database
+
+    def _load(self) -> Database:
+        """Load everything; once more if somebody sealed the run meanwhile."""
+        for _ in range(TRIES):
+            before = self._stamps()
+            database = self._load_once()
+            if self._stamps() == before:
+                break
+            database.close()
+            self._look()
+        else:
+            raise RunBusy(f"{self.path} is being sealed again and again: try later.")
+        return database
+
+    def _stamps(self) -> list[tuple[int, int] | None]:
+        return [stamp(folder.path / PROCESSES_FILE) for folder in self._folders]
+
+    def _load_once(self) -> Database:
+        database = Database(self._folders, self._prefixes(), files=self._files)
+        sealed = {(row["folder"], row["process"]) for row in database.rows}
+        raw = [
+            (one, prefix + one.name)
+            for folder, prefix in zip(self._folders, self._prefixes(), strict=True)
+            for one in folder.processes
+            if (str(folder.path), prefix + one.name) not in sealed
+        ]
+        known: Offsets = {(row["host"], row["boot_id"]): row["offset_ns"] for row in database.rows}
+        database.add(load(raw, offsets_of(self._infos, known), self._progress, ordered=self._ordered))
+        return database
+
+    def _prefixes(self) -> list[str]:
+        """What stands before the names of the processes of each folder, so that no two are the same."""
+        times = Counter(one.name for folder in self._folders for one in folder.processes)
+        if all(count == 1 for count in times.values()):
+            return [""] * len(self._folders)
+        return [f"{folder.path.resolve().name}/" for folder in self._folders]
+
+
+def open_run(
+    path: str | Path | Sequence[str | Path],
+    *,
+    files: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """Open a run folder, or several as one run. It may still be recorded, left behind by a killed program, or sealed.
+
+    `files`: let SQL read and write other files too (`COPY ... TO`, `read_csv`). `progress` is called with (done, total)
+    while records are loaded. Raises RunNotFound if there is no run.
+    """
+    folders = [path] if isinstance(path, str | os.PathLike) else list(path)
+    return Run(folders, files=files, progress=progress)
+
+
+def _loss(row: dict[str, Any]) -> Loss:
+    lost = (row["lost_space"], row["lost_cap"], row["lost_ring"], row["lost_args"])
+    return Loss(row["process"], row["drops"], *lost, row["corrupt"])

@@ -1,0 +1,165 @@
+"""Seals a finished run: the same tables as Parquet, sorted and small; raw files go only after those were read back.
+
+Rows come process by process, and within each group of 262,144 rows by start.
+
+Each step leaves the run whole, so that sealing can be killed at any moment: both tables are written beside the old
+ones, compared with what was recorded, and renamed, events first. The list of processes is what counts: a process in
+it is read from the sealed events, any other from its raw files. Raw files of listed processes go last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.analysis import tables
+from sonde.analysis.database import ALL
+from sonde.analysis.locate import EVENTS_FILE, PROCESSES_FILE, is_plain, locate, process_folders
+from sonde.analysis.run import Run
+from sonde.errors import RunBusy, RunUnreadable
+from sonde.store.alive import RUNNING, UNKNOWN, state_of
+from sonde.store.card import read_info
+from sonde.store.folder import ARGS_FILE, FILE_MODE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
+from sonde.store.rings import read_rings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import duckdb
+
+RAW_FILES = (RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE)
+UNFINISHED = ".sealing-"  # how the names of unfinished files begin
+
+# Version 2 of the format writes whole numbers as differences, unless a column has few values: then as a dictionary.
+_FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 262144, DICTIONARY_SIZE_LIMIT 4096"
+
+
+class Sealed(NamedTuple):
+    """What sealing found and did: events and processes in the sealed tables, bytes of the folder before and after."""
+
+    events: int
+    processes: int
+    before: int
+    after: int
+
+
+def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None) -> Sealed:
+    """Seal a run. Sealing again takes in processes that joined since, and clears what an interrupted sealing left.
+
+    Raises RunBusy while the run is recording. Of a process on another host that did not end properly nobody here can say
+    whether it still runs: RunBusy as well, unless `force`.
+    """
+    folder = locate(path).path
+    with _alone(folder):
+        _refuse_busy(folder, force=force)
+        _clear_unfinished(folder)
+        with Run([folder], files=True, ordered=True, progress=progress) as run:
+            before = run.size
+            if not run.sealed or any(row["folder"] is None for row in run.rows):
+                _write(run, folder)
+            rows = run.rows
+            _remove_raw(folder, [str(row["process"]) for row in rows])
+            return Sealed(sum(row["events"] for row in rows), len(rows), before, run.size)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Only one may seal a run at a time. The lock goes with the process that holds it."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RunBusy(f"{folder} is just being sealed by another process: wait for it.") from None
+    finally:
+        os.close(lock)
+
+
+def _refuse_busy(folder: Path, *, force: bool) -> None:
+    for one in process_folders(folder):
+        info = read_info(one, [])
+        state = state_of(info)
+        if state == RUNNING:
+            raise RunBusy(
+                f"{folder} is still recording: process {info.pid} ({one.name}) runs. Seal it when it has ended."
+            )
+        if state == UNKNOWN and not force:
+            raise RunBusy(
+                f"Nobody here can say whether process {info.pid} on {info.host} still records into {folder}. "
+                "Seal the run on that host, or with force if you know that it has ended."
+            )
+
+
+def _clear_unfinished(folder: Path) -> None:
+    for one in folder.glob(f"{UNFINISHED}*"):
+        one.unlink()
+
+
+def _write(run: Run, folder: Path) -> None:
+    """Write both tables, compare them with the run, and put them in place."""
+    events = folder / f"{UNFINISHED}{EVENTS_FILE}"
+    processes = folder / f"{UNFINISHED}{PROCESSES_FILE}"
+    database = run.database
+    connection = database.connection
+    connection.execute("SET threads = 1")  # rows keep their order on the way to the file
+    _copy(connection, f"SELECT {tables.names(tables.EVENTS)} FROM events", events)
+    database.write_processes()  # again: reading all arguments may have told more
+    _copy(connection, f"SELECT {tables.names(ALL)} FROM process_rows ORDER BY process", processes)
+    _compare(connection, tables.EVENTS, "events", events)
+    _compare(connection, ALL, "process_rows", processes)
+    os.replace(events, folder / EVENTS_FILE)
+    os.replace(processes, folder / PROCESSES_FILE)
+    _sync(folder)
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    os.close(descriptor)  # it exists now with the right mode, and DuckDB only fills it
+    connection.execute(f"COPY ({query}) TO {tables.quoted(str(path))} ({_FORMAT}, USE_TMP_FILE false)")
+    _sync(path)
+
+
+def _compare(connection: duckdb.DuckDBPyConnection, columns: tables.Columns, table: str, path: Path) -> None:
+    """Every value of every row goes into a sum; any difference shows in it."""
+    check = f"SELECT count(*), sum(hash({tables.names(columns)})) FROM "
+    expected = connection.execute(f"{check}{table}").fetchall()
+    found = connection.execute(f"{check}read_parquet({tables.quoted(str(path))})").fetchall()
+    if found != expected:
+        path.unlink()
+        raise RunUnreadable(
+            f"{path.name} was written and read back differently ({found} instead of {expected}). "
+            "The run is as it was; check the disk, then seal again."
+        )
+
+
+def _remove_raw(folder: Path, sealed: list[str]) -> None:
+    """Remove the raw files of processes that are in the sealed list."""
+    for process in sealed:
+        one = folder / process
+        for path in (*(one / name for name in RAW_FILES), *_rings_elsewhere(one)):
+            if is_plain(path):
+                path.unlink()
+
+
+def _rings_elsewhere(process: Path) -> list[Path]:
+    """The rings of a process, if they lie outside of its folder, on this host, and belong to the same user."""
+    info = read_info(process, [])
+    if info.rings is None or not info.rings.startswith("/") or info.host != host():
+        return []
+    path = Path(info.rings)
+    try:
+        same = path.lstat().st_uid == process.lstat().st_uid
+    except OSError:
+        return []
+    return [path] if same and read_rings(path, path.lstat().st_uid, []).header is not None else []
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

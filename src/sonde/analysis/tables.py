@@ -1,0 +1,116 @@
+"""The tables of a run: their columns, and the queries that make them of raw parts and sealed files.
+
+`docs/tables.md` describes them. Raw and sealed runs give the same rows for the same query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sonde.store import record
+
+EVENTS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("tid", "BIGINT"),
+    ("thread", "VARCHAR"),
+    ("seq", "BIGINT"),
+    ("parent", "BIGINT"),
+    ("depth", "BIGINT"),
+    ("kind", "VARCHAR"),
+    ("cat", "VARCHAR"),
+    ("name", "VARCHAR"),
+    ("start_ns", "BIGINT"),
+    ("dur_ns", "BIGINT"),
+    ("value", "DOUBLE"),
+    ("key", "BIGINT"),
+    ("epoch", "BIGINT"),
+    ("step", "BIGINT"),
+    ("open", "BOOLEAN"),
+    ("error", "BOOLEAN"),
+    ("args", "VARCHAR"),
+    ("meta", "BOOLEAN"),
+    ("cut", "BOOLEAN"),
+    ("lane", "BIGINT"),
+    ("process", "VARCHAR"),
+)
+PROCESSES = (
+    ("host", "VARCHAR"),
+    ("pid", "BIGINT"),
+    ("parent_pid", "BIGINT"),
+    ("rank", "BIGINT"),
+    ("local_rank", "BIGINT"),
+    ("world_size", "BIGINT"),
+    ("role", "VARCHAR"),
+    ("worker", "BIGINT"),
+    ("start_ns", "BIGINT"),
+    ("end_ns", "BIGINT"),
+    ("exit_code", "BIGINT"),
+    ("signal", "BIGINT"),
+    ("core", "VARCHAR"),
+    ("drops", "BIGINT"),
+    ("state", "VARCHAR"),
+    ("reason", "VARCHAR"),
+    ("exception", "VARCHAR"),
+    ("last_ns", "BIGINT"),
+    ("events", "BIGINT"),
+    ("process", "VARCHAR"),
+)
+# What else is known of a process; kept when a run is sealed, and no part of the public table.
+MORE = (
+    ("boot_id", "VARCHAR"),
+    ("offset_ns", "BIGINT"),
+    ("lost_space", "BIGINT"),
+    ("lost_cap", "BIGINT"),
+    ("lost_ring", "BIGINT"),
+    ("lost_args", "BIGINT"),
+    ("corrupt", "BIGINT"),
+    ("notes", "VARCHAR"),  # a JSON list of texts
+)
+TABLES = ("events", "processes")
+Columns = Sequence[tuple[str, str]]
+
+_KINDS = ((record.SPAN, "span"), (record.COUNTER, "counter"), (record.MARK, "mark"))
+_RAW = {
+    "host": "lanes.host",
+    "rank": "lanes.rank",
+    "pid": "lanes.pid",
+    "tid": "lanes.tid",
+    "thread": "lanes.thread",
+    "kind": f"CASE raw.kind & {record.KIND_MASK} "
+    + " ".join(f"WHEN {number} THEN '{word}'" for number, word in _KINDS)
+    + " END",
+    "cat": "names.cat",
+    "name": "names.name",
+    "open": f"raw.kind & {record.OPEN} <> 0",
+    "error": f"raw.kind & {record.ERROR} <> 0",
+    "args": "CASE WHEN raw.args IS NOT NULL THEN nullif(sonde_args(lanes.number, raw.args), '') END",
+    "meta": f"raw.kind & {record.META} <> 0",
+    "cut": f"raw.kind & {record.CUT} <> 0",
+    "lane": "lanes.ordinal",
+    "process": "lanes.process",
+}
+
+
+def names(columns: Columns) -> str:
+    """The names of columns, as a query lists them."""
+    return ", ".join(f'"{name}"' for name, _ in columns)
+
+
+def raw_events(parts: Sequence[str]) -> str:
+    """The events of raw parts, each given by the query that selects its rows."""
+    columns = ", ".join(f'{_RAW.get(name, f"raw.{name}")} AS "{name}"' for name, _ in EVENTS)
+    rows = " UNION ALL ".join(parts)
+    return f"SELECT {columns} FROM ({rows}) raw JOIN lanes ON raw.lane = lanes.id JOIN names ON raw.name = names.id"
+
+
+def joined(selects: Sequence[str]) -> str:
+    """All events of several queries."""
+    columns = ", ".join(f'NULL::{type} AS "{name}"' for name, type in EVENTS)
+    return " UNION ALL ".join(selects) or f"SELECT {columns} WHERE false"
+
+
+def quoted(text: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

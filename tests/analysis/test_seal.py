@@ -1,0 +1,242 @@
+"""Sealing: the same answers, fewer bytes, and nothing lost or doubled whenever it is interrupted."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.analysis.sample import everything, records, running, sample
+
+from sonde.analysis.run import open_run
+from sonde.analysis.seal import RAW_FILES, seal
+from sonde.errors import RunBusy, RunUnreadable
+from sonde.store.folder import host
+from sonde.testing import BuiltProcess, BuiltRecord, build_process, build_run
+
+
+def answers(folder: Path) -> tuple[object, ...]:
+    with open_run(folder) as run:
+        return everything(run)
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Raw files and unfinished ones."""
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.name in RAW_FILES or "sealing" in path.name
+    )
+
+
+def test_a_sealed_run_gives_the_same_answers(tmp_path: Path) -> None:
+    """Events, processes, types, drops, notes, state."""
+    folder = sample(tmp_path / "run")
+    before = answers(folder)
+    done = seal(folder)
+    assert answers(folder) == before
+    assert (done.events, done.processes) == (len(before[0]), 3)  # type: ignore[arg-type]
+    assert done.after < done.before
+    assert leftovers(folder) == []
+    assert (folder / "testhost-10-0" / "process.json").exists()
+
+
+def test_sealed_files_are_private(tmp_path: Path) -> None:
+    """Mode 0600, like all others."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    assert {path.stat().st_mode & 0o777 for path in folder.glob("*.parquet")} == {0o600}
+
+
+def test_damage_is_still_told_after_sealing(tmp_path: Path) -> None:
+    """Notes and the reasons of losses are part of the sealed run."""
+    folder = sample(tmp_path / "run")
+    args = folder / "testhost-10-0" / "args.bin"
+    args.write_bytes(args.read_bytes()[:-3])
+    with (folder / "testhost-10-0" / "events.seg").open("r+b") as file:
+        file.write(bytes(8))
+    seal(folder)
+    with open_run(folder) as run:
+        assert any("events.seg is damaged" in note for note in run.notes)
+        assert any("args.bin is damaged" in note for note in run.notes)
+        assert run.drops.by_reason["damage"] > 0
+
+
+def test_sealing_twice_changes_nothing(tmp_path: Path) -> None:
+    """The second time there is nothing to do."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    before = answers(folder)
+    files = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    seal(folder)
+    assert answers(folder) == before
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()} == {
+        path: stamp for path, stamp in files.items() if path.is_file()
+    }
+
+
+def test_a_process_that_joins_later_is_read_and_sealed_again(tmp_path: Path) -> None:
+    """It lies beside the sealed tables until then, on the same time line."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    early = {"start": {"mono_ns": 0, "wall_ns": 0}}
+    build_process(folder, BuiltProcess(records(5), pid=99, process=early))
+    both = answers(folder)
+    assert len(both[1]) == 4  # type: ignore[arg-type]
+    seal(folder)
+    assert answers(folder) == both
+    assert leftovers(folder) == []
+
+
+def test_an_empty_run_can_be_sealed(tmp_path: Path) -> None:
+    """Its tables are empty then too."""
+    folder = build_run(tmp_path / "run", [])
+    assert seal(folder).events == 0
+    assert answers(folder)[0] == []
+
+
+def test_several_sealed_folders_are_one_run(tmp_path: Path) -> None:
+    """Sealed and raw ones together, equal names of processes included."""
+    folders = [sample(tmp_path / name) for name in "ab"]
+    with open_run(folders) as run:
+        before = everything(run)
+    seal(folders[0])
+    with open_run(folders) as run:
+        assert everything(run) == before
+
+
+def test_a_run_that_is_recording_is_refused(tmp_path: Path) -> None:
+    """The message says which process runs."""
+    folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord()], process=running())])
+    with pytest.raises(RunBusy, match=f"process {os.getpid()} .* runs"):
+        seal(folder)
+    assert len(leftovers(folder)) == 4
+
+
+def test_a_process_on_another_host_needs_force(tmp_path: Path) -> None:
+    """Nobody here can say whether it runs."""
+    folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord()], process={"end": None})])
+    before = answers(folder)
+    with pytest.raises(RunBusy, match="on testhost still records"):
+        seal(folder)
+    seal(folder, force=True)
+    assert answers(folder) == before
+
+
+def test_two_cannot_seal_at_once(tmp_path: Path) -> None:
+    """The second one is told to wait."""
+    folder = sample(tmp_path / "run")
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(RunBusy, match="being sealed by another"):
+        seal(folder)
+    os.close(lock)
+    seal(folder)
+
+
+def test_rings_elsewhere_go_too(tmp_path: Path) -> None:
+    """Rings on local disk, of a run on a network file system."""
+    place = tmp_path / "scratch-rings"
+    process = BuiltProcess([BuiltRecord()], host=host(), process={"rings": str(place)})
+    folder = build_run(tmp_path / "run", [process])
+    (folder / f"{host()}-1000-0" / "rings").rename(place)
+    seal(folder)
+    assert not place.exists()
+
+
+def test_a_file_that_process_json_names_and_that_is_no_rings_file_stays(tmp_path: Path) -> None:
+    """A damaged path must not cost the user a file."""
+    place = tmp_path / "thesis.txt"
+    place.write_text("years of work")
+    folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord()], host=host(), process={"rings": str(place)})])
+    seal(folder)
+    assert place.read_text() == "years of work"
+
+
+def test_an_interrupted_sealing_before_the_list_counts_for_nothing(tmp_path: Path) -> None:
+    """Events without the list of processes are ignored and written anew."""
+    folder = sample(tmp_path / "run")
+    before = answers(folder)
+    (folder / "events.parquet").write_bytes(b"half a file")
+    (folder / ".sealing-processes.parquet").write_bytes(b"x")
+    assert answers(folder) == before
+    seal(folder)
+    assert answers(folder) == before
+    assert leftovers(folder) == []
+
+
+def test_an_interrupted_second_sealing_doubles_nothing(tmp_path: Path) -> None:
+    """New events with the old list: the new process is read from its raw files."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    old = (folder / "processes.parquet").read_bytes()
+    process = build_process(folder, BuiltProcess(records(5), pid=99))
+    raw = {name: (process / name).read_bytes() for name in RAW_FILES}
+    both = answers(folder)
+    seal(folder)
+    (folder / "processes.parquet").write_bytes(old)
+    for name, content in raw.items():
+        (process / name).write_bytes(content)
+    assert answers(folder) == both
+
+
+def test_raw_files_of_a_sealed_process_are_ignored_and_cleared(tmp_path: Path) -> None:
+    """Left by a sealing that was killed while it removed them."""
+    folder = sample(tmp_path / "run")
+    raw = (folder / "testhost-10-0" / "events.seg").read_bytes()
+    before = answers(folder)
+    seal(folder)
+    (folder / "testhost-10-0" / "events.seg").write_bytes(raw)
+    assert answers(folder) == before
+    seal(folder)
+    assert leftovers(folder) == []
+
+
+@pytest.mark.parametrize("name", ["events.parquet", "processes.parquet"])
+def test_damaged_sealed_tables_are_a_clear_error(tmp_path: Path, name: str) -> None:
+    """A file that was cut short is told by its path."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    with open_run(folder) as run, pytest.raises(RunUnreadable, match=r"sealed tables of .* cannot be read"):
+        run.table("events")
+
+
+SEAL = "import sys; from sonde.analysis.seal import seal; print('go', flush=True); seal(sys.argv[1])"
+
+
+def kill_while_sealing(tmp_path: Path, rounds: int) -> int:
+    """Kill sealing at random moments; how often it was still at work."""
+    folder = build_run(tmp_path / "run", [BuiltProcess(records(300), pid=pid, spilled=200) for pid in range(1, 9)])
+    before = answers(folder)
+    killed = 0
+    for _ in range(rounds):
+        process = subprocess.Popen([sys.executable, "-c", SEAL, str(folder)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.uniform(0, 0.6))
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() != 0
+        process.stdout.close()
+        assert answers(folder) == before
+    seal(folder)
+    assert answers(folder) == before
+    assert leftovers(folder) == []
+    return killed
+
+
+def test_a_kill_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Whatever is there gives the same answers, and sealing can be done again."""
+    kill_while_sealing(tmp_path, 8)
+
+
+@pytest.mark.soak
+def test_many_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    """The same, many times, on fresh runs."""
+    for number in range(20):
+        kill_while_sealing(tmp_path / str(number), 5)
