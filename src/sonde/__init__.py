@@ -1,0 +1,91 @@
+"""Sonde: a probe for machine-learning pipelines. It records what a program does, and reads it back.
+
+    import sonde
+
+    with sonde.init("experiment"):                        records into sonde-runs/<time>-experiment-<4 hex>/
+        with sonde.span("load"):                          a span: also @sonde.span("load"), or .start() / .stop()
+            ...
+        sonde.counter("queue", 3)                         a number at a time
+        sonde.mark("warm-up done")                        a moment
+        sonde.log(loss=0.3, step=7)                       numbers by name
+
+    run = sonde.open_run("sonde-runs/...")                a run, also while it is still being written
+    run.sql("select name, count(*) from events group by name")
+
+    from sonde import ai                                  names for machine learning: ai.compute.forward, ...
+
+The map (lowest first; docs and tests mirror it):
+
+    errors config guard     every exception; every setting; the one place that swallows Sonde's own failures
+    store/                  the run folder: records, names, arguments; the only contract between the two halves
+    events/                 recording: spans, counters, marks; the core in C and its twin in Python
+    hooks/                  recording: patch points in other libraries
+    ai/                     recording: the vocabulary
+    session                 recording: init() and finish()
+    analysis/               reading: runs as tables
+    exchange/               reading: other tools' formats
+    views/                  reading: what to show
+    compat/ cli/ testing    on top of both: other tools' names, the command `sonde`, what tests need
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sonde.session import finish, init, start_from_environment
+from sonde.version import __version__
+
+if TYPE_CHECKING:
+    from sonde.ai.tree import ai  # at run time it stands in the place of the module sonde.ai
+    from sonde.analysis.run import Run, open_run
+    from sonde.errors import SondeError
+    from sonde.events import counter, mark
+    from sonde.events.log import log
+    from sonde.events.span import Span as span  # noqa: N813  it is used like a function
+    from sonde.session import Session
+
+__all__ = [
+    "Run",
+    "Session",
+    "SondeError",
+    "__version__",
+    "ai",
+    "counter",
+    "finish",
+    "init",
+    "log",
+    "mark",
+    "open_run",
+    "span",
+]
+
+# Where each name lives. They are looked up at their first use: reading is heavy, and a recorded program does not read.
+_HOMES = {
+    "Run": ("sonde.analysis.run", "Run"),
+    "Session": ("sonde.session", "Session"),
+    "SondeError": ("sonde.errors", "SondeError"),
+    "ai": ("sonde.ai", ""),
+    "counter": ("sonde.events", "counter"),
+    "log": ("sonde.events.log", "log"),
+    "mark": ("sonde.events", "mark"),
+    "open_run": ("sonde.analysis.run", "open_run"),
+    "span": ("sonde.events.span", "Span"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sonde' has no attribute {name!r}. It has: {', '.join(__all__)}")
+    module, attribute = _HOMES[name]
+    __import__(module)
+    found = getattr(sys.modules[module], attribute) if attribute else sys.modules[module]
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+start_from_environment()

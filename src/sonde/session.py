@@ -1,0 +1,219 @@
+"""`init()` and `finish()`: start and end the recording of this process, and take its children along."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from itertools import pairwise
+from typing import TYPE_CHECKING, Self
+
+from sonde import config, hooks
+from sonde.errors import SondeError
+from sonde.events import core
+from sonde.events.recorder import Recorder
+from sonde.guard import guard
+from sonde.store.claim import agree
+from sonde.store.folder import create_run, join_run
+from sonde.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+_INFO = 20
+_WARNING = 30
+
+
+class _State:
+    """What this process records at the moment."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        self.lock = threading.RLock()
+
+
+_state = _State()
+if hasattr(os, "register_at_fork"):  # another thread may hold the lock when this one forks
+    os.register_at_fork(after_in_child=_state.renew_lock)
+
+
+class Session:
+    """A recording: from `init()` to `finish()`, or to the end of the process. `with sonde.init():` does both.
+
+    `path` is the run folder, `name` the name of the run. When recording is switched off, or could not start, `path` is
+    None and everything else works as usual.
+    """
+
+    def __init__(self, name: str, recorder: Recorder | None, arguments: dict[str, object], outer: str | None) -> None:
+        """Use `init()` instead."""
+        self.name = name
+        self._recorder = recorder
+        self._arguments = arguments
+        self._outer = outer  # what SONDE_RUN was before
+        self._depth = 0
+
+    @property
+    def path(self) -> Path | None:
+        """The run folder; None if nothing is recorded."""
+        from pathlib import Path  # the recording half does without it otherwise
+
+        return Path(self._recorder.run) if self._recorder else None
+
+    @property
+    def active(self) -> bool:
+        """Is this session recording now?"""
+        return _state.session is self
+
+    def finish(self) -> None:
+        """End the recording of this process. Harmless if it has ended, or never began."""
+        _end(self, "finish", None)
+
+    def __enter__(self) -> Self:
+        with _state.lock:
+            self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        with _state.lock:
+            self._depth -= 1  # of blocks inside each other, the outermost ends the recording
+            if self._depth <= 0:
+                _end(self, "finish", None if kind is None or kind is SystemExit else kind.__name__)
+
+    def __repr__(self) -> str:
+        state = "recording" if self.active else "finished" if self._recorder else "off"
+        where = f" in {self._recorder.run}" if self._recorder else ""
+        return f"<sonde.Session {self.name!r}: {state}{where}>"
+
+
+def init(name: str | None = None, dir: str | os.PathLike[str] | None = None, **settings: object) -> Session:
+    """Start to record this process and every child that it starts; see docs/settings.md for all settings.
+
+    A second call returns the session that is running. A wrong setting raises SettingError; any other trouble (no space,
+    no permission) is logged, and the program runs on without being recorded.
+    """
+    arguments = {key: value for key, value in {"name": name, "dir": dir, **settings}.items() if value is not None}
+    settled, complaints = config.settle(**arguments)
+    with _state.lock:
+        running = _state.session
+        if running is not None:
+            _compare(running, arguments)
+            return running
+        for complaint in complaints:
+            _tell(_WARNING, "%s It counts as not given.", complaint)
+        with guard("starting to record"):
+            return _begin(settled, arguments)
+        return Session(settled.name, None, arguments, None)
+
+
+def finish() -> None:
+    """End the recording of this process. Harmless if nothing is recorded."""
+    session = _state.session
+    if session is not None:
+        session.finish()
+
+
+def current() -> Session | None:
+    """The session that is recording now."""
+    return _state.session
+
+
+def joined() -> bool:
+    """Does this process record into the run of another one, which SONDE_RUN named?"""
+    return _state.session is not None and _state.session._outer is not None
+
+
+def start_from_environment() -> None:
+    """Start to record if the environment asks for it: SONDE=1, or SONDE_RUN set by a parent process. Never raises."""
+    if config.wanted_at_import() and not _is_command():
+        with guard("starting to record when sonde was imported"):
+            init()
+
+
+def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
+    outer = config.peek("run")
+    recorder = _recorder(settings) if settings.enabled is not False else None
+    session = Session(settings.name, recorder, arguments, outer)
+    if recorder is None:
+        return session
+    core.begin(recorder, settings.cap)
+    _state.session = session
+    with guard("preparing children, exit and patches for the recording"):
+        config.publish_run(recorder.run)
+        recorder.watch()
+        hooks.install()
+    _tell(_INFO, "Sonde records this process in %s", recorder.run)
+    return session
+
+
+def _recorder(settings: config.Settings) -> Recorder | None:
+    """The recorder on the run folder; None, and a warning, if there can be no folder."""
+    try:
+        return Recorder(_run_folder(settings), settings)
+    except (SondeError, OSError) as error:
+        where = settings.run or settings.dir
+        _tell(
+            _WARNING,
+            "Sonde cannot record into %s: %s. The program runs on without being recorded. Give init(dir=...) or "
+            "SONDE_DIR a folder on which you may write%s.",
+            where,
+            error,
+            ", or unset SONDE_RUN" if settings.run else "",
+        )
+        return None
+
+
+def _run_folder(settings: config.Settings) -> str:
+    if settings.run is not None:
+        return join_run(settings.run)
+
+    def create() -> str:
+        return create_run(settings.dir, settings.name, settings._asdict(), __version__)
+
+    job, ranks = config.job(), config.ranks()
+    if job is None or ranks.rank is None or ranks.world_size == 1:
+        return create()
+    return agree(settings.dir, job, ranks.rank, create)
+
+
+def _end(session: Session, reason: str, exception: str | None) -> None:
+    with _state.lock:
+        recorder = session._recorder
+        if not session.active or recorder is None:
+            return
+        _state.session = None
+        with guard("ending the recording"):
+            hooks.uninstall()
+        with guard("ending the recording"):
+            core.end()
+        with guard("ending the recording"):
+            recorder.unwatch()
+            recorder.note_end(reason, exception)
+            config.publish_run(session._outer)
+
+
+def _compare(running: Session, arguments: dict[str, object]) -> None:
+    """Say so if a second call asks for something else than what runs. A process that joined has no say in it."""
+    if arguments and arguments != running._arguments and running._outer is None:
+        _tell(_INFO, "Sonde records already (%r); the arguments of this call of init() have no effect.", running)
+
+
+def _is_command() -> bool:
+    """Is this the command `sonde` itself? It reads runs, and is not to be recorded."""
+    command = getattr(sys, "orig_argv", [])
+    return config.script_name() == "sonde" or ("-m", "sonde") in pairwise(command)
+
+
+@guard("writing a message to the log")  # the import alone can fail: no descriptors left, rights given up
+def _tell(level: int, message: str, *values: object) -> None:
+    # Nobody can have asked for messages below a warning without logging: then its import can be saved.
+    if level < _WARNING and "logging" not in sys.modules:
+        return
+    import logging
+
+    logging.getLogger("sonde").log(level, message, *values)

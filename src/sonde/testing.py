@@ -1,0 +1,319 @@
+"""For tests of programs that use Sonde, and of Sonde itself: record for real, a clock by hand, runs built byte by byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from sonde import config, session
+from sonde.analysis.run import open_run
+from sonde.errors import RunBusy, SondeError
+from sonde.events import core
+from sonde.store import record as layout
+from sonde.store.record import COUNTER, SPAN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+__all__ = ["BuiltProcess", "BuiltRecord", "FakeClock", "Recorded", "build_process", "build_run", "record"]
+
+START_NS = 1_000_000_000_000  # the monotonic start of a built process
+WALL_NS = 1_700_000_000_000_000_000
+
+
+class Recorded:
+    """What the block of `record()` has recorded: so far, or, after the block, altogether."""
+
+    def __init__(self, path: Path) -> None:
+        """`path`: the run folder. It may be gone after the block."""
+        self.path = path
+        self._kept: list[dict[str, Any]] | None = None
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The rows of the table `events`, in the order of their start; `args` as a dict, or None."""
+        return self._read() if self._kept is None else self._kept
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the events."""
+        return [str(event["name"]) for event in self.events]
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        """The events of one name."""
+        return [event for event in self.events if event["name"] == name]
+
+    def keep(self) -> None:
+        """Read all events into memory: the folder may go."""
+        self._kept = self._read()
+
+    def _read(self) -> list[dict[str, Any]]:
+        with open_run(self.path) as run:
+            found = run.sql("select * from events order by start_ns, pid, seq")
+            rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+        for row in rows:
+            row["args"] = json.loads(row["args"]) if row["args"] else None
+        return rows
+
+
+@contextmanager
+def record(**settings: object) -> Iterator[Recorded]:
+    """Record the block for real, into a temporary folder (or into `dir`, which then stays).
+
+    Takes the settings of `sonde.init()`. Whatever the environment says, this block is recorded, in a run of its own.
+    """
+    if session.current() is not None:
+        raise RunBusy(f"record() cannot start: {session.current()!r} is running. Call sonde.finish() before it.")
+    outer = config.peek("run")
+    config.publish_run(None)
+    temporary = None if settings.get("dir") else tempfile.mkdtemp(prefix="sonde-test-")
+    try:
+        running = session.init(**{"enabled": True, "dir": temporary, "name": "test", **settings})  # type: ignore[arg-type]
+        if running.path is None:
+            raise SondeError(f"record() could not record into {temporary or settings['dir']}. The log says why.")
+        recorded = Recorded(running.path)
+        try:
+            yield recorded
+        finally:
+            running.finish()
+            recorded.keep()
+    finally:
+        config.publish_run(outer)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+class FakeClock:
+    """A monotonic clock that moves only by hand. `with FakeClock() as clock:` puts it in place of the real one."""
+
+    def __init__(self, start_ns: int = START_NS) -> None:
+        """`start_ns`: the first reading."""
+        self.now_ns = start_ns
+
+    def __call__(self) -> int:
+        """The current reading, in nanoseconds."""
+        return self.now_ns
+
+    def advance(self, ns: int = 0, seconds: float = 0.0) -> None:
+        """Let time pass."""
+        self.now_ns += ns + round(seconds * 1_000_000_000)
+
+    def __enter__(self) -> Self:
+        core.set_clock(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        core.set_clock(None)
+
+
+class BuiltRecord(NamedTuple):
+    """One record of a built run. `seq` 0 takes the next number; `value` is for counters, `dur` for spans."""
+
+    name: str = "work"
+    cat: str = "user"
+    kind: int = SPAN
+    start: int = START_NS
+    dur: int = 0
+    value: float = 0.0
+    key: int | None = None
+    args: Mapping[str, object] | None = None
+    seq: int = 0
+    parent: int = 0
+    depth: int = 0
+    step: int | None = None
+    epoch: int | None = None
+    flags: int = 0
+    thread: int = 1  # ordinal of the thread, from 1
+
+
+class BuiltProcess(NamedTuple):
+    """One process folder of a built run: its records, and what differs from a plain, properly ended process.
+
+    `spilled`: so many records of each thread lie in events.seg, the rest in its ring (what does not fit is spilled).
+    `next_seq` 0: right behind the last layout. `header` replaces fields of the rings header, `process` of process.json.
+    """
+
+    records: Sequence[BuiltRecord] = ()
+    pid: int = 1000
+    host: str = "testhost"
+    n: int = 0
+    spilled: int = 0
+    next_seq: int = 0
+    header: Mapping[str, int | bytes] | None = None
+    process: Mapping[str, object] | None = None
+
+
+def build_run(path: str | Path, processes: Sequence[BuiltProcess] = (BuiltProcess(),), **run: object) -> Path:
+    """Write a run folder without a core, byte by byte. Keywords replace fields of run.json."""
+    folder = Path(path)
+    folder.mkdir(mode=0o700, parents=True)
+    meta: dict[str, object] = {
+        "schema": 1,
+        "id": folder.name,
+        "name": "built",
+        "command": ["python", "train.py"],
+        "cwd": "/home/user",
+        "python": "3.11.0",
+        "platform": "Linux",
+        "sonde": "0.1.0",
+        "host": "testhost",
+        "git": None,
+        "start": {"mono_ns": START_NS, "wall_ns": WALL_NS},
+        "settings": {},
+    }
+    _write(folder / "run.json", json.dumps(meta | run).encode())
+    _write(folder / "usage", bytes(8))
+    for process in processes:
+        build_process(folder, process)
+    return folder
+
+
+def build_process(run: Path, process: BuiltProcess) -> Path:
+    """Write one process folder into a run folder."""
+    folder = run / f"{process.host}-{process.pid}-{process.n}"
+    folder.mkdir(mode=0o700)
+    names, packed, blobs = _pack(process.records)
+    rings, segment = _lay_out(packed, process)
+    threads = sorted({thread for thread, _ in packed})
+    last = max((int(layout.RECORD.unpack(raw)[5]) for _, raw in packed), default=0)
+    header: dict[str, int | bytes] = {
+        "magic": layout.RINGS_MAGIC,
+        "version": layout.FORMAT_VERSION,
+        "record_size": layout.RECORD_SIZE,
+        "ring_bytes": layout.RING_BYTES,
+        "rings": len(rings),
+        "next_seq": process.next_seq or last + 1,
+        "seg_len": len(segment),
+        "args_len": len(blobs),
+        "step": layout.NO_STEP,
+        "epoch": layout.NO_EPOCH,
+    }
+    _write(folder / "rings", _fields(layout.HEADER_FIELDS, layout.HEADER_BYTES, header | dict(process.header or {})))
+    with open(folder / "rings", "ab") as file:
+        file.writelines(rings)
+    _write(folder / "events.seg", segment)
+    _write(folder / "args.bin", blobs)
+    lines = [json.dumps({"id": number, "cat": cat, "name": name}) for (cat, name), number in names.items()]
+    lines += [
+        json.dumps({"thread": thread, "tid": process.pid + thread - 1, "name": f"T{thread}"}) for thread in threads
+    ]
+    _write(folder / "names.jsonl", "".join(line + "\n" for line in lines).encode())
+    _write(folder / "process.json", json.dumps(_process_json(process)).encode())
+    return folder
+
+
+def _process_json(process: BuiltProcess) -> dict[str, Any]:
+    end = max((one.start + max(one.dur, 0) for one in process.records), default=START_NS)
+    meta: dict[str, Any] = {
+        "schema": 1,
+        "host": process.host,
+        "pid": process.pid,
+        "n": process.n,
+        "parent_pid": 1,
+        "boot_id": "00000000-0000-0000-0000-000000000000",
+        "start_ticks": None,
+        "rank": None,
+        "local_rank": None,
+        "world_size": None,
+        "role": "main",
+        "worker": None,
+        "core": "python",
+        "writes": "mapped",
+        "rings": None,
+        "python": "3.11.0",
+        "start": {"mono_ns": START_NS, "wall_ns": WALL_NS},
+        "end": {"mono_ns": end, "wall_ns": WALL_NS + end - START_NS, "reason": "finish", "exception": None},
+        "exit_code": None,
+        "signal": None,
+    }
+    return meta | dict(process.process or {})
+
+
+def _pack(records: Sequence[BuiltRecord]) -> tuple[dict[tuple[str, str], int], list[tuple[int, bytes]], bytes]:
+    """Name ids, (thread, 48 bytes) of each record, and the content of args.bin."""
+    names: dict[tuple[str, str], int] = {}
+    packed: list[tuple[int, bytes]] = []
+    blobs = bytearray(layout.ARGS_MAGIC)
+    seq = 0
+    for one in records:
+        seq = one.seq or seq + 1
+        name = names.setdefault((one.cat, one.name), len(names) + 1)
+        packed.append((one.thread, _pack_one(one, seq, name, _blob(blobs, one.args))))
+    return names, packed, bytes(blobs)
+
+
+def _pack_one(one: BuiltRecord, seq: int, name: int, args: int) -> bytes:
+    duration = one.dur
+    if one.kind == COUNTER:
+        (duration,) = struct.unpack("<q", struct.pack("<d", one.value))
+    return layout.RECORD.pack(
+        one.start,
+        duration,
+        layout.NO_KEY if one.key is None else one.key,
+        name,
+        args,
+        seq,
+        one.parent,
+        layout.NO_STEP if one.step is None else one.step,
+        layout.NO_EPOCH if one.epoch is None else one.epoch,
+        one.kind | one.flags,
+        min(one.depth, layout.DEEPEST),
+    )
+
+
+def _blob(blobs: bytearray, args: Mapping[str, object] | None) -> int:
+    if args is None:
+        return 0
+    encoded = json.dumps(dict(args)).encode()
+    blobs += bytes(-len(blobs) % layout.ARGS_ALIGN)
+    offset = len(blobs)
+    blobs += struct.pack("<I", len(encoded)) + encoded
+    return offset // layout.ARGS_ALIGN
+
+
+def _lay_out(packed: Sequence[tuple[int, bytes]], process: BuiltProcess) -> tuple[list[bytes], bytes]:
+    """Each thread's ring, and the content of events.seg."""
+    segment = bytearray()
+    rings: list[bytes] = []
+    for thread in sorted({thread for thread, _ in packed}):
+        raws = [raw for owner, raw in packed if owner == thread]
+        gone = min(max(process.spilled, len(raws) - layout.RING_RECORDS), len(raws))
+        for first in range(0, gone, layout.SPILL_RECORDS):
+            block = raws[first : min(first + layout.SPILL_RECORDS, gone)]
+            segment += _block_head(thread, first, len(block)) + b"".join(block)
+        rings.append(_ring(thread, process.pid + thread - 1, raws, gone))
+    return rings, bytes(segment)
+
+
+def _block_head(thread: int, first: int, count: int) -> bytes:
+    return layout.RECORD.pack(layout.BLOCK_MAGIC, first, count, thread, 0, 0, 0, 0, 0, layout.BLOCK, 0)
+
+
+def _ring(thread: int, tid: int, raws: Sequence[bytes], spilled: int) -> bytes:
+    slots = [bytes(layout.RECORD_SIZE)] * layout.RING_RECORDS
+    for index in range(spilled, len(raws)):
+        slots[index % layout.RING_RECORDS] = raws[index]
+    head = {"head": len(raws), "spilled": spilled, "owner": thread, "tid": tid}
+    content = _fields(layout.RING_FIELDS, layout.RING_HEAD_BYTES, head) + b"".join(slots)
+    return content.ljust(layout.RING_BYTES, b"\0")
+
+
+def _fields(places: Sequence[tuple[str, int, str]], size: int, values: Mapping[str, int | bytes]) -> bytes:
+    page = bytearray(size)
+    for name, offset, code in places:
+        if name in values:
+            struct.pack_into("<" + code, page, offset, values[name])
+    return bytes(page)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    path.chmod(0o600)

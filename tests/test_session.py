@@ -1,0 +1,236 @@
+"""init() and finish(): once, twice, nested, forgotten, refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sonde
+from sonde import config
+from sonde.errors import SettingError
+from sonde.events import core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _nothing_else_records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test starts and ends with nothing being recorded."""
+    for name in [name for name in os.environ if name.startswith(("SONDE", "RANK", "WORLD", "SLURM", "TORCHELASTIC"))]:
+        if name != "SONDE_CORE":
+            monkeypatch.delenv(name)
+    sonde.finish()
+    yield
+    sonde.finish()
+
+
+def process_facts(run: Path) -> list[dict[str, object]]:
+    return [json.loads(path.read_text()) for path in sorted(run.glob("*/process.json"))]
+
+
+def names_in(run: Path | None) -> list[str]:
+    assert run is not None
+    with sonde.open_run(run) as found:
+        return [str(row[0]) for row in found.sql("select name from events order by seq").fetchall()]
+
+
+def test_init_starts_a_run_and_finish_ends_it(tmp_path: Path) -> None:
+    """Between the two calls events are recorded, before and after them not."""
+    sonde.mark("before")
+    session = sonde.init("mine", dir=tmp_path)
+    sonde.mark("during")
+    sonde.finish()
+    sonde.mark("after")
+    assert names_in(session.path) == ["during"]
+    assert session.name == "mine"
+
+
+def test_a_second_init_returns_the_running_session(tmp_path: Path) -> None:
+    """A notebook cell that is run twice goes on in the same run."""
+    assert sonde.init(dir=tmp_path) is sonde.init(dir=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_second_init_with_other_arguments_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Arguments that have no effect are told, at the level info."""
+    caplog.set_level(logging.INFO, "sonde")
+    sonde.init("one", dir=tmp_path)
+    sonde.init("two", dir=tmp_path)
+    assert [record.levelname for record in caplog.records if "no effect" in record.getMessage()] == ["INFO"]
+
+
+def test_the_start_tells_where_the_run_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One line of the log holds the path of the run folder."""
+    caplog.set_level(logging.INFO, "sonde")
+    session = sonde.init(dir=tmp_path)
+    assert [str(session.path) in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_after_finish_init_starts_a_new_run(tmp_path: Path) -> None:
+    """Two runs of one process are two folders."""
+    first = sonde.init(dir=tmp_path)
+    sonde.mark("one")
+    sonde.finish()
+    second = sonde.init(dir=tmp_path)
+    sonde.mark("two")
+    sonde.finish()
+    assert names_in(first.path) == ["one"]
+    assert names_in(second.path) == ["two"]
+
+
+def test_finish_without_init_is_harmless() -> None:
+    """finish() may be called at any time, any number of times."""
+    sonde.finish()
+    sonde.finish()
+
+
+def test_finish_of_an_old_session_leaves_the_new_one_alone(tmp_path: Path) -> None:
+    """A session that has ended cannot end another one."""
+    first = sonde.init(dir=tmp_path)
+    first.finish()
+    second = sonde.init(dir=tmp_path)
+    first.finish()
+    assert second.active
+
+
+def test_a_with_block_ends_the_recording(tmp_path: Path) -> None:
+    """`with sonde.init():` records the block only."""
+    with sonde.init(dir=tmp_path) as session:
+        sonde.mark("inside")
+    assert not session.active
+    assert names_in(session.path) == ["inside"]
+
+
+def test_blocks_inside_each_other_end_with_the_outermost(tmp_path: Path) -> None:
+    """A function that records itself does not end the recording of its caller."""
+    with sonde.init(dir=tmp_path) as session:
+        with sonde.init():
+            sonde.mark("inner")
+        sonde.mark("outer")
+    assert names_in(session.path) == ["inner", "outer"]
+
+
+def test_an_exception_passes_through_and_is_noted(tmp_path: Path) -> None:
+    """The exception of a block is the program's, and process.json names it."""
+    session = sonde.init(dir=tmp_path)
+    sonde.mark("x")
+    with pytest.raises(KeyError, match="mine"), session:
+        raise KeyError("mine")
+    assert session.path is not None
+    (facts,) = process_facts(session.path)
+    assert facts["end"] is not None
+    assert {"reason": "exception", "exception": "KeyError"}.items() <= dict(facts["end"]).items()  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [({"capp": 1}, "cap"), ({"cap": "lots"}, "4GB"), ({"writes": "maybe"}, "block"), ({"core": "c"}, "imported")],
+)
+def test_a_wrong_argument_is_an_error(tmp_path: Path, settings: dict[str, object], hint: str) -> None:
+    """A typo in the call raises before anything starts, and the message helps."""
+    with pytest.raises(SettingError, match=hint):
+        sonde.init(None, tmp_path, **settings)
+    assert list(tmp_path.iterdir()) == []
+    assert not core.info()["recording"]
+
+
+def test_a_wrong_settings_file_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A settings file that somebody else broke does not stop the program; its good part holds."""
+    (tmp_path / "sonde.toml").write_text('cap = "lots"\nname = "from file"\n')
+    monkeypatch.chdir(tmp_path)
+    with sonde.init(dir=tmp_path / "runs") as session:
+        assert session.name == "from file"
+    assert [record.levelname for record in caplog.records if "cap" in record.getMessage()] == ["WARNING"]
+
+
+def test_a_session_that_is_switched_off_records_nothing(tmp_path: Path) -> None:
+    """With enabled=False init() gives a session without a folder, and all of it works."""
+    with sonde.init(dir=tmp_path / "runs", enabled=False) as session:
+        sonde.mark("x")
+    assert session.path is None
+    assert "off" in repr(session)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_session_shows_what_it_is(tmp_path: Path) -> None:
+    """repr() tells the name, the state and the folder."""
+    session = sonde.init("mine", dir=tmp_path)
+    assert repr(session) == f"<sonde.Session 'mine': recording in {session.path}>"
+    sonde.finish()
+    assert "finished" in repr(session)
+
+
+def test_children_are_told_of_the_run_while_it_lasts(tmp_path: Path) -> None:
+    """SONDE_RUN stands in the environment between init() and finish()."""
+    session = sonde.init(dir=tmp_path)
+    assert config.peek("run") == str(session.path)
+    sonde.finish()
+    assert config.peek("run") is None
+
+
+def test_an_outer_run_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that joined leaves SONDE_RUN as it found it."""
+    outer = sonde.init(dir=tmp_path)
+    sonde.finish()
+    monkeypatch.setenv("SONDE_RUN", str(outer.path))
+    with sonde.init("other", dir=tmp_path / "ignored") as session:
+        assert session.path == outer.path
+    assert config.peek("run") == str(outer.path)
+
+
+def test_a_refused_folder_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A link in place of the run is refused with a clear reason, and init() does not raise."""
+    real = sonde.init(dir=tmp_path)
+    sonde.finish()
+    (tmp_path / "link").symlink_to(str(real.path))
+    caplog.clear()
+    session = sonde.init(run=tmp_path / "link")
+    assert session.path is None
+    assert not session.active
+    (record,) = caplog.records
+    assert "symbolic link" in record.getMessage()
+
+
+def test_two_threads_that_start_together_share_a_session(tmp_path: Path) -> None:
+    """init() in many threads at once makes one run."""
+    gate = threading.Barrier(8)
+    sessions: list[sonde.Session] = []
+
+    def start() -> None:
+        gate.wait()
+        sessions.append(sonde.init(dir=tmp_path))
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(session) for session in sessions}) == 1
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    """A finished session has closed all its files."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with sonde.init(dir=tmp_path):
+            sonde.mark("x")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_public_names_are_found_and_others_are_not() -> None:
+    """Every name of __all__ is there; a wrong one lists the right ones."""
+    for name in sonde.__all__:
+        assert getattr(sonde, name) is not None
+    assert set(sonde.__all__) <= set(dir(sonde))
+    with pytest.raises(AttributeError, match=r"spam.*open_run"):
+        sonde.spam  # noqa: B018
