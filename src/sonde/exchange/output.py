@@ -1,0 +1,51 @@
+"""The file that an export is written to: through a temporary file and a rename, compressed if wanted."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+# Is told how many of how many events are written: every few thousand events, and at the end.
+Progress = Callable[[int, int], None]
+
+
+def ignore(done: int, total: int) -> None:
+    """A `Progress` for callers that do not want any."""
+
+
+@contextmanager
+def opened(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
+    """A text file for the export. A path appears only when everything was written; a failed export leaves nothing."""
+    if not isinstance(path, Path):
+        with _text(path, compressed) as file:
+            yield file
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "xb") as raw:
+            with _text(raw, compressed) as file:
+                yield file
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _text(raw: BinaryIO, compressed: bool) -> Iterator[IO[str]]:
+    # mtime 0 and no name: the same run gives the same bytes.
+    packed = gzip.GzipFile("", "wb", 6, raw, 0) if compressed else None
+    file = io.TextIOWrapper(packed or cast("IO[bytes]", raw), "ascii", newline="\n", write_through=False)
+    try:
+        yield file
+        file.flush()
+    finally:
+        file.detach()
+        if packed is not None:
+            packed.close()

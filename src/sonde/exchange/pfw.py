@@ -1,0 +1,109 @@
+"""Export to DFTracer's lines (`.pfw`), in the dialect that its guide shows: one JSON object per line.
+
+`id` is the number of the event in its process, `p_idx` that of its parent (0: none), `level` its depth from 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from sonde.analysis.run import Run
+from sonde.exchange import rows, values
+from sonde.exchange.output import Progress, ignore, opened
+from sonde.exchange.rows import Process, Row
+
+TRACER = "dftracer"  # the category of lines about the trace itself
+
+
+def export(run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progress | None = None) -> int:
+    """Write the run to `path` (or an open binary file); returns the number of lines that are events."""
+    with opened(path, gzip) as file:
+        return _write(run, file, progress or ignore)
+
+
+def _write(run: Run, file: IO[str], progress: Progress) -> int:
+    total, done = rows.counted(run), 0
+    processes = {process.id: process for process in rows.processes(run)}
+    hashes = {process.host: _hash(process.host) for process in processes.values()}
+    _put(file, _about(processes.values(), hashes))
+    named: set[tuple[str, int]] = set()
+    for batch in rows.batches(run):
+        for row in batch:
+            process = processes[row.process]
+            if (row.process, row.lane) not in named:
+                named.add((row.process, row.lane))
+                _put(file, [_metadata("thread_name", process.pid, row.tid, hashes[process.host], row.thread, row.tid)])
+            _put(file, [_event(row, process, hashes[process.host])])
+        done += len(batch)
+        progress(done, total)
+    return done
+
+
+def _put(file: IO[str], lines: Iterable[dict[str, object]]) -> None:
+    file.writelines(values.text(line) + "\n" for line in lines)
+
+
+def _about(processes: Iterable[Process], hashes: dict[str, str]) -> Iterable[dict[str, object]]:
+    """The lines that come first: which hash stands for which host, and what each process is."""
+    told = set()
+    for process in processes:
+        code = hashes[process.host]
+        if process.host not in told:
+            told.add(process.host)
+            yield _metadata("HH", process.pid, process.pid, code, process.host, code)
+        yield _metadata("PR", process.pid, process.pid, code, process.label, process.pid)
+
+
+def _event(row: Row, process: Process, code: str) -> dict[str, object]:
+    if row.meta:
+        # A fact that was given with `log_metadata` has a value of its own; the value of a mark is its time.
+        fact = values.arguments(row.args).get("value") if row.cat == TRACER else None
+        return _metadata(
+            "CM", process.pid, row.tid, code, row.name, row.start // 1000 if fact is None else fact, row.seq
+        )
+    line: dict[str, object] = {
+        "id": row.seq,
+        "name": row.name,
+        "cat": row.cat,
+        "pid": process.pid,
+        "tid": row.tid,
+        "ts": row.start // 1000,
+    }
+    if row.kind == "counter":
+        return line | {"ph": "C", "args": {"hhash": code, "value": values.plain(row.value)} | _arguments(row)}
+    # Both ends are rounded the same way, so that a child never reaches beyond its parent.
+    line["dur"] = row.end // 1000 - row.start // 1000
+    place = {"hhash": code, "p_idx": row.parent or 0, "level": row.depth + 1}
+    return line | {"ph": "X", "args": place | _arguments(row)}
+
+
+def _arguments(row: Row) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if row.epoch is not None:
+        found["epoch"] = row.epoch
+    if row.step is not None:
+        found["step"] = row.step
+    if row.key is not None and row.name.endswith((".iter", ".block", ".yield")):
+        found["count"] = str(row.key)
+    elif row.key is not None:
+        found["key"] = values.plain(row.key)
+    for flag in ("error", "open"):
+        if getattr(row, flag):
+            found[flag] = True
+    if row.kind == "mark":
+        found["mark"] = True  # the dialect knows only spans: a mark is one without duration
+    return found | values.arguments(row.args)
+
+
+def _metadata(
+    name: str, pid: int, tid: int, code: str, about: str, value: object, number: int = 0
+) -> dict[str, object]:
+    args = {"hhash": code, "name": about, "value": str(value)}
+    return {"id": number, "name": name, "cat": TRACER, "pid": pid, "tid": tid, "ph": "M", "args": args}
+
+
+def _hash(host: str) -> str:
+    return hashlib.blake2b(host.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

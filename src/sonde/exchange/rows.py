@@ -1,0 +1,150 @@
+"""The events of a run one after the other, as every export needs them: thread by thread, in bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.analysis import label
+from sonde.analysis.tables import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sonde.analysis.run import Run
+
+BATCH = 10_000  # events at a time in Python
+PIECE = 500_000  # events at a time in a sort
+
+
+class Row(NamedTuple):
+    """One event. `lane` numbers the threads of a process; `end` of an open span is the last time its process was seen."""
+
+    process: str
+    lane: int
+    tid: int
+    thread: str
+    seq: int
+    parent: int | None
+    depth: int
+    kind: str
+    cat: str
+    name: str
+    start: int
+    end: int
+    value: float | None
+    key: int | None
+    epoch: int | None
+    step: int | None
+    open: bool
+    error: bool
+    meta: bool
+    args: str | None
+
+
+class Process(NamedTuple):
+    """One process of the run; `id` is the name of its folder."""
+
+    id: str
+    host: str
+    pid: int
+    label: str
+
+
+def counted(run: Run) -> int:
+    """How many events there are."""
+    ((count,),) = run.sql("SELECT count(*) FROM events").fetchall()
+    return int(count)
+
+
+def batches(run: Run) -> Iterator[list[Row]]:
+    """All events, ordered by process, thread, start; a few thousand at a time.
+
+    Sorting needs memory for what it sorts, so it is done piece by piece.
+    """
+    for piece in _pieces(run):
+        found = run.sql(_query(piece)).iter_rows(BATCH)
+        while batch := [Row(*one) for one in itertools.islice(found, BATCH)]:
+            yield batch
+
+
+def processes(run: Run) -> list[Process]:
+    """All processes, in the order in which a viewer should list them: by rank, main ones before their workers."""
+    found = run.sql(
+        """
+        SELECT process, host, coalesce(pid, 0), role, rank, worker FROM processes
+        ORDER BY rank NULLS FIRST, worker NULLS FIRST, start_ns, process
+        """
+    ).fetchall()
+    return [Process(id, host, pid, label.process(role, rank, worker)) for id, host, pid, role, rank, worker in found]
+
+
+class _Place(NamedTuple):
+    """A place in the order of the events."""
+
+    process: str
+    lane: int
+    start: int
+
+    def before(self) -> str:
+        """The condition that an event lies before this place."""
+        process = quoted(self.process)
+        return (
+            f"(process < {process} OR (process = {process} AND (lane < {self.lane} "
+            f"OR (lane = {self.lane} AND start_ns < {self.start}))))"
+        )
+
+
+class _Piece(NamedTuple):
+    """The events from one place up to another, without that one; None is the end."""
+
+    first: _Place
+    end: _Place | None
+
+
+def _pieces(run: Run) -> list[_Piece]:
+    """Pieces of at most about `PIECE` events: many short threads, or a stretch of a long one."""
+    threads = run.sql(
+        f"SELECT process, lane, count(*), min(start_ns) FROM ({_EVENTS}) GROUP BY ALL ORDER BY process, lane"
+    ).fetchall()
+    places: list[_Place] = []
+    held = PIECE
+    for process, lane, count, first in threads:
+        if held + count > PIECE:
+            places.append(_Place(process, lane, first))
+            held = 0
+        held += count
+        if count > PIECE:
+            places += [_Place(process, lane, start) for start in _cuts(run, process, lane, count, first)]
+            held = PIECE
+    return [_Piece(first, end) for first, end in itertools.zip_longest(places, places[1:])]
+
+
+def _cuts(run: Run, process: str, lane: int, count: int, first: int) -> list[int]:
+    """Times that cut the events of a thread into about equal parts."""
+    parts = -(-count // PIECE)
+    shares = ", ".join(str(part / parts) for part in range(1, parts))
+    ((cuts,),) = run.sql(
+        f"SELECT quantile_disc(start_ns, [{shares}]) FROM ({_EVENTS}) "
+        f"WHERE process = {quoted(process)} AND lane = {lane}"
+    ).fetchall()
+    return sorted(set(cuts) - {first})
+
+
+def _query(piece: _Piece) -> str:
+    within = f"NOT {piece.first.before()}" + (f" AND {piece.end.before()}" if piece.end else "")
+    return f"SELECT {_COLUMNS} FROM ({_EVENTS}) WHERE {within} ORDER BY process, lane, start_ns, seq"
+
+
+# HUGEINT: the numbers of a damaged file may add up to more than 64 bits hold.
+_EVENTS = """
+    SELECT e.* REPLACE (coalesce(e.lane, 0) AS lane),
+        CASE WHEN e.kind <> 'span' THEN e.start_ns::HUGEINT
+             WHEN e.open THEN greatest(coalesce(p.last_ns, e.start_ns), e.start_ns)::HUGEINT
+             ELSE e.start_ns::HUGEINT + greatest(coalesce(e.dur_ns, 0), 0) END AS end_ns
+    FROM events e LEFT JOIN processes p USING (process)
+"""
+_COLUMNS = """
+    process, lane, coalesce(tid, lane), coalesce(thread, 'thread ' || lane), seq, parent, depth, kind,
+    coalesce(cat, ''), coalesce(name, '(unknown)'), start_ns, end_ns, value, key, epoch, step, open, error, meta, args
+"""

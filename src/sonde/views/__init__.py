@@ -1,0 +1,1 @@
+"""What is shown of a run, decided once as plain data; terminal and JSON only draw it."""

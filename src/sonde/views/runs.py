@@ -1,0 +1,112 @@
+"""What `sonde runs` tells of a folder of runs: read from the small JSON files alone, so that thousands list at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonde.analysis.locate import process_folders
+from sonde.analysis.run import RECORDING, Run, open_run
+from sonde.errors import SondeError
+from sonde.store import alive
+from sonde.store.card import Info, read_info, read_object
+from sonde.store.folder import RUN_FILE
+
+EMPTY = "empty"
+BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run folder; `problem` says what is wrong with it, if something is."""
+
+    id: str
+    name: str
+    path: str
+    state: str  # recording, ended, died, unknown (ran on another host), empty, broken
+    sealed: bool
+    started_ns: int | None
+    dur_ns: int | None
+    processes: int
+    running: list[int]  # the pids that still record
+    size: int
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one folder, the newest first."""
+
+    dir: str
+    runs: list[Entry]
+
+
+def list_runs(folder: Path) -> Runs:
+    """All run folders in `folder`; none if there is no such folder."""
+    entries = [entry(path) for path in candidates(folder)]
+    entries.sort(key=lambda one: (one.started_ns or 0, one.id), reverse=True)
+    return Runs(str(folder), entries)
+
+
+def candidates(folder: Path) -> list[Path]:
+    """The folders in `folder` that can be runs: no links, nothing hidden."""
+    try:
+        with os.scandir(folder) as found:
+            return [
+                Path(one.path) for one in found if not one.name.startswith(".") and one.is_dir(follow_symlinks=False)
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def entry(path: Path) -> Entry:
+    """What the small files of one run folder say. What is wrong with them is told, never raised."""
+    try:
+        run = open_run(path)
+        infos = [read_info(folder, []) for folder in process_folders(path)]
+    except (SondeError, OSError) as error:
+        return _broken(path, str(error))
+    notes: list[str] = []
+    about = read_object(path / RUN_FILE, notes)
+    state = run.state if infos else EMPTY
+    return Entry(
+        id=path.name,
+        name=run.name,
+        path=str(path),
+        state=state if about or infos else BROKEN,
+        sealed=run.sealed,
+        started_ns=run.started,
+        dur_ns=_duration(run, state, infos) if infos else None,
+        processes=len(infos),
+        running=[info.pid for info in infos if info.pid is not None and alive.state_of(info) == alive.RUNNING],
+        size=run.size,
+        problem="; ".join(notes) or None,
+    )
+
+
+def _broken(path: Path, problem: str) -> Entry:
+    return Entry(path.name, path.name, str(path), BROKEN, False, None, None, 0, [], 0, problem)
+
+
+def _duration(run: Run, state: str, infos: list[Info]) -> int | None:
+    if run.started is None:
+        return None
+    if state == RECORDING:
+        return max(time.time_ns() - run.started, 0)
+    ends = [info.end.wall_ns for info in infos if info.end]
+    if len(ends) < len(infos):
+        ends.append(_changed_ns(run.path))  # one did not say when it ended: the last time that anybody wrote
+    return max(max(ends) - run.started, 0)
+
+
+def _changed_ns(path: Path) -> int:
+    """When a file of the run was last written to."""
+    changed = 0
+    for place, _, files in os.walk(path):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                changed = max(changed, os.lstat(os.path.join(place, name)).st_mtime_ns)
+    return changed

@@ -1,0 +1,98 @@
+"""Numbers as people read them: durations, sizes, counts, shares and times, each in few characters."""
+
+from __future__ import annotations
+
+import datetime
+
+NOTHING = "-"
+
+_DURATIONS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
+_MINUTE = 60_000_000_000
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+_SIZES = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+_COUNTS = ("", "k", "M", "G", "T", "P", "E")
+
+
+def duration(ns: float | None) -> str:
+    """`1.24 ms`, `41.3 s`, `2 min 03 s`, `1 h 02 min`, `3 d 04 h`; three digits are enough to compare two of them."""
+    if ns is None:
+        return NOTHING
+    if ns < 0:
+        return "-" + duration(-ns)
+    if round(ns / 1e9) >= 120:
+        return _long(ns)
+    for factor, unit in reversed(_DURATIONS):
+        if ns / factor >= 0.9995 or factor == 1:  # what would round to 1000 of the smaller unit
+            return f"{_digits(ns / factor)} {unit}" if factor > 1 else f"{ns:.0f} ns"
+    raise AssertionError(ns)
+
+
+def _long(ns: float) -> str:
+    whole = round(ns / 1e9) * 1_000_000_000
+    if whole < 2 * _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE // 1_000_000_000:02} s"
+    whole = round(ns / _MINUTE) * _MINUTE
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
+    whole = round(ns / _HOUR) * _HOUR
+    return f"{whole // _DAY:,} d {whole % _DAY // _HOUR:02} h"
+
+
+def size(count: int | None) -> str:
+    """`812 B`, `4.1 kB`, `1.25 GB`: powers of 1000, as disks are sold."""
+    return NOTHING if count is None else _scaled(count, _SIZES, " ")
+
+
+def count(number: int | None) -> str:
+    """`9,999`, and from a million on `1.25 M`."""
+    if number is None:
+        return NOTHING
+    return f"{number:,}" if abs(number) < 1_000_000 else _scaled(number, _COUNTS, " ")
+
+
+def share(part: float | None) -> str:
+    """`29.4 %`; what is there but rounds to nothing is `<0.1 %`."""
+    if part is None:
+        return NOTHING
+    if 0 < part < 0.0005:
+        return "<0.1 %"
+    return f"{part:.1%}".replace("%", " %") if part < 9.995 else f"{part:,.0%}".replace("%", " %")
+
+
+def number(value: float | None) -> str:
+    """A measured value in at most six digits."""
+    return NOTHING if value is None else f"{value:,.6g}"
+
+
+def when(wall_ns: int | None) -> str:
+    """`2025-11-15 21:12:00`, in the local time of whoever reads."""
+    if wall_ns is None:
+        return NOTHING
+    try:
+        moment = datetime.datetime.fromtimestamp(wall_ns / 1e9).astimezone()
+    except (OverflowError, ValueError, OSError):  # a damaged file can hold any number
+        return NOTHING
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """`1 process`, `3 processes`: the number and the right form."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def _scaled(number: float, units: tuple[str, ...], gap: str) -> str:
+    scaled = float(number)
+    for unit in units:
+        if abs(scaled) < 999.5 or unit == units[-1]:
+            break
+        scaled /= 1000
+    text = f"{scaled:.0f}" if unit == units[0] else _digits(scaled)
+    return f"{text}{gap}{unit}".rstrip()
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, never in powers of ten."""
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

@@ -1,0 +1,43 @@
+"""The file that an export is written to."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from sonde.exchange.output import opened
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    """While it is written, nothing has the final name."""
+    target = tmp_path / "out"
+    with opened(target, compressed=False) as file:
+        file.write("half")
+        file.flush()
+        assert not target.exists()
+    assert target.read_text() == "half"
+
+
+def test_a_failed_export_leaves_nothing_and_keeps_the_old_file(tmp_path: Path) -> None:
+    """An error in the middle removes what was written so far, and only that."""
+    target = tmp_path / "out"
+    target.write_text("old")
+
+    def fail() -> None:
+        with opened(target, compressed=True) as file:
+            file.write("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "old")]
+
+
+def test_an_open_file_stays_open(tmp_path: Path) -> None:
+    """Standard output is written to, not closed."""
+    target = io.BytesIO()
+    with opened(target, compressed=False) as file:
+        file.write("line\n")
+    assert target.getvalue() == b"line\n"

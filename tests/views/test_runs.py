@@ -1,0 +1,108 @@
+"""The list of runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sonde.store.folder import boot_id
+from sonde.testing import WALL_NS, BuiltProcess, BuiltRecord, build_run
+from sonde.views.runs import Entry, list_runs
+
+HERE = os.uname().nodename
+
+
+def start(hours: int) -> dict[str, int]:
+    return {"mono_ns": 1, "wall_ns": WALL_NS + hours * 3_600_000_000_000}
+
+
+def only(folder: Path) -> Entry:
+    (found,) = list_runs(folder).runs
+    return found
+
+
+def test_the_newest_run_comes_first(tmp_path: Path) -> None:
+    """Runs are ordered by their start, not by the names of their folders."""
+    for name, hours in (("a", 2), ("b", 3), ("c", 1)):
+        build_run(tmp_path / name, start=start(hours))
+    assert [one.id for one in list_runs(tmp_path).runs] == ["b", "a", "c"]
+
+
+def test_a_missing_folder_has_no_runs(tmp_path: Path) -> None:
+    """A folder that was never made is an empty list."""
+    assert list_runs(tmp_path / "none").runs == []
+
+
+def test_a_broken_run_hides_no_other(tmp_path: Path) -> None:
+    """A folder without a readable run.json is listed with what is wrong with it."""
+    build_run(tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "run.json").write_text('{"na')
+    (tmp_path / "empty").mkdir()
+    found = {one.id: one for one in list_runs(tmp_path).runs}
+    assert found["good"].problem is None
+    assert "damaged" in str(found["bad"].problem)
+    assert "is not a run" in str(found["empty"].problem)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", '"x"', '{"start": 7}', '{"start": {"wall_ns": "x"}, "name": 5}', "\0" * 100, "{" * 100_000]
+)
+def test_no_content_of_run_json_is_an_error(tmp_path: Path, content: str) -> None:
+    """Whatever stands in run.json, the folder is listed."""
+    build_run(tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text(content)
+    assert only(tmp_path).id == "run"
+
+
+def test_links_and_hidden_folders_are_no_runs(tmp_path: Path) -> None:
+    """A link to a run is not listed beside it."""
+    build_run(tmp_path / "run")
+    (tmp_path / "latest").symlink_to("run")
+    (tmp_path / ".doctor").mkdir()
+    assert only(tmp_path).id == "run"
+
+
+def of(**process: object) -> BuiltProcess:
+    return BuiltProcess([BuiltRecord(dur=5)], host=HERE, process={"boot_id": boot_id(), **process})
+
+
+@pytest.mark.parametrize(
+    ("process", "state"),
+    [
+        (of, "ended"),
+        (lambda: of(end=None, pid=os.getpid()), "recording"),
+        (lambda: of(end=None, pid=2**22 + 5), "died"),
+        (lambda: of(end=None, boot_id="another boot"), "died"),
+        (lambda: of(end=None, host="elsewhere"), "unknown"),
+    ],
+)
+def test_the_state_is_that_of_the_processes(tmp_path: Path, process: Callable[[], BuiltProcess], state: str) -> None:
+    """Recording while one of them runs, died if one did not say that it ended."""
+    build_run(tmp_path / "run", [process()])
+    assert only(tmp_path).state == state
+
+
+def test_a_run_without_processes_is_empty(tmp_path: Path) -> None:
+    """A run in which nothing was recorded is empty."""
+    build_run(tmp_path / "run", [])
+    assert (only(tmp_path).state, only(tmp_path).dur_ns) == ("empty", None)
+
+
+def test_the_duration_reaches_from_the_start_to_the_last_end(tmp_path: Path) -> None:
+    """A run lasts until the last of its processes ended."""
+    ends = [{"mono_ns": 1, "wall_ns": WALL_NS + n, "reason": "finish", "exception": None} for n in (5, 7)]
+    build_run(tmp_path / "run", [BuiltProcess(pid=n, process={"end": end}) for n, end in enumerate(ends)])
+    assert only(tmp_path).dur_ns == 7
+
+
+def test_a_thousand_runs_are_listed_without_reading_records(tmp_path: Path) -> None:
+    """Listing opens only the small files: unreadable records do not matter."""
+    for number in range(1000):
+        run = build_run(tmp_path / f"run{number}", [BuiltProcess()] if number == 0 else [])
+    (run / "events.seg").mkdir()
+    found = list_runs(tmp_path)
+    assert len(found.runs) == 1000
