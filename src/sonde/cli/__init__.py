@@ -1,0 +1,76 @@
+"""The `sonde` command: an explicit list of commands, each in a file of its own that is loaded only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from sonde.errors import SondeError, nearest
+from sonde.version import __version__
+
+# (name, what it does). The file of a command has its name, and calls it `command`.
+COMMANDS = (
+    ("runs", "List the recorded runs, the newest first."),
+    ("show", "Show where the time of a run went, what was still open, and what was lost."),
+    ("seal", "Turn the raw records of a finished run into compact tables."),
+    ("rm", "Remove runs, after asking."),
+    ("export", "Write a run in the format of another tool."),
+    ("doctor", "Check that recording works here, and say how it is done."),
+    ("completion", "Print the script that completes commands, options and runs in your shell."),
+)
+
+
+class Commands(click.Group):
+    """A group that knows its commands from the list, so that `sonde --help` loads none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the list."""
+        return [name for name, _ in COMMANDS]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Load one command."""
+        if name not in self.list_commands(ctx):
+            return None
+        command: click.Command = importlib.import_module(f"sonde.cli.{name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, but a typo is answered with the nearest command."""
+        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            ctx.fail(f"There is no command {args[0]!r}. {nearest(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list, without loading what is in it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(COMMANDS)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; an expected failure becomes one message and exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except SondeError as error:
+            raise click.ClickException(str(error)) from None
+        except BrokenPipeError:
+            raise  # click ends quietly
+        except OSError as error:
+            raise click.ClickException(_told(error)) from None
+
+
+def _told(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}."
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: sonde show           the newest run\n\nEach command explains itself: sonde show --help",
+)
+@click.version_option(__version__, message="sonde %(version)s")
+def main() -> None:
+    """Sonde: see what a machine-learning program does, while it runs and afterwards."""

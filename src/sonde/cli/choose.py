@@ -1,0 +1,102 @@
+"""Which run a command means: a path, a folder's name, a part of it that only one run has, or nothing for the newest."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde import config
+from sonde.errors import RunNotFound
+from sonde.store.folder import RUN_FILE
+from sonde.views.runs import candidates, list_runs
+
+MOST_LISTED = 5
+RECORD_ONE = "Record one: call sonde.init() at the start of a program, or start it with SONDE=1 in the environment."
+
+
+def _complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    folder = runs_dir(context.params.get("dir"))
+    return sorted((path.name for path in candidates(folder) if path.name.startswith(typed)), reverse=True)
+
+
+def directory(command: Any) -> Any:
+    """The option `--dir`."""
+    return click.option(
+        "--dir",
+        type=click.Path(file_okay=False),
+        help="The folder with the runs; without it the setting `dir` decides (sonde-runs, if nobody changed it).",
+    )(command)
+
+
+def one_run(command: Any) -> Any:
+    """The argument RUN, which may be left out."""
+    return click.argument("run", required=False, shell_complete=_complete)(command)
+
+
+def many_runs(command: Any) -> Any:
+    """The arguments RUN..."""
+    return click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=_complete)(command)
+
+
+def runs_dir(given: str | None) -> Path:
+    """The folder with the runs."""
+    return Path(config.load(dir=given).dir)
+
+
+def choose(given: str | None, folder: Path) -> Path:
+    """The folder of the run that is meant. Raises RunNotFound, with the nearest name, if there is none."""
+    if given is None:
+        return _newest(folder)
+    if (Path(given) / RUN_FILE).exists():
+        return Path(given)
+    names = sorted(path.name for path in candidates(folder))
+    for matches in ([given] if given in names else [], _starting(given, names), _holding(given, names)):
+        if len(matches) == 1:
+            return folder / matches[0]
+        if matches:
+            raise RunNotFound(_ambiguous(given, matches))
+    raise RunNotFound(_missing(given, folder, names))
+
+
+def _newest(folder: Path) -> Path:
+    readable = [one for one in list_runs(folder).runs if one.problem is None]
+    if not readable:
+        raise RunNotFound(f"There is no run in {folder}. {RECORD_ONE}")
+    return Path(readable[0].path)
+
+
+def _starting(given: str, names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith(given)] if given else []
+
+
+def _holding(given: str, names: list[str]) -> list[str]:
+    return [name for name in names if given in name] if given else []
+
+
+def _ambiguous(given: str, matches: list[str]) -> str:
+    newest = ", ".join(sorted(matches, reverse=True)[:MOST_LISTED])
+    more = f" and {len(matches) - MOST_LISTED} more" if len(matches) > MOST_LISTED else ""
+    return f"{len(matches)} runs match {given!r}: {newest}{more}. Give more of the name."
+
+
+def _missing(given: str, folder: Path, names: list[str]) -> str:
+    if Path(given).is_dir():
+        return f"{given} is no run: it holds no {RUN_FILE}. If it is a folder with runs, give it as --dir {given}."
+    if not names:
+        return f"There is no run {given!r}, and no other one in {folder}. {RECORD_ONE}"
+    close = _nearest(given, names)
+    hint = f"Did you mean {close!r}?" if close else "`sonde runs` lists them."
+    return f"There is no run {given!r} in {folder}. {hint}"
+
+
+def _nearest(given: str, names: list[str]) -> str | None:
+    """The closest whole name, or the newest run with a close part between the dashes."""
+    close = difflib.get_close_matches(given, names, n=1)
+    if close:
+        return close[0]
+    parts = {part: name for name in names for part in name.split("-")}
+    close = difflib.get_close_matches(given, parts, n=1)
+    return parts[close[0]] if close else None

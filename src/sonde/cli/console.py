@@ -1,0 +1,57 @@
+"""Where commands draw: the terminal as it is, plain text into a pipe, progress on the error channel."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sonde.exchange import values
+
+PIPE_COLUMNS = 100
+
+
+def out() -> Console:
+    """Standard output. Colours only on a terminal that wants them (NO_COLOR is honoured)."""
+    width = None if sys.stdout.isatty() else shutil.get_terminal_size((PIPE_COLUMNS, 25)).columns
+    return Console(width=width, highlight=False, emoji=False, markup=False)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told (done, total); draws a bar if standard error is a terminal, and nothing otherwise."""
+    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def print_json(view: object) -> None:
+    """A view as JSON on standard output: ASCII, and without NaN."""
+    click.echo(json.dumps(_finite(dataclasses.asdict(view)), indent=1, allow_nan=False))  # type: ignore[call-overload]
+
+
+def _finite(value: object) -> object:
+    """The same, with numbers that JSON does not have as texts."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return values.nonfinite(value)
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,72 @@
+"""`sonde export`: write a run in the format of another tool."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sonde.analysis.run import open_run
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.console import progress
+from sonde.errors import FolderRefused
+from sonde.exchange import chrome, pfw
+from sonde.views import units
+
+# (format, the end of its file's name, the function that writes it)
+FORMATS = (
+    ("chrome", ".json", chrome.export),
+    ("pfw", ".pfw", pfw.export),
+)
+STDOUT = "-"
+
+
+@click.command(
+    epilog="""\b
+Example: sonde export --to chrome                     the newest run, for ui.perfetto.dev
+Example: sonde export train-3f2a --to pfw --gzip -o trace.pfw.gz
+Example: sonde export --to pfw -o - | head"""
+)
+@one_run
+@directory
+@click.option(
+    "--to",
+    required=True,
+    type=click.Choice([name for name, _, _ in FORMATS]),
+    help="chrome: JSON for Perfetto and chrome://tracing. pfw: the lines of DFTracer.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The file to write, - for standard output; without it <run>.json or <run>.pfw in the working folder.",
+)
+@click.option("--gzip", is_flag=True, help="Compress it; without -o the name ends in .gz.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def command(run: str | None, dir: str | None, to: str, output: str | None, gzip: bool, force: bool) -> None:
+    """Write a run in the format of another tool.
+
+    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run.
+    """
+    path = choose(run, runs_dir(dir))
+    _, suffix, write = next(one for one in FORMATS if one[0] == to)
+    if output == STDOUT:
+        with open_run(path) as opened:
+            write(opened, sys.stdout.buffer, gzip)
+        return
+    target = Path(output or path.resolve().name + suffix + (".gz" if gzip else ""))
+    _check(target, force)
+    with open_run(path) as opened, progress(f"Writing {target}") as told:
+        count = write(opened, target, gzip, told)
+    size = units.size(target.stat().st_size)
+    click.echo(f"Wrote {target}: {units.plural(count, 'event')}, {size}.")
+
+
+def _check(target: Path, force: bool) -> None:
+    if target.is_dir():
+        raise FolderRefused(f"{target} is a folder. Give the name of a file with -o.")
+    if target.exists() and not force:
+        raise FolderRefused(f"{target} exists. Replace it with --force, or give another name with -o.")
+    if not target.parent.is_dir():
+        raise FolderRefused(f"There is no folder {target.parent}. Make it, or give another name with -o.")

@@ -1,0 +1,160 @@
+"""`sonde rm`: remove runs, after asking, and nothing that is not a run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import time
+from pathlib import Path
+
+import click
+
+from sonde.cli.choose import choose, directory, many_runs, runs_dir
+from sonde.cli.console import out
+from sonde.errors import FolderRefused, RunBusy, SondeError
+from sonde.store.card import read_info
+from sonde.store.folder import PROCESS_FILE, RUN_FILE
+from sonde.store.record import RINGS_MAGIC
+from sonde.store.regular import RegularFile
+from sonde.views import terminal, units
+from sonde.views.runs import BROKEN, Entry, Runs, entry, list_runs
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _age(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
+    """An age in seconds."""
+    if given is None:
+        return None
+    found = _AGE.fullmatch(given.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{given!r} is no age. Give a number and s, m, h, d or w, such as 30d.")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+@click.command(
+    epilog="""\b
+Example: sonde rm 20251115-211200-train-3f2a
+Example: sonde rm --older-than 30d --yes"""
+)
+@many_runs
+@directory
+@click.option(
+    "--older-than",
+    callback=_age,
+    metavar="AGE",
+    help="All runs that ended longer ago than this: a number and s, m, h, d or w, such as 30d.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.pass_context
+def command(
+    context: click.Context, runs: tuple[str, ...], dir: str | None, older_than: float | None, yes: bool
+) -> None:
+    """Remove runs, after asking.
+
+    Lists what would go, and asks. A run that still records stays, and so does a folder that is no run, or a link.
+    """
+    if bool(runs) == (older_than is not None):
+        raise click.UsageError("Give the runs to remove, or --older-than AGE (not both).")
+    folder = runs_dir(dir)
+    wanted = _named(runs, folder) if runs else _old(folder, older_than or 0)
+    doomed = [one for one in wanted if _told(one)]
+    refused = len(doomed) < len(wanted)
+    if not doomed:
+        click.echo("Nothing to remove.")
+        context.exit(1 if refused else 0)
+    _ask(doomed, yes)
+    for one in doomed:
+        remove(Path(one.path))
+    click.echo(f"Removed {units.plural(len(doomed), 'run')}, {units.size(sum(one.size for one in doomed))}.")
+    context.exit(1 if refused else 0)
+
+
+def _named(runs: tuple[str, ...], folder: Path) -> list[Entry]:
+    paths = [_literal(run, folder) for run in runs]
+    return [entry(path) for path in dict.fromkeys(paths)]
+
+
+def _literal(run: str, folder: Path) -> Path:
+    """A link is taken as it is, so that it can be refused; `choose` does the rest."""
+    for path in (Path(run), folder / run):
+        if path.is_symlink():
+            return path
+    return choose(run, folder)
+
+
+def _old(folder: Path, age: float) -> list[Entry]:
+    limit = time.time_ns() - int(age * 1e9)
+    runs = [one for one in list_runs(folder).runs if one.state != BROKEN]
+    return [one for one in runs if one.started_ns is not None and one.started_ns + (one.dur_ns or 0) < limit]
+
+
+def _told(one: Entry) -> bool:
+    """May it go? If not, say why."""
+    try:
+        check(Path(one.path), one)
+    except SondeError as error:
+        click.echo(f"Not removed: {error}", err=True)
+        return False
+    return True
+
+
+def _ask(doomed: list[Entry], yes: bool) -> None:
+    if yes:
+        return
+    terminal.draw_runs(Runs("", doomed), out())
+    size = units.size(sum(one.size for one in doomed))
+    if not click.confirm(f"Remove {units.plural(len(doomed), 'run')}, {size}, for good?"):
+        raise click.ClickException("Nothing was removed.")
+
+
+def check(path: Path, one: Entry) -> None:
+    """Raises if this is no run, a link, somebody else's, or still recording."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise FolderRefused(f"{path} is a symbolic link. Give the run that it points to, or remove the link yourself.")
+    if not stat.S_ISDIR(found.st_mode) or not _plain_file(path / RUN_FILE):
+        raise FolderRefused(f"{path} is no run: it holds no {RUN_FILE}. Remove it yourself if it is not needed.")
+    if found.st_uid != os.geteuid():
+        raise FolderRefused(f"{path} belongs to user {found.st_uid}, not to you.")
+    if one.running:
+        pids = ", ".join(map(str, one.running[:5]))
+        raise RunBusy(f"{path.name} is still being recorded by pid {pids}. Wait until it ends, or end it.")
+
+
+def remove(path: Path) -> None:
+    """Remove a run, and the rings that it keeps elsewhere. Links inside are removed, never followed."""
+    rings = [ring for ring in map(_rings_elsewhere, sorted(path.glob(f"*/{PROCESS_FILE}"))) if ring]
+    shutil.rmtree(path)
+    for ring in rings:
+        ring.unlink(missing_ok=True)
+
+
+def _plain_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _rings_elsewhere(process: Path) -> Path | None:
+    """The ring file that a process keeps in a folder for temporary files: ours, and really one, else None.
+
+    The path comes from a file that anybody may have written, so it is not believed.
+    """
+    try:
+        named = read_info(process.parent, []).rings
+        if not named or Path(named).name != _name_elsewhere(process.parent) or process.parent.is_symlink():
+            return None
+        with RegularFile(Path(named)) as file:
+            ours = file.owner == os.geteuid() and file.read(len(RINGS_MAGIC), 0) == RINGS_MAGIC
+    except (OSError, SondeError, ValueError):
+        return None
+    return Path(named) if ours else None
+
+
+def _name_elsewhere(process: Path) -> str:
+    return f"{process.parent.name}-{process.name}.rings"

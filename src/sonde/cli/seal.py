@@ -1,0 +1,66 @@
+"""`sonde seal`: turn the raw records of finished runs into compact tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sonde.analysis.run import RECORDING
+from sonde.analysis.seal import seal
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.console import progress
+from sonde.errors import SondeError
+from sonde.views import units
+from sonde.views.runs import BROKEN, EMPTY, list_runs
+
+
+@click.command(
+    epilog="""\b
+Example: sonde seal                  the newest run
+Example: sonde seal --all"""
+)
+@one_run
+@directory
+@click.option("--all", "every", is_flag=True, help="All runs that have ended and are not sealed yet.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also a run of another host that did not say that it ended: nobody here knows whether it still records.",
+)
+@click.pass_context
+def command(context: click.Context, run: str | None, dir: str | None, every: bool, force: bool) -> None:
+    """Turn the raw records of a finished run into compact tables.
+
+    The raw records go only after the tables were read back and compared; the answers stay the same. RUN is a path, the
+    name of a run folder or a part of it that only one run has; without it, the newest run.
+    """
+    if run and every:
+        raise click.UsageError("Give a run or --all, not both.")
+    folder = runs_dir(dir)
+    if not every:
+        _seal(choose(run, folder), force)
+        return
+    found = [one for one in list_runs(folder).runs if not one.sealed]
+    paths = [Path(one.path) for one in found if one.state not in (RECORDING, BROKEN, EMPTY)]
+    if not paths:
+        click.echo(f"There is nothing to seal in {folder}.")
+    failed = [path for path in paths if not _tried(path, force)]
+    context.exit(1 if failed else 0)
+
+
+def _tried(path: Path, force: bool) -> bool:
+    """Seal one of several: what fails is told, and the others have their turn."""
+    try:
+        _seal(path, force)
+    except (SondeError, OSError) as error:
+        click.echo(f"Error: {error}", err=True)
+        return False
+    return True
+
+
+def _seal(path: Path, force: bool) -> None:
+    with progress(f"Sealing {path.name}") as told:
+        done = seal(path, force=force, progress=told)
+    sizes = f"{units.size(done.before)} -> {units.size(done.after)}"
+    click.echo(f"Sealed {path.name}: {units.plural(done.events, 'event')}, {sizes}.")

@@ -1,0 +1,55 @@
+"""`sonde show`: where the time of a run went, what was still open, and what was lost."""
+
+from __future__ import annotations
+
+import click
+
+from sonde.analysis.run import open_run
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.console import out, print_json, progress
+from sonde.views import terminal
+from sonde.views.listing import Listing, listing
+from sonde.views.show import SORTS, Show, show
+
+NAMES, ROWS = 30, 50
+
+
+@click.command(
+    epilog="""\b
+Example: sonde show                              the newest run
+Example: sonde show train-3f2a --sort p99 --limit 10
+Example: sonde show train-3f2a events --limit 20
+Example: sonde show --json | jq .open"""
+)
+@one_run
+@click.argument("table", required=False)
+@directory
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option(
+    "--sort", type=click.Choice(list(SORTS)), default="total", show_default=True, help="How to sort the names."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"So many names, or rows of a table; 0 for all. Without it {NAMES} names or {ROWS} rows; JSON has all names.",
+)
+def command(run: str | None, table: str | None, dir: str | None, as_json: bool, sort: str, limit: int | None) -> None:
+    """Show where the time of a run went, what was still open, and what was lost.
+
+    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
+    still be recorded, have been killed, or be sealed. With TABLE (events or processes), prints that table instead.
+    """
+    path = choose(run, runs_dir(dir))
+    with progress("Reading") as told, open_run(path, progress=told) as opened:
+        view: Listing | Show
+        if table is not None:
+            view = listing(opened, table, ROWS if limit is None else limit)
+        else:
+            view = show(opened, sort, (0 if as_json else NAMES) if limit is None else limit)
+    if as_json:
+        print_json(view)
+    elif isinstance(view, Listing):
+        terminal.draw_listing(view, out())
+    else:
+        terminal.draw_show(view, out())

@@ -1,0 +1,140 @@
+"""The command as a whole: help, version, errors, completion."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sonde.cli import COMMANDS, main
+from sonde.version import __version__
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
+NAMES = [name for name, _ in COMMANDS]
+
+
+def loaded(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+def sonde(*args: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sonde", *args]
+    return subprocess.run(command, capture_output=True, text=True, input=input, timeout=60, check=False)
+
+
+def test_help_lists_all_commands() -> None:
+    """`sonde --help` names each command and exits with 0."""
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert all(name in result.output for name in NAMES)
+
+
+def test_help_loads_no_heavy_library() -> None:
+    """`sonde --help` starts fast: neither tables nor numbers nor the terminal library are loaded for it."""
+    program = (
+        "import sys\nfrom sonde.cli import main\nmain(['--help'], standalone_mode=False)\n"
+        "print(*sorted({'numpy', 'duckdb', 'rich', 'torch', 'sonde.analysis'} & set(sys.modules)), file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stderr.strip() == ""
+
+
+def test_version_is_that_of_the_package() -> None:
+    """`sonde --version` prints it."""
+    assert CliRunner().invoke(main, ["--version"]).output == f"sonde {__version__}\n"
+
+
+def test_python_dash_m_is_the_same_command() -> None:
+    """`python -m sonde` calls itself sonde."""
+    assert "Usage: sonde " in sonde("--help").stdout
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    """A typo is a usage error with a hint."""
+    result = CliRunner().invoke(main, ["shwo"])
+    assert result.exit_code == 2
+    assert "Did you mean 'show'?" in result.output
+
+
+def test_an_unknown_option_is_a_usage_error() -> None:
+    """Exit code 2, and no traceback."""
+    result = sonde("runs", "--colour")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_list_says_what_the_command_itself_says(name: str) -> None:
+    """The short help in the list is the first sentence of the command."""
+    assert (loaded(name).help or "").split("\n\n")[0].replace("\n", " ") == dict(COMMANDS)[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_command_has_an_example(name: str) -> None:
+    """The help of each command ends with an example that calls it."""
+    assert re.search(rf"Example.*sonde {name}", loaded(name).epilog or "", re.DOTALL)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_option_has_help_and_is_documented(name: str) -> None:
+    """No option without help, and none that the page of commands leaves out."""
+    section = PAGE.read_text().partition(f"## sonde {name}\n")[2].partition("\n## ")[0]
+    assert "```" in section
+    for option in loaded(name).params:
+        if isinstance(option, click.Option):
+            assert option.help
+            assert all(f"`{word}" in section or f" {word}" in section for word in option.opts), option.opts
+
+
+@pytest.mark.parametrize(("shell", "word"), [("bash", "complete "), ("zsh", "#compdef sonde"), ("fish", "complete ")])
+def test_completion_prints_a_script(shell: str, word: str) -> None:
+    """Each shell gets its script."""
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert word in result.output
+    assert "_SONDE_COMPLETE" in result.output
+
+
+def test_completion_knows_the_runs(tmp_path: Path) -> None:
+    """The argument RUN completes to the names of run folders."""
+    (tmp_path / "20250101-000000-train-aaaa").mkdir()
+    environment = {"_SONDE_COMPLETE": "bash_complete", "COMP_CWORD": "4"}
+    words = {"COMP_WORDS": f"sonde show --dir {tmp_path} 2025"}
+    result = CliRunner().invoke(main, prog_name="sonde", env=environment | words)
+    assert "20250101-000000-train-aaaa" in result.output
+
+
+def test_a_failure_is_one_message_without_a_traceback(tmp_path: Path) -> None:
+    """What went wrong stands in one line on the error channel."""
+    result = sonde("show", "nothing", "--dir", str(tmp_path))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stderr.startswith("Error: There is no run 'nothing'")
+
+
+def test_a_wrong_setting_is_told_too(tmp_path: Path) -> None:
+    """A damaged settings file is named in the message."""
+    (tmp_path / "sonde.toml").write_text("cap = [")
+    result = subprocess.run(
+        [sys.executable, "-m", "sonde", "runs"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 1
+    assert "sonde.toml is not valid TOML" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_closed_pipe_is_no_failure_with_a_traceback(tmp_path: Path) -> None:
+    """`sonde runs | head` ends quietly."""
+    for number in range(400):
+        (tmp_path / f"broken{number}").mkdir()
+    command = f"{sys.executable} -m sonde runs --dir {tmp_path} | head -n 1"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stderr == ""
