@@ -1,0 +1,54 @@
+"""The budgets of the recorder, and whether a result keeps them. A miss is printed as a miss."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Budget(NamedTuple):
+    """One promise and what was measured."""
+
+    what: str
+    measured: float | None
+    limit: float
+    unit: str
+
+    @property
+    def verdict(self) -> str:
+        """kept, MISSED, or not measured."""
+        if self.measured is None:
+            return "not measured"
+        return "kept" if self.measured <= self.limit else "MISSED"
+
+
+def _ns(spans: dict[str, Any], subject: str, state: str, case: str) -> float | None:
+    for row in spans["rows"]:
+        if (row["subject"], row["state"], row["case"]) == (subject, state, case):
+            return float(row["ns"])
+    return None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def check(results: dict[str, Any]) -> list[Budget]:
+    """Every budget, in the order of the table in the README."""
+    spans, reading, importing = results["spans"], results["reading"], results["importing"]
+    floor, call = spans["floor_ns"], spans["call_ns"]
+    core = "sonde (C core)"
+    update = _ns(spans, core, "on", "ai.update(step)")
+    return [
+        Budget("decorator, on", _ratio(_ns(spans, core, "on", "decorator"), floor), 2.5, "x two C clock reads"),
+        Budget("with, on", _ratio(_ns(spans, core, "on", "with"), floor), 4.0, "x two C clock reads"),
+        Budget("decorator, off", _ratio(_ns(spans, core, "off", "decorator"), call), 1.5, "x an empty call"),
+        Budget("with, off", _ratio(_ns(spans, core, "off", "with"), call), 5.0, "x an empty call"),
+        Budget("ai.update(step=)", update, 200.0, "ns"),
+        Budget("sealed size", reading["sealed_bytes_per_event"], 7.0, "bytes/event"),
+        Budget("read raw, CPU", reading["read_raw"]["cpu_s"], 2.0, "s"),
+        Budget("read raw, peak memory", reading["read_raw"]["peak_mb"], 600.0, "MB"),
+        Budget("read sealed, CPU", reading["read_sealed"]["cpu_s"], 2.0, "s"),
+        Budget("read sealed, peak memory", reading["read_sealed"]["peak_mb"], 600.0, "MB"),
+        Budget("import sonde", importing["import_ms"], 40.0, "ms CPU"),
+        Budget("modules of others at import", float(len(importing["third_party"])), 0.0, "modules"),
+    ]
