@@ -246,12 +246,13 @@ def test_cut_at_every_byte_keeps_the_good_part(tmp_path: Path, name: str) -> Non
     assert counts[0] >= 11
 
 
-def test_cut_rings_keep_the_good_part(tmp_path: Path) -> None:
-    """The same for the rings, at every byte of the heads and at every 48th elsewhere."""
+@pytest.mark.parametrize("step", [48 * 7, pytest.param(1, marks=pytest.mark.soak)])
+def test_cut_rings_keep_the_good_part(tmp_path: Path, step: int) -> None:
+    """The same for the rings, at every byte of the heads and at every `step` elsewhere."""
     folder = small(tmp_path)
     content = (folder / "rings").read_bytes()
     heads = [record.HEADER_BYTES + ring * record.RING_BYTES for ring in range(2)]
-    sizes = {*range(140), *range(0, len(content), 48 * 7), len(content)}
+    sizes = {*range(140), *range(0, len(content), step), len(content)}
     sizes |= {head + number for head in heads for number in range(-2, 200)}
     counts = []
     for size in sorted(sizes):
@@ -265,6 +266,21 @@ def test_cut_rings_keep_the_good_part(tmp_path: Path) -> None:
 @given(data=st.data())
 def test_flipped_bits_never_break_the_reader(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any bits of any file may be wrong."""
+    flip_and_survey(tmp_path_factory, data)
+
+
+@pytest.mark.soak
+@settings(max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_many_flipped_bits_never_break_the_reader(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """The same, often."""
+    flip_and_survey(tmp_path_factory, data)
+
+
+def flip_and_survey(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Flip a few bits of a small run, most of them where something stands, and read it."""
     folder = small(tmp_path_factory.mktemp("run"))
     for _ in range(data.draw(st.integers(1, 8))):
         path = folder / data.draw(st.sampled_from(["events.seg", "rings", "args.bin", "names.jsonl", "process.json"]))
