@@ -230,15 +230,19 @@ class Recording:
     # ── sequence numbers and losses ──────────────────────────────────────────────────────────────────────────────────
 
     def take_seq(self) -> int:
-        """Give out a number. No call, so no other thread or signal handler, comes between its two steps."""
+        """Give out a number; whoever writes its record, or loses it, publishes it in the header.
+
+        No call, so no other thread or signal handler, comes between its two steps.
+        """
         seq = self.next_seq
-        self.next_seq = self.counts[NEXT_SEQ] = seq + 1
+        self.next_seq = seq + 1
         return seq
 
     def lose(self, why: int) -> None:
         """Count a record that was not taken; its number shows as a gap."""
         with self.lock:
             self.counts[why] += 1
+            self.counts[NEXT_SEQ] = self.next_seq
 
     def use_bytes(self, count: int) -> None:
         """Count bytes against the cap of the run, and decide what is still taken."""

@@ -105,6 +105,7 @@ def _put(recording: Recording, lane: Lane, *fields: int) -> int:
             _pack(lane.view, index % RING_RECORDS * 48 + 64, *fields)
             if lane.head == index:
                 lane.words[0] = lane.head = index + 1
+                recording.counts[3] = recording.next_seq
                 return index
         elif not recording.make_room(lane):
             return LOST
@@ -129,7 +130,7 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
         depth = up[13] + 1 if up[13] < DEEPEST else DEEPEST
     name, args, flags, step, epoch = span._id, span._blob_id, span._flags, _step, _epoch
     seq = recording.next_seq  # as take_seq()
-    recording.next_seq = recording.counts[3] = seq + 1
+    recording.next_seq = seq + 1
     start = _clock()
     if span._level > recording.level:
         index = LOST
@@ -145,6 +146,7 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
                 )  # fmt: skip
                 if lane.head == index:
                     lane.words[0] = lane.head = index + 1
+                    recording.counts[3] = recording.next_seq  # after the record: a kill in between is no loss
                     break
             elif not recording.make_room(lane):
                 index = LOST

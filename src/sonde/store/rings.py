@@ -109,7 +109,9 @@ def _header_of(before: dict[str, int], after: dict[str, int]) -> Header:
     lost = {reason: after[f"lost_{reason}"] for reason in ("space", "cap", "ring", "args")}
     step = None if after["step"] == record.NO_STEP else after["step"]
     epoch = None if after["epoch"] >= record.NO_EPOCH else after["epoch"]
-    return Header(before["next_seq"], after["next_seq"], after["seg_len"], step, epoch, lost)
+    # A record is there a moment before its number counts as given out: one in each ring may be ahead.
+    end_seq = after["next_seq"] + min(after["rings"], MAX_RINGS)
+    return Header(before["next_seq"], end_seq, after["seg_len"], step, epoch, lost)
 
 
 def _count(file: RegularFile, header: dict[str, int] | None, notes: list[str]) -> int:
