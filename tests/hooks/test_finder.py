@@ -85,3 +85,31 @@ def test_forget_takes_the_finder_off_the_path() -> None:
     assert len(sys.meta_path) == len(before) + 1
     finder.forget()
     assert sys.meta_path == before
+
+
+def test_several_wait_for_the_same_module() -> None:
+    """Each is called once; one that fails does not keep the others from it."""
+    seen: list[str] = []
+
+    def fail(module: ModuleType) -> None:
+        raise RuntimeError("ours")
+
+    finder.when_imported(NAME, lambda _: seen.append("first"))
+    finder.when_imported(NAME, fail)
+    finder.when_imported(NAME, lambda _: seen.append("last"))
+    importlib.import_module(NAME)
+    assert seen == ["first", "last"]
+
+
+def test_a_wait_can_be_ended_by_itself() -> None:
+    """The others go on; after the last one the finder is off the path."""
+    before = list(sys.meta_path)
+    seen: list[str] = []
+    first = finder.when_imported(NAME, lambda _: seen.append("first"))
+    last = finder.when_imported(NAME, lambda _: seen.append("last"))
+    first()
+    importlib.import_module(NAME)
+    last()
+    first()
+    assert seen == ["last"]
+    assert sys.meta_path == before

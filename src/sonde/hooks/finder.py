@@ -14,18 +14,32 @@ if TYPE_CHECKING:
 
     Callback = Callable[[ModuleType], None]
 
-_wanted: dict[str, Callback] = {}
+_wanted: dict[str, list[Callback]] = {}
 
 
-def when_imported(name: str, callback: Callback) -> None:
-    """Call `callback(module)` once the module is there: now, if it is, else right after its import."""
+def when_imported(name: str, callback: Callback) -> Callable[[], None]:
+    """Call `callback(module)` once the module is there: now, if it is, else right after its import.
+
+    Returns a function that ends the wait.
+    """
     module = sys.modules.get(name)
     if module is not None:
         _notify(callback, module)
-        return
-    _wanted[name] = callback
+        return lambda: None
+    _wanted.setdefault(name, []).append(callback)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+    return lambda: _drop(name, callback)
+
+
+def _drop(name: str, callback: Callback) -> None:
+    waiting = _wanted.get(name, [])
+    if callback in waiting:
+        waiting.remove(callback)
+    if not waiting:
+        _wanted.pop(name, None)
+    if not _wanted:
+        forget()
 
 
 def forget() -> None:
@@ -74,8 +88,7 @@ class _Loader:
             spec.loader = self.original
         module.__loader__ = self.original
         self.original.exec_module(module)
-        callback = _wanted.pop(module.__name__, None)
-        if callback is not None:
+        for callback in _wanted.pop(module.__name__, ()):
             _notify(callback, module)
 
     def __getattr__(self, name: str) -> Any:

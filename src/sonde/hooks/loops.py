@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.patches import replace
+from sonde.hooks import finder, patches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,10 +14,25 @@ if TYPE_CHECKING:
 
 MODULE = "asyncio.events"
 
+_undo: list[Callable[[], object]] = []
+
+
+def install() -> None:
+    """Follow event loops, now or when the program imports asyncio."""
+    _undo.append(finder.when_imported(MODULE, watch))
+
+
+def uninstall() -> None:
+    """Follow them no more."""
+    while _undo:
+        _undo.pop()()
+
 
 def watch(events: ModuleType) -> None:
     """Follow the loops of this module from now on, the one that runs already included (as in a notebook)."""
-    replace(events, "_set_running_loop", _following, "to know which threads run an event loop")
+    patch = patches.replace(events, "_set_running_loop", _following, "to know which threads run an event loop")
+    if patch is not None:
+        _undo.append(lambda: patches.restore(patch))
     if events._get_running_loop() is not None:
         core.task_mode(True)
 

@@ -1,0 +1,290 @@
+"""A point: one function of a library, patched once, with any number of subscribers that are told of its calls.
+
+    point = Point("json.dumps", "to see what is written").install(json, "dumps")
+    unsubscribe = point.subscribe(subscriber)      # the first one patches the function
+    ...
+    unsubscribe()                                  # the last one puts the original back
+
+A subscriber has two methods. `before(args, kwargs)` returns a token; `after(token, result, error)` gets it back when the
+call has ended, with its result, or with the exception it raised. Both run under the guard: whatever they do, the caller
+gets the result or the exception of the original. What they call in turn is not told to anybody. After a `before` that
+failed there is no `after`. Of several subscribers, the one that began last ends first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sonde.guard import guard
+from sonde.hooks import finder, patches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
+
+    Place = tuple[Any, str]
+    Arguments = tuple[Any, ...]
+    Keywords = dict[str, Any]
+
+
+class Subscriber(Protocol):
+    """Who wants to be told of calls."""
+
+    def before(self, args: Arguments, kwargs: Keywords, /) -> object:
+        """A call begins. What is returned comes back in `after`."""
+
+    def after(self, token: Any, result: Any, error: BaseException | None, /) -> None:
+        """The call has ended."""
+
+
+class _Thread(threading.local):
+    telling = False  # a subscriber is at work in this thread, or `quiet` was asked for
+
+
+class Link:
+    """Is the replacement that holds this one still ours? One that could not be taken away only passes calls through."""
+
+    __slots__ = ("on",)
+
+    def __init__(self) -> None:
+        self.on = True
+
+
+_thread = _Thread()
+
+
+class quiet:  # noqa: N801  it reads as a word in `with quiet():`
+    """A block in which no point tells anything, in this thread: for work of our own outside of `before` and `after`."""
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> None:
+        self._outer = _thread.telling
+        _thread.telling = True
+
+    def __exit__(self, *_: object) -> None:
+        _thread.telling = self._outer
+
+
+def telling() -> bool:
+    """Is a subscriber at work in this thread, so that nothing is told?"""
+    return _thread.telling
+
+
+class _Locks:
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.changes = threading.RLock()
+
+
+_locks = _Locks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.renew)  # another thread may have held it
+
+
+class Point:
+    """One patched function, possibly in several places; see the module's text."""
+
+    def __init__(
+        self,
+        name: str,
+        reason: str,
+        *,
+        library: str | None = None,
+        find: Callable[[ModuleType], Iterable[Place]] | None = None,
+        wanted: Callable[[Arguments, Keywords], bool] | None = None,
+        keeper: Subscriber | None = None,
+        needs: Sequence[Point] = (),
+    ) -> None:
+        """A point of `library` waits for its import, and then asks `find(module)` for its places.
+
+        `wanted`: which calls are told. `keeper`: keeps books for the subscribers, and is told before them at both ends.
+        `needs`: points whose keepers have to be at work too.
+        """
+        self.name = name
+        self.reason = reason
+        self.subscribers: tuple[Subscriber, ...] = ()
+        self._steers: tuple[Callable[..., Any], ...] = ()
+        self._library = library
+        self._find = find
+        self._wanted = wanted
+        self._keeper = keeper
+        self._needs = tuple(needs)
+        self._places: list[Place] = []
+        self._undo: list[Callable[[], object]] = []
+        self._holds = 0
+
+    def __repr__(self) -> str:
+        return f"<Point {self.name}: {len(self.subscribers)} subscribers>"
+
+    # ── who wants to know ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def install(self, owner: Any, attribute: str) -> Point:
+        """Name a place of the function: `owner.attribute`. It is patched while there are subscribers."""
+        with _locks.changes:
+            self._places.append((owner, attribute))
+            if self._holds:
+                self._patch(owner, attribute)
+        return self
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Tell `subscriber` of calls from now on. Returns the function that ends it; a second call of that is harmless."""
+
+        def add() -> None:
+            self.subscribers += (subscriber,)
+
+        def remove() -> None:
+            self.subscribers = _without(self.subscribers, subscriber)
+
+        return self._joined(add, remove)
+
+    def steer(self, function: Callable[..., Any]) -> Callable[[], None]:
+        """Call `function(original, *args, **kwargs)` in the place of the original, until the returned function is called.
+
+        This, and only this, changes what the program gets; the exceptions of `function` reach it too. Of several, only
+        the newest is called. Subscribers see what the program sees.
+        """
+
+        def add() -> None:
+            self._steers += (function,)
+
+        def remove() -> None:
+            self._steers = _without(self._steers, function)
+
+        return self._joined(add, remove)
+
+    def _joined(self, add: Callable[[], None], remove: Callable[[], None]) -> Callable[[], None]:
+        with _locks.changes:
+            self.hold()
+            add()
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            with _locks.changes:
+                if not left:
+                    left = True
+                    remove()
+                    self.release()
+
+        return leave
+
+    def hold(self) -> None:
+        """Patch the function, if nobody needed it until now."""
+        with _locks.changes:
+            self._holds += 1
+            if self._holds == 1:
+                for point in self._needs:
+                    point.hold()
+                with guard(f"patching {self.name}"):
+                    self._open()
+
+    def release(self) -> None:
+        """Put the original back, if nobody needs the patch any more."""
+        with _locks.changes:
+            self._holds -= 1
+            if self._holds == 0:
+                while self._undo:
+                    with guard(f"restoring {self.name}"):
+                        self._undo.pop()()
+                for point in self._needs:
+                    point.release()
+
+    # ── patching ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self) -> None:
+        for owner, attribute in self._places:
+            self._patch(owner, attribute)
+        if self._library is not None:
+            self._undo.append(finder.when_imported(self._library, self._arrived))
+
+    def _arrived(self, module: ModuleType) -> None:
+        with _locks.changes:
+            if self._holds and self._find is not None:
+                for owner, attribute in self._find(module):
+                    self._patch(owner, attribute)
+
+    def _patch(self, owner: Any, attribute: str) -> None:
+        link = Link()
+        patch = patches.replace(owner, attribute, lambda original: self.made(original, link), self.reason)
+        if patch is None:
+            return
+
+        def undo() -> None:
+            link.on = False
+            patches.restore(patch)
+
+        self._undo.append(undo)
+
+    def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
+        """What takes the place of the original."""
+        return dressed(self.around(original, link), original)
+
+    def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
+        """A function that calls the original, and tells."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not link.on or _thread.telling or not self._asks(args, kwargs):
+                return original(*args, **kwargs)
+            begun: list[tuple[Subscriber, object]] = []
+            result = error = None
+            try:
+                self.begin(begun, args, kwargs)
+                result = self._steered(original)(*args, **kwargs)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                self.end(begun, result, error)
+                error = None  # a frame that knows its exception is a circle, which keeps the values of all its frames
+            return result
+
+        return call
+
+    def _asks(self, args: Arguments, kwargs: Keywords) -> bool:
+        if self._wanted is None:
+            return True
+        with guard(f"choosing calls of {self.name}"):
+            return self._wanted(args, kwargs)
+        return False
+
+    def _steered(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return partial(self._steers[-1], original) if self._steers else original
+
+    # ── telling ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, begun: list[tuple[Subscriber, object]], args: Arguments, kwargs: Keywords) -> None:
+        """Tell all that a call begins; `begun` gets who was told, and its token."""
+        with quiet():
+            for subscriber in self._told():
+                with guard(f"following {self.name}"):
+                    begun.append((subscriber, subscriber.before(args, kwargs)))
+
+    def end(self, begun: list[tuple[Subscriber, object]], result: Any, error: BaseException | None) -> None:
+        """Tell those who were told of its begin that a call has ended."""
+        with quiet():
+            while begun:
+                subscriber, token = begun.pop(0 if begun[0][0] is self._keeper else -1)
+                with guard(f"following {self.name}"):
+                    subscriber.after(token, result, error)
+
+    def _told(self) -> tuple[Subscriber, ...]:
+        return self.subscribers if self._keeper is None else (self._keeper, *self.subscribers)
+
+
+def dressed(replacement: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """The replacement with name, text and signature of the original."""
+    return update_wrapper(replacement, original, updated=())
+
+
+def _without(group: tuple[Any, ...], member: object) -> tuple[Any, ...]:
+    """The group without the newest mention of this member."""
+    for place in reversed(range(len(group))):
+        if group[place] is member:
+            return group[:place] + group[place + 1 :]
+    return group

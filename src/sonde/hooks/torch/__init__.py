@@ -1,0 +1,9 @@
+"""Patch points in PyTorch, one part of it per module. Loading them loads no torch: they wait for the program to do so.
+
+- `module.module_call`: outermost calls of modules (models, losses), none inside backward
+- `backward.backward`: `Tensor.backward` and `torch.autograd.backward`, outermost
+- `optimizer.optimizer_step`: steps of optimizers, outermost
+- `optimizer.scaler_step`: `GradScaler.step`, which may skip the optimizer's step
+- `transfer.tensor_to`: tensors that the program moves: `.to(device)`, `.cuda()`
+- `loader`: iteration over a `DataLoader`, batches with their indices, fetching in workers
+"""

@@ -1,0 +1,455 @@
+"""`DataLoader`: its iterations, the batches it delivers with number, indices and worker, and fetching in the workers.
+
+    loader_iter    `DataLoader.__iter__(loader)`
+    loader_len     `DataLoader.__len__(loader)`
+    next_index     the iterator asks its sampler for the next list of indices (steer it to change what is loaded)
+    next_batch     `__next__` of the iterator; in `after`, `delivered(iterator)` says which batch it was
+    fetch          `fetch(fetcher, indices)`, in the worker or, without workers, in the main process; in `before` and
+                   during the call, `fetching()` says for which batch. A subscriber may swap `fetcher.dataset` and
+                   `fetcher.collate_fn` for the time of the call.
+
+Forked workers inherit the subscribers of the main process. Into others nothing is inherited: name a function by
+`start_in_workers`, and it is called in every worker, forked or not, before its work begins. Workers that were started
+before the first subscriber came (persistent ones) are not seen.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import threading
+from importlib import import_module
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from sonde.guard import guard
+from sonde.hooks.points import Point, dressed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, ModuleType
+
+    from sonde.hooks.points import Arguments, Keywords, Link
+
+    Place = tuple[Any, str]
+
+WORKER = "torch.utils.data._utils.worker"
+
+
+class Batch(NamedTuple):
+    """Which batch of which loader.
+
+    `number` counts what the sampler gave, from 0 in each round, whatever the order of delivery; with workers that read an
+    iterable dataset, numbers of workers that had no more data are left out. `indices` are those that the loader's
+    dataset is asked for. An iterable dataset has none: they are ordinals then, from 0 in each worker and round, and the
+    last batch may have fewer items. None stands for what is not known, as for batches that were under way when the first
+    subscriber came.
+    """
+
+    loader: int | None  # loaders are numbered from 0 in each process
+    number: int | None
+    indices: tuple[Any, ...] | None
+    worker: int | None  # None: loaded by the main process
+    round: int | None = None  # which iteration over this loader, from 0
+
+
+class _Rounds:
+    """One loader."""
+
+    __slots__ = ("begun", "number")
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.begun = 0
+
+
+class _Iteration:
+    """What is known of one iterator."""
+
+    __slots__ = ("asked", "batch", "filed", "loader", "ordinals", "round")
+
+    def __init__(self) -> None:
+        self.loader: int | None = None
+        self.round: int | None = None
+        self.batch: Batch | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """A new round begins (an iterator with persistent workers is used again)."""
+        self.loader, self.round = _thread.starting or (self.loader, None)
+        self.asked: object = None  # the list that the sampler gave last
+        self.filed: dict[int, tuple[tuple[Any, ...] | None, int]] = {}  # number -> indices, worker
+        self.ordinals: dict[int | None, int] = {}  # worker -> items of an iterable dataset asked for so far
+
+
+class _Thread(threading.local):
+    starting: tuple[int, int] | None = None  # the loader and round whose iterator is being made
+    iterator: Any = None  # the one whose __next__ runs
+    fetching: Batch | None = None
+
+
+class _Worker:
+    """This process, if it is a worker."""
+
+    loader: int | None = None
+    round: int | None = None  # of the fetcher that was made last
+    ordinals = 0
+
+
+_thread = _Thread()
+_worker = _Worker()
+_numbers = count()
+_loaders: WeakKeyDictionary[Any, _Rounds] = WeakKeyDictionary()
+_iterations: WeakKeyDictionary[Any, _Iteration] = WeakKeyDictionary()
+_starters: list[tuple[str, tuple[Any, ...]]] = []
+
+
+def delivered(iterator: Any) -> Batch | None:
+    """The batch that this iterator delivered last, or failed to deliver; None at its end, and for foreign iterators."""
+    iteration = _iterations.get(iterator)
+    return iteration.batch if iteration else None
+
+
+def fetching() -> Batch | None:
+    """The batch that is being fetched in this thread, in a worker or in the main process."""
+    return _thread.fetching
+
+
+def loader_number(loader: Any) -> int:
+    """The number of this loader, as in `Batch.loader`."""
+    return _rounds(loader).number
+
+
+def original_index(dataset: Any, index: Any) -> Any:
+    """The index in the innermost dataset, where `dataset` is a subset (of a subset...) of it."""
+    subset = sys.modules["torch"].utils.data.Subset
+    while isinstance(dataset, subset):
+        dataset, index = dataset.dataset, dataset.indices[index]
+    return index
+
+
+def start_in_workers(name: str, *arguments: Any) -> Callable[[], None]:
+    """Call `module:function` with these arguments in each worker that starts from now on.
+
+    The arguments travel with the worker's task: small values that can be pickled. Returns the function that ends it.
+    """
+    starter = (name, arguments)
+    _starters.append(starter)
+    worker_loop.hold()
+
+    def leave() -> None:
+        if any(one is starter for one in _starters):
+            _starters[:] = [one for one in _starters if one is not starter]
+            worker_loop.release()
+
+    return leave
+
+
+# ── keeping books ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rounds(loader: Any) -> _Rounds:
+    return _loaders.get(loader) or _loaders.setdefault(loader, _Rounds())
+
+
+def _iteration(iterator: Any) -> _Iteration:
+    """The books of this iterator; of one that was at work before, as far as it can be known."""
+    known = _iterations.get(iterator)
+    if known is None:
+        known = _iterations[iterator] = _Iteration()
+        for number, task in getattr(iterator, "_task_info", {}).items():
+            known.filed[number] = (None, task[0])
+    return known
+
+
+class _IterKeeper:
+    """Knows which loader an iterator belongs to, and which round this is."""
+
+    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[int, int] | None:
+        outer = _thread.starting
+        rounds = _rounds(args[0])
+        _thread.starting = (rounds.number, rounds.begun)
+        rounds.begun += 1
+        return outer
+
+    def after(self, outer: tuple[int, int] | None, iterator: Any, error: BaseException | None) -> None:
+        starting, _thread.starting = _thread.starting, outer
+        if error is None and hasattr(iterator, "_sampler_iter"):
+            iteration = _iteration(iterator)
+            iteration.loader, iteration.round = starting or (None, None)
+
+
+class _IndexKeeper:
+    """Remembers what the sampler gave."""
+
+    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _Iteration]:
+        return args[0], _iteration(args[0])
+
+    def after(self, token: tuple[Any, _Iteration], index: Any, error: BaseException | None) -> None:
+        iterator, iteration = token
+        iteration.asked = index
+        if error is None and not hasattr(iterator, "_task_info"):  # no workers: what is asked for is loaded at once
+            indices = _indices(iterator, iteration, None)
+            iteration.batch = Batch(iteration.loader, iterator._num_yielded, indices, None, iteration.round)
+
+
+class _PutKeeper:
+    """Files what was sent to which worker."""
+
+    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _Iteration, int]:
+        iterator = args[0]
+        iteration = _iteration(iterator)
+        if iterator._send_idx == 0:
+            iteration.renew()
+        return iterator, iteration, iterator._send_idx
+
+    def after(self, token: tuple[Any, _Iteration, int], _result: None, _error: BaseException | None) -> None:
+        iterator, iteration, number = token
+        if iterator._send_idx > number:
+            worker = iterator._task_info[number][0]
+            iteration.filed[number] = (_indices(iterator, iteration, worker), worker)
+
+
+class _NextKeeper:
+    """Finds out which batch is delivered: the highest number that is outstanding no more."""
+
+    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, Any]:
+        iterator = args[0]
+        _iteration(iterator).batch = None
+        outer, _thread.iterator = _thread.iterator, iterator
+        return iterator, outer
+
+    def after(self, token: tuple[Any, Any], _data: Any, error: BaseException | None) -> None:
+        iterator, _thread.iterator = token
+        iteration = _iteration(iterator)
+        if isinstance(error, StopIteration):
+            iteration.batch = None
+        if isinstance(error, StopIteration) or not hasattr(iterator, "_task_info"):
+            return
+        gone = [number for number in iteration.filed if number not in iterator._task_info]
+        filed = {number: iteration.filed.pop(number) for number in gone}
+        if gone:
+            iteration.batch = Batch(iteration.loader, max(gone), *filed[max(gone)], iteration.round)
+
+
+class _FetcherKeeper:
+    """In a worker, each round begins with a new fetcher."""
+
+    def before(self, _args: Arguments, _kwargs: Keywords) -> None:
+        if _worker.round is not None:
+            _worker.round += 1
+            _worker.ordinals = 0
+
+    def after(self, _token: None, _result: None, _error: BaseException | None) -> None:
+        pass
+
+
+class _FetchKeeper:
+    """Knows for which batch items are fetched."""
+
+    def before(self, args: Arguments, _kwargs: Keywords) -> Batch | None:
+        outer = _thread.fetching
+        iterator = _thread.iterator
+        _thread.fetching = _worker_batch(*args[:2]) if iterator is None else _iteration(iterator).batch
+        return outer
+
+    def after(self, outer: Batch | None, _data: Any, _error: BaseException | None) -> None:
+        _thread.fetching = outer
+
+
+def _indices(iterator: Any, iteration: _Iteration, worker: int | None) -> tuple[Any, ...] | None:
+    indices = plain(iteration.asked, batched=iterator._auto_collation)
+    if indices is None or not _is_iterable(iterator._dataset_kind):
+        return indices
+    start = iteration.ordinals.get(worker, 0)
+    iteration.ordinals[worker] = start + len(indices)
+    return tuple(range(start, start + len(indices)))
+
+
+def _is_iterable(kind: int) -> bool:
+    return bool(kind == sys.modules["torch"].utils.data._DatasetKind.Iterable)
+
+
+def plain(asked: object, batched: bool) -> tuple[Any, ...] | None:
+    """The indices in what a sampler gave; None if they cannot be read without being used up.
+
+    Without automatic batching (`batch_size=None`) a list stands for several, and anything else is one key.
+    """
+    several: tuple[type, ...] = (list, tuple, range) if batched else (list,)
+    if isinstance(asked, several) or hasattr(asked, "tolist"):
+        rows = asked.tolist() if hasattr(asked, "tolist") else asked
+        return tuple(map(_index, rows)) if isinstance(rows, list | tuple | range) else (_index(rows),)
+    return None if batched else (_index(asked),)
+
+
+def _index(index: Any) -> Any:
+    """A plain number where it is one (NumPy's, or a tensor), else the key as it is."""
+    try:
+        return operator.index(index)
+    except TypeError:
+        return index
+
+
+# ── in a worker ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _worker_batch(fetcher: Any, asked: Any) -> Batch | None:
+    data = sys.modules["torch"].utils.data
+    info = data.get_worker_info()
+    if info is None:
+        return None
+    indices = plain(asked, batched=fetcher.auto_collation)
+    if indices is not None and hasattr(fetcher, "dataset_iter"):
+        indices = tuple(range(_worker.ordinals, _worker.ordinals + len(indices)))
+        _worker.ordinals += len(indices)
+    return Batch(_worker.loader, _task_number(sys._getframe()), indices, info.id, _worker.round)
+
+
+def _task_number(frame: FrameType | None) -> int | None:
+    """The number of the task that the loop of this worker is at. It passes it to nobody: it is read where it stands."""
+    for _ in range(12):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == "_worker_loop" and frame.f_globals.get("__name__") == WORKER:
+            number = frame.f_locals.get("idx")
+            return number if isinstance(number, int) else None
+        frame = frame.f_back
+    return None
+
+
+class Loop:
+    """Takes the place of the loop that a worker runs: the same loop, after the starters.
+
+    Into a worker that is not forked it travels by pickle, and takes with it which loader this is and what to start.
+    """
+
+    def __init__(self, original: Callable[..., None], link: Link) -> None:
+        self.original = original
+        self.link = link
+        dressed(self, original)
+
+    def __call__(self, *args: Any) -> None:
+        """In a forked worker: everything is here."""
+        if self.link.on:
+            run_worker(_thread.starting, tuple(_starters), self.original, args)
+        else:
+            self.original(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Start, (_thread.starting, tuple(_starters))
+
+
+class Start:
+    """What a `Loop` is in a worker that is not forked."""
+
+    def __init__(self, starting: tuple[int, int] | None, starters: tuple[tuple[str, tuple[Any, ...]], ...]) -> None:
+        self.starting = starting
+        self.starters = starters
+
+    def __call__(self, *args: Any) -> None:
+        original = import_module(WORKER)._worker_loop
+        run_worker(self.starting, self.starters, getattr(original, "original", original), args)
+
+
+def run_worker(
+    starting: tuple[int, int] | None,
+    starters: tuple[tuple[str, tuple[Any, ...]], ...],
+    original: Callable[..., None],
+    args: tuple[Any, ...],
+) -> None:
+    """Call the starters, then the loop."""
+    with guard("preparing a loader worker"):
+        _enter_worker(starting)
+    for name, arguments in starters:
+        with guard(f"starting {name} in a loader worker"):
+            _named(name)(*arguments)
+    original(*args)
+
+
+def _enter_worker(starting: tuple[int, int] | None) -> None:
+    """Nothing that the main process was about is the business of this one."""
+    _thread.starting = _thread.iterator = _thread.fetching = None
+    _iterations.clear()
+    _worker.loader = None
+    _worker.round = None
+    if starting is not None:
+        _worker.loader, _worker.round = starting[0], starting[1] - 1  # the first fetcher makes it the right one
+    fetcher_made.hold()
+
+
+def _named(name: str) -> Callable[..., object]:
+    module, _, function = name.partition(":")
+    found: Callable[..., object] = getattr(import_module(module), function)
+    return found
+
+
+# ── the points ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _LoopPoint(Point):
+    def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
+        return Loop(original, link)
+
+
+def _iter_place(torch: ModuleType) -> list[Place]:
+    return [(torch.utils.data.DataLoader, "__iter__")]
+
+
+def _len_place(torch: ModuleType) -> list[Place]:
+    return [(torch.utils.data.DataLoader, "__len__")]
+
+
+def _index_place(torch: ModuleType) -> list[Place]:
+    return [(torch.utils.data.dataloader._BaseDataLoaderIter, "_next_index")]
+
+
+def _next_place(torch: ModuleType) -> list[Place]:
+    return [(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__")]
+
+
+def _put_place(torch: ModuleType) -> list[Place]:
+    return [(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_try_put_index")]
+
+
+def _fetcher_place(torch: ModuleType) -> list[Place]:
+    return [(torch.utils.data._utils.fetch._BaseDatasetFetcher, "__init__")]
+
+
+def _fetch_places(torch: ModuleType) -> list[Place]:
+    kinds = torch.utils.data._utils.fetch
+    return [(kinds._MapDatasetFetcher, "fetch"), (kinds._IterableDatasetFetcher, "fetch")]
+
+
+def _loop_place(torch: ModuleType) -> list[Place]:
+    return [(torch.utils.data._utils.worker, "_worker_loop")]
+
+
+loader_iter = Point(
+    "torch DataLoader.__iter__", "to see loops over data", library="torch", find=_iter_place, keeper=_IterKeeper()
+)
+loader_len = Point("torch DataLoader.__len__", "to see how long a loop over data is", library="torch", find=_len_place)
+next_index = Point(
+    "torch loader's sampler", "to know the indices of a batch", library="torch", find=_index_place,
+    keeper=_IndexKeeper(), needs=[loader_iter],
+)  # fmt: skip
+_put = Point(
+    "torch loader's index queue", "to know which worker loads which batch", library="torch", find=_put_place,
+    keeper=_PutKeeper(),
+)  # fmt: skip
+next_batch = Point(
+    "torch loader's __next__", "to see which batch is delivered", library="torch", find=_next_place,
+    keeper=_NextKeeper(), needs=[loader_iter, next_index, _put],
+)  # fmt: skip
+worker_loop = _LoopPoint(
+    "torch loader's worker loop", "to follow workers that are not forked", library="torch", find=_loop_place,
+    needs=[loader_iter],
+)  # fmt: skip
+fetcher_made = Point(
+    "torch loader's fetcher", "to know the rounds in a worker", library="torch", find=_fetcher_place,
+    keeper=_FetcherKeeper(),
+)  # fmt: skip
+fetch = Point(
+    "torch loader's fetch", "to see items and batches being made", library="torch", find=_fetch_places,
+    keeper=_FetchKeeper(), needs=[next_batch, worker_loop],
+)  # fmt: skip
