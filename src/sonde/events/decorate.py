@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sonde.events.choose import core
@@ -22,18 +23,42 @@ def decorate(span: Span, function: _F, /) -> _F:
     """The function, with each of its calls recorded as an event of the span. It stays of the kind it is."""
     if isinstance(function, staticmethod | classmethod):
         return cast("_F", type(function)(decorate(span, function.__func__)))
-    flags = _flags(function)
+    flags = flags_of(function)
     drive: Any = next((driver for bit, driver in _DRIVERS if flags & bit), None)
     if drive is None:
-        return cast("_F", span.wrap(cast("Callable[..., Any]", function)))
+        return cast("_F", _plain(span, cast("Callable[..., Any]", function)))
     return cast("_F", dress(drive(span, function), cast("Callable[..., Any]", function)))
 
 
-def _flags(function: object) -> int:
+def _plain(span: Span, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function, recorded by the core with no frame in between; methods beside torch go through one.
+
+    torch.compile reads the methods of a class as Python functions: it calls another object without its instance, and
+    refuses a model whose forward is one. It would read the code of the Python core too. What it compiles is therefore
+    read through, and not recorded.
+    """
+    recorded = span.wrap(function)
+    compiling = getattr(getattr(sys.modules.get("torch"), "compiler", None), "is_compiling", None)
+    if compiling is None or (core.KIND == "c" and not _is_method(function)):
+        return recorded
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs) if compiling() else recorded(*args, **kwargs)
+
+    return dress(method, function)
+
+
+def _is_method(function: object) -> bool:
+    """Was it defined in the body of a class?"""
+    around = str(getattr(function, "__qualname__", "")).rpartition(".")[0]
+    return bool(around) and not around.endswith("<locals>")
+
+
+def flags_of(function: object) -> int:
     """What kind of function it is; a `functools.partial` is what it holds."""
     inner = getattr(function, "func", None)
     if inner is not None and hasattr(function, "keywords"):
-        return _flags(inner)
+        return flags_of(inner)
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     return flags if isinstance(flags, int) else 0
 
@@ -42,7 +67,7 @@ def _generator(span: Span, function: Callable[..., Generator[Any, Any, Any]]) ->
     def driver(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         life = core.Life(span)
         try:
-            result = yield from _pieces(function(*args, **kwargs), life)
+            result = yield from pieces(function(*args, **kwargs), life)
         except BaseException as error:
             life.close(type(error))
             raise
@@ -56,7 +81,7 @@ def _coroutine(span: Span, function: Callable[..., Coroutine[Any, Any, Any]]) ->
     async def driver(*args: Any, **kwargs: Any) -> Any:
         life = core.Life(span)
         try:
-            result = await _Pieces(function(*args, **kwargs), life)
+            result = await Pieces(function(*args, **kwargs), life)
         except BaseException as error:
             life.close(type(error))
             raise
@@ -73,11 +98,11 @@ def _async_generator(span: Span, function: Callable[..., AsyncGenerator[Any, Any
         request: Any = inner.__anext__()
         try:
             while True:
-                item = await _Pieces(request, life)
+                item = await Pieces(request, life)
                 try:
                     sent = yield item
                 except GeneratorExit:
-                    await _Pieces(inner.aclose(), life)
+                    await Pieces(inner.aclose(), life)
                     raise
                 except BaseException as error:  # noqa: BLE001  it is handed to the generator inside
                     request = inner.athrow(error)
@@ -95,7 +120,7 @@ def _async_generator(span: Span, function: Callable[..., AsyncGenerator[Any, Any
 _DRIVERS = ((ASYNC_GENERATOR, _async_generator), (COROUTINE, _coroutine), (GENERATOR, _generator))
 
 
-class _Pieces:
+class Pieces:
     """Awaits something, with the life running only while the code inside does."""
 
     __slots__ = ("_awaited", "_life")
@@ -105,10 +130,10 @@ class _Pieces:
         self._life = life
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return _pieces(self._awaited.__await__(), self._life)
+        return pieces(self._awaited.__await__(), self._life)
 
 
-def _pieces(inner: Generator[Any, Any, Any], life: Life) -> Generator[Any, Any, Any]:
+def pieces(inner: Generator[Any, Any, Any], life: Life) -> Generator[Any, Any, Any]:
     """Drive a generator to its end: what is sent, thrown and returned passes through."""
     advance: Callable[[Any], Any] = inner.send
     given: Any = None

@@ -605,7 +605,7 @@ class Life:
         _finish(frame, error)
 
     def __del__(self) -> None:
-        if self._frame is not None:
+        if getattr(self, "_frame", None) is not None:
             self.close()
 
 
@@ -650,7 +650,8 @@ class _Loop:
 
     def __del__(self) -> None:
         """`break` and exceptions in the body end here, when the loop lets go of its iterator."""
-        frame, self._held = self._held, None
+        frame = getattr(self, "_held", None)  # torch.compile makes objects without calling their __init__
+        self._held = None
         recording = _recording
         if frame is None or recording is None or frame[LANE].recording is not recording:
             return
