@@ -54,7 +54,7 @@ $(VENV)/.tools: $(VENV)/.torch
 	$(PIP) install 'setuptools>=77' wheel
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/events/*.c src/sonde/events/native/*.h)
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/*/*.c src/sonde/events/native/*.h)
 	$(PIP) install --no-build-isolation --editable '.[dev]'
 	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.events._core") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
@@ -106,5 +106,5 @@ bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/sonde/events/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info src/sonde/*/_*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Builds the C event core where that is possible; without it Sonde records with the Python twin."""
+"""Builds the C parts where that is possible; without them Sonde works with Python and NumPy, slower."""
 
 from __future__ import annotations
 
@@ -11,12 +11,28 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 WITHOUT = """\
-sonde: the C event core was not built ({reason}).
-sonde: Sonde works all the same, with the event core in Python: about five times the cost for each span.
-sonde: to get the C core, install a C compiler and the headers of Python, then install Sonde again. `sonde doctor`
-sonde: says which core is in use.
+sonde: {part} was not built ({reason}).
+sonde: Sonde works all the same: events are then recorded by Python code, about ten times the cost for each span, and
+sonde: statistics of values are made by NumPy. To get the C parts, install a C compiler and the headers of Python, then
+sonde: install Sonde again. `sonde doctor` says which core is in use.
 """
 
+STATS = Extension(
+    "sonde.flow._stats",
+    sources=["src/sonde/flow/_stats.c"],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")],
+    py_limited_api=True,
+    optional=True,
+    extra_compile_args=["-O2", "-g0", "-Wall"],
+)
+GATE = Extension(
+    "sonde.flow._gate",
+    sources=["src/sonde/flow/_gate.c"],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")],
+    py_limited_api=True,
+    optional=True,
+    extra_compile_args=["-O2", "-g0", "-Wall"],
+)
 CORE = Extension(
     "sonde.events._core",
     sources=["src/sonde/events/_core.c"],
@@ -36,15 +52,15 @@ class build_core(build_ext):  # noqa: N801  named like the command that it is
         try:
             super().build_extension(ext)
         except (BaseError, CCompilerError, OSError) as error:
-            sys.stderr.write(WITHOUT.format(reason=error))
+            sys.stderr.write(WITHOUT.format(part=ext.name, reason=error))
 
 
 def extensions() -> list[Extension]:
     """The C core, unless this Python cannot load it."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        sys.stderr.write(WITHOUT.format(reason="this Python has no GIL, and no stable ABI"))
+        sys.stderr.write(WITHOUT.format(part="the C core", reason="this Python has no GIL, and no stable ABI"))
         return []
-    return [CORE]
+    return [CORE, STATS, GATE]
 
 
 setup(

@@ -9,6 +9,9 @@
         sonde.mark("warm-up done")                        a moment
         sonde.log(loss=0.3, step=7)                       numbers by name
 
+    with sonde.flow.trace(items=4) as trace:              the actual values of a few items, stage by stage
+        train_one_epoch(model, loader)
+
     run = sonde.open_run("sonde-runs/...")                a run, also while it is still being written
     run.sql("select name, count(*) from events group by name")
 
@@ -21,6 +24,7 @@ The map (lowest first; docs and tests mirror it):
     events/                 recording: spans, counters, marks; the core in C and its twin in Python
     hooks/                  recording: patch points in other libraries
     ai/                     recording: the vocabulary
+    flow/                   recording: the values of a few items on their way through a pipeline
     session                 recording: init() and finish()
     analysis/               reading: runs as tables
     exchange/               reading: other tools' formats
@@ -37,6 +41,7 @@ from sonde.session import finish, init, start_from_environment
 from sonde.version import __version__
 
 if TYPE_CHECKING:
+    from sonde import flow
     from sonde.ai.tree import ai  # at run time it stands in the place of the module sonde.ai
     from sonde.analysis.run import Run, open_run
     from sonde.errors import SondeError
@@ -53,6 +58,7 @@ __all__ = [
     "ai",
     "counter",
     "finish",
+    "flow",
     "init",
     "log",
     "mark",
@@ -67,6 +73,7 @@ _HOMES = {
     "SondeError": ("sonde.errors", "SondeError"),
     "ai": ("sonde.ai", ""),
     "counter": ("sonde.events", "counter"),
+    "flow": ("sonde.flow", ""),
     "log": ("sonde.events.log", "log"),
     "mark": ("sonde.events", "mark"),
     "open_run": ("sonde.analysis.run", "open_run"),

@@ -34,6 +34,9 @@ class Settings(NamedTuple):
     args_limit: int
     writes: str
     scratch: str
+    values: str
+    values_limit: int
+    exclude: tuple[str, ...]
 
 
 class Setting(NamedTuple):
@@ -129,6 +132,14 @@ def _size(given: object) -> int:
     return int(size)
 
 
+def _names(given: object) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = given.split(",")
+    if not isinstance(given, list | tuple | set | frozenset) or any(not isinstance(name, str) for name in given):
+        raise TypeError
+    return tuple(sorted({name.strip() for name in given if name.strip()}))
+
+
 # ── defaults that depend on the machine ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -193,7 +204,23 @@ TABLE = (
     ),
     Setting(
         "scratch", "SONDE_SCRATCH", _path, "a path", _temporary_folder, "the system's folder for temporary files",
-        "Where the rings go when the run folder cannot be mapped (network file systems).",
+        "Where the rings go when the run folder cannot be mapped (network file systems), and what a trace of values needs "
+        "while it runs.",
+    ),
+    Setting(
+        "values", "SONDE_VALUES", _choice("full", "summary", "off"), "full, summary or off", lambda: "full", "full",
+        "What a trace keeps of the values that it meets. full: a copy, statistics and a digest. summary: no copy. off: "
+        "only types and shapes.",
+    ),
+    Setting(
+        "values_limit", "SONDE_VALUES_LIMIT", _size, "a size in bytes such as 64MB", lambda: 64 * 10**6, "64MB",
+        "The most that is copied of one captured value. What is longer is cut, and marked; statistics and digest always "
+        "cover the whole value. All copies of one trace together may take 32 times as much; later values are then only "
+        "described.",
+    ),
+    Setting(
+        "exclude", "SONDE_EXCLUDE", _names, "names with commas between them, or a list of names", lambda: (), "none",
+        "Names of arguments, keys and fields that a trace never looks at, such as `password,patient`.",
     ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]

@@ -1,0 +1,65 @@
+"""Arrays as bytes in NumPy's .npy format, without pickle, and back from bytes that nobody vouches for."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_EMPTY = 1_000_000  # elements of an array whose elements have no bytes
+
+# What a library may raise when a value of its cannot be turned into an array.
+_REFUSALS = (TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError, OverflowError)
+
+
+def as_array(value: object) -> np.ndarray[Any, Any] | None:
+    """The NumPy array that holds the same numbers as an array, a NumPy scalar or a tensor; None if there is none."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    try:
+        array = numpy.asarray(value if isinstance(value, numpy.ndarray | numpy.generic) else _of_tensor(value))
+    except _REFUSALS:
+        return None
+    return None if array.dtype.hasobject else array
+
+
+def _of_tensor(value: Any) -> Any:
+    plain = value.detach().cpu()
+    # NumPy has no such types; every number of theirs is exact in 32 bits.
+    if any(word in str(plain.dtype) for word in ("bfloat16", "float8")):
+        plain = plain.float()
+    return plain.resolve_conj().resolve_neg().numpy()
+
+
+def to_bytes(array: np.ndarray[Any, Any]) -> bytes:
+    """The content of a .npy file."""
+    from numpy.lib import format as npy
+
+    stream = io.BytesIO()
+    npy.write_array(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def from_bytes(content: bytes) -> np.ndarray[Any, Any]:
+    """The array in `content`, for reading; a ValueError if it is not exactly one array without Python objects."""
+    import numpy
+    from numpy.lib import format as npy
+
+    stream = io.BytesIO(content)
+    version = npy.read_magic(stream)
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f".npy version {version} is not known")
+    shape, fortran, dtype = readers[version](stream)
+    count = math.prod(shape)
+    if dtype.hasobject or count < 0 or count * dtype.itemsize != len(content) - stream.tell():
+        raise ValueError("the .npy header does not fit its data")
+    if count == 0 or dtype.itemsize == 0:
+        return numpy.zeros(shape if count <= MAX_EMPTY else (0,), dtype)
+    flat = numpy.frombuffer(content, dtype, offset=stream.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
