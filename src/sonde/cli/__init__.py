@@ -14,6 +14,7 @@ from sonde.version import __version__
 COMMANDS = (
     ("runs", "List the recorded runs, the newest first."),
     ("show", "Show where the time of a run went, what was still open, and what was lost."),
+    ("flow", "Look at captured values, and compare two traces."),
     ("seal", "Turn the raw records of a finished run into compact tables."),
     ("rm", "Remove runs, after asking."),
     ("export", "Write a run in the format of another tool."),

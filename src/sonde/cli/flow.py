@@ -1,0 +1,164 @@
+"""`sonde flow`: look at captured values, and compare two traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde.analysis.locate import is_plain
+from sonde.cli.choose import choose, directory, runs_dir
+from sonde.errors import FolderRefused, RunNotFound, SondeError, UnknownName
+from sonde.flow.compare import compare
+from sonde.flow.pack import pack_note
+from sonde.flow.result import TraceResult, load
+
+SUFFIX = ".sonde"
+MOST_LISTED = 10
+CAPTURE = "Values are captured inside `with sonde.flow.trace(...)`."
+DIFFERENT, TROUBLE = 1, 2  # exit codes of `diff`, as those of the program of that name
+WHEN = ("seq", "parent", "start_ns", "duration_ns", "epoch", "step", "loader", "batch")
+WHERE = ("func_name", "pid", "thread", "worker", "error")
+
+
+@click.group(
+    epilog="""\b
+Example: sonde flow show                         the traces of the newest run
+Example: sonde flow show t.sonde --html t.html
+Example: sonde flow diff before.sonde after.sonde"""
+)
+def command() -> None:
+    """Look at captured values, and compare two traces."""
+
+
+@command.command(
+    epilog="""\b
+Example: sonde flow show                         the traces of the newest run
+Example: sonde flow show train-3f2a --item 8412
+Example: sonde flow show t.sonde --html t.html   a page for a browser
+Example: sonde flow show t.sonde --json | jq .traces[0].findings"""
+)
+@click.argument("source", required=False, metavar="[FILE_OR_RUN]")
+@directory
+@click.option("--html", metavar="FILE", help="Write a page that needs nothing but a browser, instead of text.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of text: descriptions and findings, no arrays."
+)
+@click.option("--item", metavar="INDEX", help="Only the path of one item through the stages: its index or its id.")
+@click.option("--force", is_flag=True, help="Replace the page if it exists.")
+def show(source: str | None, dir: str | None, html: str | None, as_json: bool, item: str | None, force: bool) -> None:
+    """Show the values that were captured, stage by stage, and what is wrong with them.
+
+    FILE_OR_RUN is a file that trace.save() wrote, or a run: a path, the name of a run folder or a part of it that only one
+    run has. Without it, the newest run.
+    """
+    if sum((html is not None, as_json, item is not None)) > 1:
+        raise click.UsageError("Give only one of --html, --json and --item.")
+    files = _files(source, dir)
+    if html is not None:
+        _write_page(_one(files), Path(html), force)
+        return
+    traces = [(file, load(file)) for file in files]
+    if as_json:
+        told = {"traces": [{"file": str(file), **_packed(trace)} for file, trace in traces]}
+        click.echo(json.dumps(told, indent=1, allow_nan=False))
+        return
+    for file, trace in traces:
+        if len(traces) > 1:
+            click.echo(f"{file}:")
+        click.echo(str(trace) if item is None else str(_item(trace, item)))
+
+
+@command.command(
+    epilog="""\b
+Example: sonde flow diff before.sonde after.sonde
+Example: sonde flow diff cpu.sonde gpu.sonde --rtol 1e-5
+Example: sonde flow diff train-3f2a train-91c0 && echo the same"""
+)
+@click.argument("a")
+@click.argument("b")
+@directory
+@click.option(
+    "--rtol",
+    type=click.FloatRange(min=0, min_open=False),
+    default=0.0,
+    metavar="SHARE",
+    help="How far numbers may be apart, as a share of the largest of an array, such as 1e-5. Without it: not at all.",
+)
+def diff(a: str, b: str, dir: str | None, rtol: float) -> None:
+    """Show the first value that differs between two traces.
+
+    A and B are files or runs, as for `sonde flow show`. The exit code is 0 if nothing differs, 1 if something does, and 2
+    if they cannot be compared.
+    """
+    try:
+        left, right = (load(_one(_files(source, dir))) for source in (a, b))
+    except (SondeError, OSError) as error:
+        raise _Trouble(str(error)) from None
+    found = compare(left, right, rtol=rtol)
+    click.echo(f"A: {a}\nB: {b}\n{found}" if found else str(found))
+    if found:
+        click.get_current_context().exit(DIFFERENT)
+
+
+class _Trouble(click.ClickException):
+    exit_code = TROUBLE
+
+
+def _files(source: str | None, dir: str | None) -> list[Path]:
+    """The trace files that are meant: one, or those of a run."""
+    if source is not None and Path(source).is_file():
+        return [Path(source)]
+    if source is not None and source.endswith(SUFFIX):
+        raise RunNotFound(f"There is no file {source}. trace.save({Path(source).name!r}) writes one.")
+    run = choose(source, runs_dir(dir))
+    found = [file for file in sorted(run.glob(f"*/values/*{SUFFIX}")) if is_plain(file)]
+    if not found:
+        raise RunNotFound(f"There are no traces in the run {run.resolve().name}. {CAPTURE}")
+    return found
+
+
+def _one(files: list[Path]) -> Path:
+    if len(files) == 1:
+        return files[0]
+    names = "".join(f"\n  {file}" for file in files[:MOST_LISTED])
+    more = f"\n  and {len(files) - MOST_LISTED} more" if len(files) > MOST_LISTED else ""
+    raise UnknownName(f"This run has {len(files)} traces. Give one of the files:{names}{more}")
+
+
+def _write_page(file: Path, target: Path, force: bool) -> None:
+    if target.is_dir():
+        raise FolderRefused(f"{target} is a folder. Give the name of a file with --html.")
+    if target.exists() and not force:
+        raise FolderRefused(f"{target} exists. Replace it with --force, or give another name with --html.")
+    if not target.parent.is_dir():
+        raise FolderRefused(f"There is no folder {target.parent}. Make it, or give another name with --html.")
+    load(file).to_html(target)
+    click.echo(f"Wrote {target}.")
+
+
+def _item(trace: TraceResult, name: str) -> Any:
+    """One item, by index where there is such an index, else by id."""
+    known = {str(one.index): one.index for one in trace.known_items() if one.index is not None}
+    return trace.item(index=known[name]) if name in known else trace.item(id=name)
+
+
+def _packed(trace: TraceResult) -> dict[str, Any]:
+    """A trace as JSON has it."""
+    return {
+        "items": trace.items,
+        "notes": trace.notes,
+        "findings": [finding._asdict() for finding in trace.findings()],
+        "stages": {name: [_call(call.about) for call in stage.calls] for name, stage in trace.stages.items()},
+    }
+
+
+def _call(call: Any) -> dict[str, Any]:
+    values = {kept.name: pack_note(kept.note) for kept in call.inputs}
+    output = None if call.output is None else {call.output.name: pack_note(call.output.note)}
+    items = [one._asdict() for one in call.items]
+    return {"function": call.disp_name, "items": items, "inputs": values, "output": output} | {
+        name: getattr(call, name) for name in (*WHEN, *WHERE)
+    }
