@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import budgets, importing, reading, spans
+from benchmarks import budgets, importing, reading, spans, values
 
 EVENTS = 10_000_000
 
@@ -63,6 +63,24 @@ def reading_table(result: dict[str, Any]) -> Table:
     return table
 
 
+def value_table(result: dict[str, Any]) -> Table:
+    """What it costs to describe an array."""
+    table = Table(title="CPU µs to describe float32 values: statistics and digest", title_justify="left")
+    table.add_column("size")
+    ways = {
+        "one read": "read",
+        "Sonde": "sonde",
+        "xxh3 alone": "xxh3",
+        "NumPy's statistics": "numpy",
+        "as the peer": "peer",
+    }
+    for name in ways:
+        table.add_column(name, justify="right")
+    for row in result["sizes"]:
+        table.add_row(row["size"], *(_number(row[f"{way}_us"], 2) for way in ways.values()))
+    return table
+
+
 def budget_table(checked: list[budgets.Budget]) -> Table:
     """Every budget and its verdict."""
     table = Table(title="Budgets", title_justify="left")
@@ -85,6 +103,8 @@ def main() -> None:
     rounds, events = (3, EVENTS // 10) if options.quick else (15, EVENTS)
     results: dict[str, Any] = {"python": platform.python_version(), "machine": platform.platform(), "rounds": rounds}
     results["spans"] = spans.measure(rounds, lambda done, of: _tell(f"spans: round {done + 1} of {of}"))
+    _tell("values")
+    results["values"] = values.measure(rounds)
     _tell("importing")
     results["importing"] = importing.measure(rounds)
     _tell(f"reading {events:,} events")
@@ -97,6 +117,7 @@ def main() -> None:
     for name, reason in results["spans"]["missing"].items():
         console.print(f"  left out: {name} ({reason})", style="dim", markup=False, highlight=False)
     console.print(reading_table(results["reading"]))
+    console.print(value_table(results["values"]))
     console.print(budget_table(checked))
     options.json.write_text(json.dumps(results, indent=2) + "\n")
     console.print(f"Written to {options.json}", style="dim")

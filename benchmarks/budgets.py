@@ -37,6 +37,8 @@ def check(results: dict[str, Any]) -> list[Budget]:
     spans, reading, importing = results["spans"], results["reading"], results["importing"]
     floor, call = spans["floor_ns"], spans["call_ns"]
     core = "sonde (C core)"
+    values = results["values"]
+    megabyte = next(row for row in values["sizes"] if row["size"] == "1 MB")
     update = _ns(spans, core, "on", "ai.update(step)")
     return [
         Budget("decorator, on", _ratio(_ns(spans, core, "on", "decorator"), floor), 2.5, "x two C clock reads"),
@@ -49,6 +51,9 @@ def check(results: dict[str, Any]) -> list[Budget]:
         Budget("read raw, peak memory", reading["read_raw"]["peak_mb"], 600.0, "MB"),
         Budget("read sealed, CPU", reading["read_sealed"]["cpu_s"], 2.0, "s"),
         Budget("read sealed, peak memory", reading["read_sealed"]["peak_mb"], 600.0, "MB"),
+        Budget("describe 1 MB float32", _ratio(megabyte["sonde_us"], megabyte["read_us"]), 4.0, "x one read of it"),
+        Budget("describe and print a batch of 32 images", values["print_ms"], 50.0, "ms"),
+        Budget("traced function, no trace", _ratio(values["idle_ns"], values["call_ns"]), 1.5, "x an empty call"),
         Budget("import sonde", importing["import_ms"], 40.0, "ms CPU"),
         Budget("modules of others at import", float(len(importing["third_party"])), 0.0, "modules"),
     ]

@@ -23,3 +23,19 @@ uint64_t clock_pairs(uint64_t count)
     }
     return cpu_ns() - start;
 }
+
+/* CPU ns for reading `bytes` of memory `times` times: eight independent sums, so that the memory is what is waited for. */
+uint64_t memory_reads(const uint64_t *place, uint64_t bytes, uint64_t times)
+{
+    volatile uint64_t sink = 0;
+    uint64_t start = cpu_ns();
+    for (uint64_t round = 0; round < times; round++) {
+        uint64_t sums[32] = {0};
+        for (uint64_t i = 0; i + 32 <= bytes / 8; i += 32)
+            for (int j = 0; j < 32; j++)
+                sums[j] += place[i + j];
+        for (int j = 0; j < 32; j++)
+            sink += sums[j];
+    }
+    return cpu_ns() - start;
+}

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import floor
 from benchmarks.subjects import CALL, SUBJECTS, Subject
-
-
-def floor_ns() -> float | None:
-    """CPU ns for two clock reads in C: the least of many short loops; None where there is no compiler."""
-    source = Path(__file__).with_name("floor.c")
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "floor.so"
-        try:
-            subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-        except (OSError, subprocess.CalledProcessError):
-            return None
-        pairs = ctypes.CDLL(str(library)).clock_pairs
-        pairs.argtypes, pairs.restype = [ctypes.c_uint64], ctypes.c_uint64
-        return median(float(pairs(20_000)) / 20_000 for _ in range(25))
 
 
 class Worker:
@@ -86,7 +70,7 @@ def measure(rounds: int, tell: Any) -> dict[str, Any]:
     rows = [row for worker in workers for row in _rows(worker)]
     call = median(values[CALL] for worker in workers for values in worker.rounds)
     missing = {f"{w.subject.name}, {w.subject.state}": w.missing for w in workers if w.missing is not None}
-    return {"call_ns": call, "floor_ns": floor_ns(), "rows": rows, "missing": missing}
+    return {"call_ns": call, "floor_ns": floor.clock_ns(), "rows": rows, "missing": missing}
 
 
 def _rows(worker: Worker) -> list[dict[str, Any]]:
