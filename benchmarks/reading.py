@@ -41,7 +41,7 @@ import sys
 from sonde import open_run
 with open_run(sys.argv[1]) as run:
     rows = run.sql(
-        "select cat, name, count(*), sum(dur_ns), quantile_cont(dur_ns, 0.5), quantile_cont(dur_ns, 0.99) "
+        "select cat, name, count(*), sum(dur_ns), quantile_cont(dur_ns, [0.5, 0.99]) "
         "from events where kind = 'span' group by all order by 4 desc"
     ).fetchall()
 print(sum(row[2] for row in rows))
