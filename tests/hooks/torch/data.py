@@ -18,7 +18,8 @@ from sonde.hooks.torch import loader
 class Count(Dataset[Any]):
     """Item i is the number i: what is delivered says which indices it was.
 
-    With a `signal`, item 0 comes only after item 2 has made that file. The item `bad` raises.
+    With a `signal`, item 0 comes only well after item 6 has made that file: the other worker has handed over the batch
+    before by then. The item `bad` raises.
     """
 
     def __init__(self, length: int, signal: Path | None = None, bad: int | None = None) -> None:
@@ -31,10 +32,10 @@ class Count(Dataset[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         """The number itself, or several for a list of them."""
-        if self.signal is not None and index == 2:
+        if self.signal is not None and index == 6:
             self.signal.touch()
         while self.signal is not None and index == 0 and not self.signal.exists():
-            time.sleep(0.01)
+            time.sleep(0.2)
         if index == self.bad:
             raise ValueError(f"item {index} is bad")
         return torch.tensor(index)
