@@ -17,31 +17,24 @@ sonde: statistics of values are made by NumPy. To get the C parts, install a C c
 sonde: install Sonde again. `sonde doctor` says which core is in use.
 """
 
-STATS = Extension(
-    "sonde.flow._stats",
-    sources=["src/sonde/flow/_stats.c"],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    py_limited_api=True,
-    optional=True,
-    extra_compile_args=["-O2", "-g0", "-Wall"],
-)
-GATE = Extension(
-    "sonde.flow._gate",
-    sources=["src/sonde/flow/_gate.c"],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    py_limited_api=True,
-    optional=True,
-    extra_compile_args=["-O2", "-g0", "-Wall"],
-)
-CORE = Extension(
-    "sonde.events._core",
-    sources=["src/sonde/events/_core.c"],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    depends=sorted(glob("src/sonde/events/native/*.h")),
-    py_limited_api=True,
-    optional=True,
-    extra_compile_args=["-O2", "-g0", "-Wall"],
-)
+PARTS = {
+    "sonde.events._core": "src/sonde/events/_core.c",
+    "sonde.flow._gate": "src/sonde/flow/_gate.c",
+    "sonde.flow._stats": "src/sonde/flow/_stats.c",
+}
+
+
+def extension(name: str, source: str) -> Extension:
+    """One C part, against the stable ABI; a build without it goes on."""
+    return Extension(
+        name,
+        sources=[source],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        depends=sorted(glob("src/sonde/events/native/*.h")),
+        py_limited_api=True,
+        optional=True,
+        extra_compile_args=["-O2", "-g0", "-Wall"],
+    )
 
 
 class build_core(build_ext):  # noqa: N801  named like the command that it is
@@ -60,7 +53,7 @@ def extensions() -> list[Extension]:
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         sys.stderr.write(WITHOUT.format(part="the C core", reason="this Python has no GIL, and no stable ABI"))
         return []
-    return [CORE, STATS, GATE]
+    return [extension(name, source) for name, source in PARTS.items()]
 
 
 setup(

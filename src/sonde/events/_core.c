@@ -1,25 +1,10 @@
-/* The native event core: the module, counters and marks, and its controls. `_core.pyi` says what each part is for.
-
-   Built against the stable ABI of Python 3.11, so that one binary serves all later versions. Three names that 3.11 exports
-   but declares only from 3.12 on are declared here by hand; they have the same meaning and value there. */
+/* The native event core: the module, counters and marks, and its controls. `_core.pyi` says what each part is for. */
 #define _GNU_SOURCE
-#define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#include <Python.h>
-#include <structmember.h>
-#include <stddef.h>
+#include "native/abi.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#ifndef Py_TPFLAGS_HAVE_VECTORCALL
-#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
-typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
-PyAPI_FUNC(PyObject *) PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
-PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *, PyObject *, PyObject *);
-#endif
 
 #define Py_XSETREF(place, value) \
     do { \

@@ -1,21 +1,7 @@
 /* Gate: a function that can be captured. While no trace runs, a call of it is a call of the function, after one test of a
-   flag and without a Python frame in between. `_gate.pyi` says what each part is for; `gate.py` has the same in Python.
+   flag and without a Python frame in between. `_gate.pyi` says what each part is for; `gate.py` has the same in Python. */
+#include "../events/native/abi.h"
 
-   Built against the stable ABI of Python 3.11, as the event core is; see there for the names declared by hand. */
-#define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#include <Python.h>
-#include <structmember.h>
-#include <stddef.h>
-
-#ifndef Py_TPFLAGS_HAVE_VECTORCALL
-#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
-typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
-PyAPI_FUNC(PyObject *) PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
-PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *, PyObject *, PyObject *);
-#endif
 #define OFFSET_BIT ((size_t)1 << (8 * sizeof(size_t) - 1)) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
 
 typedef struct {

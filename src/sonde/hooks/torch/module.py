@@ -8,48 +8,18 @@ compiled once more after the last has left; one that was compiled before is not.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
-from sonde.hooks.points import Point, dressed
-from sonde.hooks.torch.engine import backward_test, compile_test
+from sonde.hooks.torch.outermost import OutermostPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
-
-    from sonde.hooks.points import Link
-
-
-class _Thread(threading.local):
-    inside = False
-
-
-_thread = _Thread()
-
-
-class _ModulePoint(Point):
-    def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
-        told = self.around(original, link)
-        compiling, in_backward = compile_test(), backward_test()
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            # The compiler reads this function where it compiles a model: it must come to the original at once.
-            if compiling() or _thread.inside or in_backward():
-                return original(*args, **kwargs)
-            try:
-                _thread.inside = True
-                return told(*args, **kwargs)
-            finally:
-                _thread.inside = False
-
-        return dressed(call, original)
 
 
 def _places(torch: ModuleType) -> list[tuple[Any, str]]:
     return [(torch.nn.Module, "__call__")]
 
 
-module_call = _ModulePoint(
+module_call = OutermostPoint(
     "torch.nn.Module.__call__", "to see the calls of models and losses", library="torch", find=_places
 )
