@@ -302,7 +302,7 @@ def test_functional_calls_and_transforms_work() -> None:
 
 
 RANK = """
-import sys, torch
+import os, sys, time, torch
 from torch.nn.parallel import DistributedDataParallel
 from sonde.hooks.torch.module import module_call
 rank, meeting = int(sys.argv[1]), sys.argv[2]
@@ -319,8 +319,12 @@ for subscribed in (False, True):
     for step in range(3):
         model(torch.full((1, 2), float(rank + 1))).sum().backward()
     leave()
-    print(told, [parameter.grad.tolist() for parameter in model.parameters()])
-torch.distributed.destroy_process_group()
+    print(told, [parameter.grad.tolist() for parameter in model.parameters()], flush=True)
+# Together and at once: gloo's threads may abort a rank that takes its group down while the other one leaves.
+open(f"{meeting}.{rank}", "w").close()
+while not all(os.path.exists(f"{meeting}.{other}") for other in range(2)):
+    time.sleep(0.01)
+os._exit(0)
 """
 
 
