@@ -274,6 +274,17 @@ def test_extension_and_numpy_agree(block: Any) -> None:
     assert close(arrays.measure(block), arrays.measure_plain(block))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1"])
+@pytest.mark.parametrize("size", [4095, 4096, 4097, 8192, 100_001])
+@pytest.mark.parametrize("bad", [(), (0,), (4096,), (3, 4000, 4094)], ids=str)
+def test_extension_and_numpy_agree_on_long_arrays(dtype: str, size: int, bad: tuple[int, ...]) -> None:
+    """Also far from zero, and where a few elements of a block are not finite."""
+    block = (numpy.random.default_rng(size).standard_normal(size) * 20 + 100).astype(dtype)
+    if block.dtype.kind == "f":
+        block[[place for place in bad if place < size]] = numpy.nan
+    assert close(arrays.measure(block), arrays.measure_plain(block))
+
+
 @given(arrays_of.arrays("f4", st.integers(1, 500), elements=finite), st.integers(1, 100))
 def test_statistics_of_pieces_are_those_of_the_whole(array: Any, size: int) -> None:
     """Blocks of any size give the same answer."""

@@ -347,7 +347,7 @@ def describe(
     if not walk.shows:
         note = Note(ARRAY, type, shape=array.shape, dtype=word, device=device, nbytes=array.nbytes, identity=identity)
         return Frozen(note)
-    if array.dtype == object:
+    if array.dtype.kind == "O":
         copy, cut, digest = objects(array, walk, array if of is None else of)
         stats = Stats()
     else:
@@ -380,6 +380,8 @@ def _single_value(note: Note, array: Array, look: Look | None) -> Note:
 
 def array(value: Array, walk: Walk) -> Frozen:
     """An ndarray, also of a subclass."""
+    if type(value) is numpy.ndarray:
+        return describe(value, walk, of=value)
     if isinstance(value, numpy.ma.MaskedArray):
         return _masked(value, walk)
     return describe(numpy.asarray(value), walk, type=type_name(value), of=value)

@@ -24,6 +24,8 @@ DEFAULT_LIMIT = 64_000_000
 
 NOT_KEPT = repr(MISSING)
 
+_describing = guard("describing a value")
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MAIN = ("builtins", "__main__", "__mp_main__")  # a class of the script has one name, in a spawned process too
 
@@ -76,7 +78,7 @@ class Walk:
             return Frozen(Note(HIDDEN, "", text="<hidden>"))
         if id(value) in self.inside:
             return Frozen(Note(AGAIN, type_name(value), text=f"<the {type_name(value)} around it>"))
-        with guard("describing a value"):
+        with _describing:
             return _numbered(self.find(type(value))(value, self), value)
         return self.text(value)
 
