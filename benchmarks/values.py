@@ -13,14 +13,8 @@ SIZES = {"4 KB": 4 << 10, "1 MB": 1 << 20, "16 MB": 16 << 20}
 SLOW = 1 << 20  # the peer's way is not tried on more
 
 
-def _us(function: Callable[[], object], rounds: int) -> float:
-    """CPU µs of one call, the median of several short loops."""
-    once = _loop(function, 1)
-    times = max(1, min(2_000, int(20_000 / max(once, 0.1))))
-    return median(_loop(function, times) for _ in range(rounds))
-
-
-def _loop(function: Callable[[], object], times: int) -> float:
+def _us(function: Callable[[], object], times: int) -> float:
+    """CPU µs of one call, in a loop."""
     start = time.thread_time_ns()
     for _ in range(times):
         function()
@@ -52,17 +46,28 @@ def _size(label: str, size: int, rounds: int) -> dict[str, Any]:
 
     array: Any = np.random.default_rng(1).standard_normal(size // 4).astype(np.float32)
     keep = Keep(values="summary")
-    read = floor.read_ns(array.ctypes.data, size)
+    ways: dict[str, Callable[[], object]] = {
+        "sonde": lambda: freeze(array, keep),
+        "xxh3": lambda: xxhash.xxh3_64_intdigest(array),
+        "numpy": lambda: (array.min(), array.max(), array.mean(), array.std(), np.isfinite(array).sum()),
+    }
+    times = max(3, min(1_000, 100_000_000 // size))
+    found: list[dict[str, float | None]] = []
+    for _ in range(rounds):  # all ways in each round: the machine is not equally fast at all times
+        read = floor.read_ns(array.ctypes.data, size)
+        found.append(
+            {"read": None if read is None else read / 1000, **{name: _us(way, times) for name, way in ways.items()}}
+        )
     return {
         "size": label,
-        "read_us": None if read is None else read / 1000,
-        "sonde_us": _us(lambda: freeze(array, keep), rounds),
-        "xxh3_us": _us(lambda: xxhash.xxh3_64_intdigest(array), rounds),
-        "numpy_us": _us(
-            lambda: (array.min(), array.max(), array.mean(), array.std(), np.isfinite(array).sum()), rounds
-        ),
+        **{f"{name}_us": _median([one[name] for one in found]) for name in ("read", *ways)},
         "peer_us": _us(lambda: _as_the_peer(array), 3) if size <= SLOW else None,
     }
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _printing(rounds: int) -> dict[str, float]:
@@ -73,7 +78,7 @@ def _printing(rounds: int) -> dict[str, float]:
 
     batch = np.random.default_rng(1).standard_normal((32, 3, 224, 224)).astype(np.float32)
     keep = Keep(values="summary")
-    return {"print_ms": _us(lambda: value_text(freeze(batch, keep).note), rounds) / 1000}
+    return {"print_ms": median(_us(lambda: value_text(freeze(batch, keep).note), 3) for _ in range(rounds)) / 1000}
 
 
 def _idle(rounds: int) -> dict[str, float]:
