@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from tests.analysis.sample import MS, START_NS, WALL_NS, running, sample
 
 from sonde.analysis import tables
 from sonde.analysis.run import Run, open_run
+from sonde.analysis.seal import seal
 from sonde.errors import RunNotFound, UnknownName
 from sonde.store import record
 from sonde.store.folder import host
@@ -420,3 +422,14 @@ def test_a_run_may_be_moved(tmp_path: Path) -> None:
     with open_run(tmp_path / "it's moved") as run:
         assert run.sql("SELECT max(last_ns) - min(start_ns) FROM processes WHERE pid = 10").fetchall() == [(20 * MS,)]
         assert host()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_an_answer_outlives_its_run(tmp_path: Path, sealed: bool) -> None:
+    """`open_run(path).sql(query).fetchall()` in one line, also with arguments and a further step in between."""
+    path = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord(args={"a": number}) for number in range(3)])])
+    if sealed:
+        seal(path)
+    answer = open_run(path).sql("select args from events order by seq").limit(2)
+    gc.collect()
+    assert [json.loads(row[0]) for row in answer.fetchall()] == [{"a": 0}, {"a": 1}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -181,8 +180,8 @@ class Run:
     def database(self) -> Database:
         """The DuckDB database behind it."""
         if self._database is None:
+            # Not closed with the Run: an answer may outlive it, as in `open_run(path).sql(query).fetchall()`.
             self._database = self._load()
-            weakref.finalize(self, self._database.close)
         return self._database
 
     def _load(self) -> Database:

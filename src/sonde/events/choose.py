@@ -17,17 +17,19 @@ else:
         CORE_NOTE = "the setting core (SONDE_CORE) is python"
     else:
         try:
-            from sonde.events import _core as core
+            import sonde.events._core as core  # not "from": its error would tell of a circular import
+        except ModuleNotFoundError:
+            CORE_NOTE = "the C core was not built when Sonde was installed"
         except ImportError as _error:
             CORE_NOTE = f"the C core could not be loaded ({_error})"
-            if _wanted == "c":
-                import logging
+        if core is None and _wanted == "c":
+            import logging
 
-                logging.getLogger("sonde").warning(
-                    "The setting core is c, but %s. The Python core records instead; it is slower. "
-                    "Reinstall sonde with a C compiler, or set SONDE_CORE=auto.",
-                    CORE_NOTE,
-                )
+            logging.getLogger("sonde").warning(
+                "The setting core is c, but %s. The Python core records instead; it is slower. "
+                "Reinstall sonde with a C compiler, or set SONDE_CORE=auto.",
+                CORE_NOTE,
+            )
     if core is None:
         from sonde.events import twin as core
 
