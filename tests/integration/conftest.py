@@ -30,7 +30,9 @@ class Programs:
     ) -> subprocess.Popen[str]:
         """Start a program; it finds sonde, and its runs go to `dir`."""
         script = self.folder / "program.py"
-        script.write_text(textwrap.dedent(code))
+        draft = self.folder / "program.draft"
+        draft.write_text(textwrap.dedent(code))
+        draft.replace(script)  # whole at any moment: a program started before may be about to read it
         return subprocess.Popen(
             [sys.executable, str(script), *arguments],
             env=self.environment(env),
