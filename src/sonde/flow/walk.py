@@ -147,9 +147,10 @@ Handler: TypeAlias = "Callable[[Any, Walk], Frozen]"
 
 def _numbered(frozen: Frozen, value: object) -> Frozen:
     """Arrays are numbered: that is how a change in place is found."""
-    if frozen.note.kind != ARRAY or frozen.note.identity is not None:
+    note = frozen.note
+    if note.identity is not None or note.kind != ARRAY:
         return frozen
-    return frozen._replace(note=frozen.note._replace(identity=identity.number(value)))
+    return frozen._replace(note=note._replace(identity=identity.number(value)))
 
 
 def _is_value(value: object) -> bool:
