@@ -296,6 +296,15 @@ def test_statistics_of_pieces_are_those_of_the_whole(array: Any, size: int) -> N
     assert close(total.stats(), wanted)
 
 
+@pytest.mark.parametrize("size", [32, 5000])
+@pytest.mark.parametrize("measure", [arrays.measure, arrays.measure_plain])
+def test_spread_of_tiny_values_does_not_vanish(measure: Any, size: int) -> None:
+    """Distances whose squares are no float32 any more still count."""
+    value = numpy.zeros(size, "f4")
+    value[7] = 4.5e-26
+    assert measure(value).std == pytest.approx(value.astype("f8").std(), rel=1e-4)
+
+
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_statistics_are_those_of_numpy(dtype: str) -> None:
     """For every dtype of numbers."""

@@ -22,6 +22,7 @@
 
 #define LANES 32
 #define BLOCK 4096
+#define TINY 1e-28 /* squares in float32 that add up to less may have vanished: they are taken again, in doubles */
 #define ROWS 64 /* sums of a block stay in the lanes' own precision; then they go into doubles */
 
 typedef struct {
@@ -90,7 +91,7 @@ static Py_ssize_t by_hand(const float *x, Py_ssize_t count, float shift, Stats *
     for (; count - i >= BLOCK; i += BLOCK) {
         Stats part = {.low = INFINITY, .high = -INFINITY};
         run(x + i, BLOCK, shift, &part);
-        if (!isfinite(part.squares))
+        if (!isfinite(part.squares) || (part.squares < TINY && part.low < part.high))
             break;
         out->low = part.low < out->low ? part.low : out->low;
         out->high = part.high > out->high ? part.high : out->high;
@@ -109,14 +110,14 @@ static Py_ssize_t by_hand(const float *x, Py_ssize_t count, float shift, Stats *
 
 /* ---- floating point ---- */
 
-#define DEFINE_FLOATS(NAME, TYPE, BITS, EXPONENT, FRONT) \
+#define DEFINE_FLOATS(NAME, TYPE, BITS, EXPONENT, VANISHED, FRONT) \
     static int NAME##_finite(TYPE value) \
     { \
         BITS bits; \
         memcpy(&bits, &value, sizeof bits); \
         return (bits & EXPONENT) != EXPONENT; \
     } \
-    /* As if all were finite; if one is not, or the squares overflow, this tells, and nothing is added. */ \
+    /* As if all were finite; if one is not, or the squares overflow or vanish, this tells, and nothing is added. */ \
     WIDE static int NAME##_plain(const TYPE *x, int rows, TYPE shift, Stats *out) \
     { \
         TYPE low[LANES], high[LANES], sum[LANES], squares[LANES]; \
@@ -137,7 +138,7 @@ static Py_ssize_t by_hand(const float *x, Py_ssize_t count, float shift, Stats *
             total += sum[j]; \
             squared += squares[j]; \
         } \
-        if (!isfinite(squared)) \
+        if (!isfinite(squared) || squared < VANISHED) \
             return 0; \
         for (size_t j = 0; j < LANES; j++) { \
             out->low = low[j] < out->low ? low[j] : out->low; \
@@ -210,8 +211,8 @@ static Py_ssize_t by_hand(const float *x, Py_ssize_t count, float shift, Stats *
 
 #define NO_FRONT(x, count, shift, out) 0
 
-DEFINE_FLOATS(single, float, uint32_t, 0x7f800000u, by_hand)
-DEFINE_FLOATS(twofold, double, uint64_t, 0x7ff0000000000000ull, NO_FRONT)
+DEFINE_FLOATS(single, float, uint32_t, 0x7f800000u, TINY, by_hand)
+DEFINE_FLOATS(twofold, double, uint64_t, 0x7ff0000000000000ull, 0.0, NO_FRONT)
 
 /* ---- integers ---- */
 
