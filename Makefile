@@ -90,6 +90,7 @@ format: setup
 docs: setup
 	$(BIN)/python tests/test_docs.py
 	$(BIN)/python tests/test_api.py
+	$(BIN)/python tests/pipeline/test_config.py
 
 test: lint
 	@for core in $(CORES); do \

@@ -7,10 +7,19 @@
     ├── RunBusy                    a run is still being written, and this needs a finished one
     ├── FolderRefused              Sonde will not write there: a symbolic link, a foreign owner, something in the way
     ├── UnknownName                a table, format or command that does not exist     (also a LookupError)
+    ├── ResultsError               results cannot be written, or cannot be read
+    ├── ExportError                a model cannot be exported, or the exported one cannot be run
+    ├── PolicyError                the file with thresholds of the diagnosis has a wrong name or value     (also a ValueError)
+    ├── ConfigError                the configuration of a pipeline has a wrong key or a wrong value   (also a ValueError)
+    ├── DataError                  a dataset of a pipeline gave something that cannot be used: which one, field, item
+    ├── ModelError                 a model of a pipeline lacks a method, or gives something that cannot be used
+    ├── CheckpointError            a checkpoint or a file with weights is missing, corrupt or of another model
+    ├── CommandRefused             `sonde run` cannot start a program: it is not there, or not executable
+    ├── WrapRefused                a `wrap_...` function was given something that it cannot wrap      (also a TypeError)
     └── MissingExtra               an optional library is not installed               (also an ImportError)
 
 A message says what happened, with which value, and what to do. While a program is being recorded none of these reaches
-it, except a SettingError from `sonde.init()`: that one is a mistake in the call itself.
+it, except a SettingError from `sonde.init()` and a WrapRefused: these are mistakes in the call itself.
 """
 
 from __future__ import annotations
@@ -42,6 +51,46 @@ class FolderRefused(SondeError):
 
 class UnknownName(SondeError, LookupError):
     """A table, an export format or another thing that is asked for by name does not exist."""
+
+
+class ResultsError(SondeError):
+    """The results of a pipeline cannot be written, or cannot be read."""
+
+
+class ExportError(SondeError):
+    """A model cannot be exported, the exported one computes something else, or it cannot be run."""
+
+
+class PolicyError(SondeError, ValueError):
+    """The file with thresholds of the diagnosis has a wrong name or a wrong value."""
+
+
+class ConfigError(SondeError, ValueError):
+    """The configuration of a pipeline has a wrong key or a wrong value."""
+
+
+class DataError(SondeError):
+    """A dataset of a pipeline gave something that cannot be used."""
+
+
+class ModelError(SondeError):
+    """A model of a pipeline lacks a method, or gives something that cannot be used."""
+
+
+class CheckpointError(SondeError):
+    """A checkpoint or a file with weights is missing, corrupt, or of another model."""
+
+
+class CommandRefused(SondeError):
+    """A program cannot be started; `exit_code` is what a shell, or Python, would have answered."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class WrapRefused(SondeError, TypeError):
+    """A function of the kind `wrap_...` was given something that it cannot wrap."""
 
 
 class MissingExtra(SondeError, ImportError):

@@ -25,10 +25,15 @@ def out() -> Console:
     return Console(width=width, highlight=False, emoji=False, markup=False)
 
 
+def stderr() -> Console:
+    """The error channel, for progress and what a command says beside its output."""
+    return Console(stderr=True, highlight=False, emoji=False, markup=False)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A function to be told (done, total); draws a bar if standard error is a terminal, and nothing otherwise."""
-    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    console = stderr()
     if not console.is_terminal:
         yield lambda done, total: None
         return

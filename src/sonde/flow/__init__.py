@@ -17,7 +17,7 @@ freeze      what is kept of a value; result, text, page, file: what a trace show
 
 from __future__ import annotations
 
-from sonde.flow.active import get_trace, last, reset_trace
+from sonde.flow.active import get_trace, last, phase, reset_trace
 from sonde.flow.attach import Capture, capture
 from sonde.flow.decorate import trace_dataset_func, trace_func, trace_model_func
 from sonde.flow.define import TraceDef
@@ -42,6 +42,7 @@ __all__ = [
     "get_trace",
     "last",
     "load",
+    "phase",
     "register",
     "reset_trace",
     "stage_names",

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from sonde.guard import guard
 from sonde.hooks.points import quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from sonde.flow.attach import Capture
     from sonde.flow.note import Item
@@ -89,6 +90,8 @@ class Tape:
         self.waiting: list[TraceCall] = []  # calls of workers for batches that have not been delivered
         self.spool: Spool | None = None  # through which calls of other processes come
         self.starter: Callable[[], None] | None = None  # ends the starting of workers
+        self.phase: str | None = None  # in which the program says it is
+        self.phases: dict[int | None, str | None] = {}  # loader -> the phase that it was used in
         self.loops = 0  # over loaders
         self.iterators: set[int] = set()  # ids of iterators that were made in this trace
         self.given: dict[int, int] = {}  # items that each of them has given
@@ -141,6 +144,7 @@ class Tape:
             loader=where.loader,
             batch=where.batch,
             items=where.items if items is None else items,
+            phase=self.phase,
         )
         self._number(call, outer)
         frame = Frame(self, call, outer)
@@ -269,6 +273,20 @@ def get_trace() -> TraceResult | None:
     return None if tape is None else tape.result
 
 
+@contextmanager
+def phase(name: str | None) -> Iterator[None]:
+    """Say which part of the program runs: calls of the active trace carry this name. Harmless if none is active."""
+    tape = current()
+    if tape is None:
+        yield
+        return
+    outer, tape.phase = tape.phase, name
+    try:
+        yield
+    finally:
+        tape.phase = outer
+
+
 def reset_trace() -> None:
     """Forget what the active trace has captured so far. Harmless if none is active."""
     tape = current()
@@ -296,6 +314,17 @@ def enter(
     finally:
         _busy.now = False
     return None
+
+
+def follow(
+    definition: TraceDef,
+    disp_name: str,
+    arguments: Callable[[], Iterable[tuple[str, Any]]],
+    items: tuple[Item, ...] | None = None,
+) -> Frame | None:
+    """As `enter`, for a function that nobody has named: a trace may do without those."""
+    tape = current()
+    return enter(definition, disp_name, arguments, items) if tape is not None and tape.plan.automatic else None
 
 
 def _torch_records() -> bool:

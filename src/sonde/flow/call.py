@@ -34,6 +34,7 @@ class About:
         "loader",
         "output",
         "parent",
+        "phase",
         "pid",
         "seq",
         "stage_name",
@@ -65,6 +66,7 @@ class About:
         batch: int | None = None,
         items: Iterable[Item] = (),
         error: str | None = None,
+        phase: str | None = None,
     ) -> None:
         self.disp_name = disp_name
         self.func_name = func_name or disp_name.rpartition("__")[2] or disp_name
@@ -85,6 +87,7 @@ class About:
         self.batch = batch  # number of the batch within its loader
         self.items = tuple(items)  # what the call was about: one item for a getter, all of the batch for collate
         self.error = error  # type name of the exception that it raised
+        self.phase = phase  # of a program that has several: "train", "validate"
 
     @property
     def result_name(self) -> str:

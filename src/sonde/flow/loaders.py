@@ -169,7 +169,7 @@ def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], An
         fetch.all = True
         if isinstance(samples, list) and 0 < len(samples) < len(fetch.items):
             del fetch.items[len(samples) :]
-        frame = None if notes_itself else active.enter(definition, shown, lambda: [("samples", samples)])
+        frame = None if notes_itself else active.follow(definition, shown, lambda: [("samples", samples)])
         return _finished(frame, lambda: function(samples))
 
     return collate
@@ -199,7 +199,7 @@ class _Iterating:
     def __next__(self) -> Any:
         fetch = self.fetch
         fetch.position += 1
-        frame = active.enter(_iter, self.name, list)
+        frame = active.follow(_iter, self.name, list)
         try:
             item = next(self.iterator)
         except StopIteration as error:
@@ -236,7 +236,7 @@ def _got(fetch: Fetch, owner: str, index: Any, call: Callable[[], Any]) -> Any:
         fetch.position += 1
     fetch.depth += 1
     try:
-        frame = active.enter(_getitem, shown_name(owner, "__getitem__"), lambda: [("index", index)])
+        frame = active.follow(_getitem, shown_name(owner, "__getitem__"), lambda: [("index", index)])
         try:
             result = call()
         except BaseException as error:
@@ -317,6 +317,11 @@ def _restore() -> None:
     _followed.clear()
 
 
+def _automatic() -> bool:
+    tape = active.current()
+    return tape is not None and tape.plan.automatic
+
+
 def _fetch() -> Fetch | None:
     tape = active.current()
     return None if tape is None else tape.place.thread.fetch
@@ -338,7 +343,7 @@ def _items_getter(function: Callable[..., Any]) -> Callable[..., Any]:
         if fetch is None or not fetch.wanted or fetch.depth or len(args) < 2:
             return function(*args, **kwargs)
         name = shown_name(type(args[0]).__name__, "__getitems__")
-        frame = active.enter(_getitems, name, lambda: [("indices", args[1])], tuple(fetch.items))
+        frame = active.follow(_getitems, name, lambda: [("indices", args[1])], tuple(fetch.items))
         return _finished(frame, lambda: function(*args, **kwargs))
 
     return gate(function, handler)
@@ -355,7 +360,7 @@ def _noting(function: Callable[..., Any], noted: Noted, id_field: str | None = N
 
     def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fetch = _fetch()
-        if fetch is None or not fetch.wanted:
+        if fetch is None or not fetch.wanted or not _automatic():
             return function(*args, **kwargs)
         frame = noted.enter(args, kwargs)
         result = _finished(frame, lambda: function(*args, **kwargs))

@@ -61,7 +61,7 @@ def unpack_call(packed: dict[str, Any], get: Callable[[str], object]) -> TraceCa
     )
 
 
-_TEXTS = ("disp_name", "func_name", "stage_name", "result_name", "thread", "error")
+_TEXTS = ("disp_name", "func_name", "stage_name", "result_name", "thread", "error", "phase")
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -280,6 +280,7 @@ def _array(note: Note) -> str:
 def _place(call: About) -> str:
     """Where the call belongs: a line of what is known."""
     known = {
+        "phase": None if call.phase is None else _safe(call.phase),
         "epoch": call.epoch,
         "step": call.step,
         "batch": call.batch,

@@ -10,11 +10,12 @@ MAX_STEPS = 1_000_000  # of a collection that is no range: it is copied
 
 
 class Plan(NamedTuple):
-    """One of the three is set, or none."""
+    """One of the first three is set, or none."""
 
     items: int | None = None  # loaders are limited to one batch of that many items
     batches: int | None = None  # only that many batches of each loader are captured
     steps: range | frozenset[int] | None = None  # only what happens in these steps is captured
+    automatic: bool = True  # torch is followed; else only functions that were named for it are captured
 
     def as_json(self) -> dict[str, Any]:
         """The plan for other processes."""
@@ -22,14 +23,14 @@ class Plan(NamedTuple):
         if self.steps is not None:
             plain = isinstance(self.steps, range)
             steps = [self.steps.start, self.steps.stop, self.steps.step] if plain else {"in": sorted(self.steps)}  # type: ignore[union-attr]
-        return {"items": self.items, "batches": self.batches, "steps": steps}
+        return {"items": self.items, "batches": self.batches, "steps": steps, "automatic": self.automatic}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Plan:
         """What `as_json` wrote."""
         steps = given["steps"]
         made = None if steps is None else range(*steps) if isinstance(steps, list) else frozenset(steps["in"])
-        return cls(given["items"], given["batches"], made)
+        return cls(given["items"], given["batches"], made, given["automatic"])
 
 
 def checked(items: object, batches: object, steps: object) -> Plan:

@@ -163,6 +163,7 @@ def _place(about: About, row: int) -> str:
     """Where the item stood in a call, in words."""
     count = len(about.items)
     known = {
+        "phase": about.phase,
         "epoch": about.epoch,
         "step": about.step,
         "batch": about.batch,

@@ -29,6 +29,7 @@ class Facts(Protocol):
     result_name: str
     duration_ns: int | None
     error: str | None
+    phase: str | None
 
 
 def clean(words: object) -> str:
@@ -158,11 +159,12 @@ def call_text(call: Facts) -> str:
 
 
 def call_head(call: Facts) -> str:
-    """One line: function, names of inputs and output, duration, and the exception if there was one."""
+    """One line: function, names of inputs and output, duration, then phase and exception if there is one."""
     names = ", ".join(clean(kept.name) for kept in call.inputs)
     raised = f" raised {clean(call.error)}" if call.error else ""
+    phase = f" phase={clean(call.phase)}" if call.phase else ""
     head = f"{clean(call.disp_name)}({names}) -> {clean(call.result_name)}"
-    return f"{head} duration={duration(call.duration_ns)}{raised}"
+    return f"{head} duration={duration(call.duration_ns)}{phase}{raised}"
 
 
 def _values(call: Facts) -> list[str]:

@@ -42,14 +42,16 @@ def trace(
     values: str | None = None,
     values_limit: int | str | None = None,
     exclude: Iterable[str] | str | None = None,
+    automatic: bool = True,
 ) -> Tracing:
     """Capture the values that flow through a program, stage by stage, while the block runs.
 
     `items=N` limits: every loop over a loader gives one batch of N different items, and ends. The others observe, and
     change no result: `batches=K` the first K batches of each loader, `steps=range(...)` these steps, nothing everything.
-    `values`, `values_limit` and `exclude` are settings, see docs/settings.md. Raises SettingError before anything runs.
+    `values`, `values_limit` and `exclude` are settings, see docs/settings.md. With `automatic=False` torch is not followed:
+    only functions that were named, by a decorator or `capture`, appear. Raises SettingError before anything runs.
     """
-    plan = checked(items, batches, steps)
+    plan = checked(items, batches, steps)._replace(automatic=automatic)
     settings, complaints = config.settle(values=values, values_limit=values_limit, exclude=exclude)
     _complain(complaints)
     return Tracing(plan, Keep(settings.values, settings.values_limit, frozenset(settings.exclude)))
@@ -173,7 +175,7 @@ def _settle(tape: active.Tape) -> None:
         tape.note(f"{tape.dropped} more calls were not captured: a trace holds {active.MAX_CALLS}.")
     if tape.copied > active.TOTAL_COPIES * tape.keep.limit:
         tape.note("Later values were described, but not copied: the copies of this trace had grown too large.")
-    if tape.plan.items is not None and not tape.loops:
+    if tape.plan.items is not None and tape.plan.automatic and not tape.loops:
         tape.note(f"items={tape.plan.items} has limited nothing: no torch DataLoader was used in the block.")
 
 

@@ -71,7 +71,7 @@ class _Modules(_Calls):
         known = _arguments.get(type(model))
         if known is None:
             known = _arguments[type(model)] = Arguments(forward, bound=1, defaults=False)
-        return active.enter(definition, active.name_of(model, "forward"), lambda: known.of(definition, args, kwargs))
+        return active.follow(definition, active.name_of(model, "forward"), lambda: known.of(definition, args, kwargs))
 
 
 def _inside(model: Any) -> Any:
@@ -92,7 +92,7 @@ class _Transfers(_Calls):
             named[1] = ("device", named[1][1])
         named += [(name, _word(value)) for name, value in kwargs.items()]
         definition = _moves["to" if len(args) > 1 or kwargs.get("device") or "other" in kwargs else "cuda"]
-        return active.enter(definition, definition.disp_name, lambda: named)
+        return active.follow(definition, definition.disp_name, lambda: named)
 
 
 def _word(value: Any) -> Any:
@@ -105,7 +105,7 @@ class _Backward(_Calls):
         loss = args[0] if args else kwargs.get("tensors")
         if isinstance(loss, tuple | list) and len(loss) == 1:
             loss = loss[0]
-        return active.enter(_backward, "backward", lambda: [("loss", loss)])
+        return active.follow(_backward, "backward", lambda: [("loss", loss)])
 
 
 class _Steps:
@@ -113,7 +113,7 @@ class _Steps:
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[active.Frame | None, Any]:
         one = args[0]
-        return active.enter(_step, active.name_of(one, "step"), lambda: _rates(one)), one
+        return active.follow(_step, active.name_of(one, "step"), lambda: _rates(one)), one
 
     def after(self, token: tuple[active.Frame | None, Any], result: Any, error: BaseException | None) -> None:
         frame, one = token
@@ -142,6 +142,7 @@ class _Loops:
             return
         tape.loops += 1
         number = tape.place.loader(loader.loader_number(one))
+        tape.phases[number] = tape.phase
         old = getattr(one, "_iterator", None)
         if old is not None and active.limit() is None and id(old) not in tape.iterators:
             tape.note(

@@ -159,6 +159,7 @@ def _merge(tape: active.Tape, chosen: list[TraceCall]) -> list[TraceCall]:
 def _chosen(tape: active.Tape, arrived: list[TraceCall], *, final: bool) -> list[TraceCall]:
     for call in arrived:
         call.about.loader = tape.place.loader(call.about.loader)
+        call.about.phase = tape.phases.get(call.about.loader)
     chosen: list[TraceCall] = []
     waiting: list[TraceCall] = []
     everything = tape.plan.batches is None and tape.plan.steps is None

@@ -1,0 +1,58 @@
+"""`test`: what the model makes of the group `test`, and how good that is. Two passes: `infer_batch`, then `test_batch`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sonde.ai.tree import ai
+from sonde.flow import phase
+from sonde.pipeline import chance, loop
+from sonde.pipeline.build import build_model
+from sonde.pipeline.folder import as_json
+from sonde.pipeline.inputs import device_of
+from sonde.pipeline.job import Job, verb
+from sonde.pipeline.loading import Batches, batches
+from sonde.pipeline.tracing import watch_forward
+from sonde.pipeline.verbs.infer import write_outputs
+from sonde.pipeline.weights import give_weights
+
+if TYPE_CHECKING:
+    from sonde.pipeline.folder import RunFolder
+
+log = logging.getLogger("sonde.pipeline")
+METRICS = "metrics.json"
+
+
+@verb
+def test(job: Job) -> dict[str, float]:
+    """Test the model; its metrics, which are also in `metrics.json` of the run folder, beside the results."""
+    with ai.pipeline.test, chance.seeded(job.seed):
+        device = device_of(job.config["test"]["device"])
+        provider = job.provider("test")
+        model = build_model(job.config, provider, training=False)
+        weights = give_weights(model, job, "test")
+        setting = loop.Setting(model.to(device), device, job.progress)
+        for name in ("infer_batch", "test_batch"):
+            loop.method(model, name)
+        data = batches(job, provider)
+        watch_forward(model)
+        job.begin()
+        with job.folder() as made:
+            metrics = _passes(setting, data, made)
+            if made is not None:
+                (made.path / METRICS).write_text(as_json(metrics), "utf-8")
+                made.tell(metrics=metrics, weights=str(weights))
+    log.info(", ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
+    return metrics
+
+
+def _passes(setting: loop.Setting, data: Batches, made: RunFolder | None) -> dict[str, float]:
+    with phase("infer"):
+        write_outputs(setting, data, made)
+    setting.progress.start(len(data), "test")
+    try:
+        with phase("test"), ai.pipeline.evaluate:
+            return loop.evaluate(setting, data, "test_batch")
+    finally:
+        setting.progress.stop()
