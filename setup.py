@@ -20,7 +20,9 @@ sonde: install Sonde again. `sonde doctor` says which core is in use.
 PARTS = {
     "sonde.events._core": "src/sonde/events/_core.c",
     "sonde.flow._gate": "src/sonde/flow/_gate.c",
+    "sonde.hooks._gate": "src/sonde/hooks/_gate.c",
     "sonde.flow._stats": "src/sonde/flow/_stats.c",
+    "sonde.probes._passage": "src/sonde/probes/_passage.c",
 }
 
 

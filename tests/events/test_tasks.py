@@ -7,8 +7,11 @@ import contextvars
 import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from tests.events.harness import ERROR
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from tests.events.conftest import Clock
     from tests.events.harness import Process
@@ -256,3 +259,32 @@ def test_a_second_loop_in_the_same_thread(recording: Any, done: Callable[[], Pro
     recording.mark("after")
     found = done()
     assert found.tree() == [("x", None), ("y", "x"), ("between", None), ("x", None), ("y", "x"), ("after", None)]
+
+
+def test_exceptions_pass_through_what_is_recorded_in_a_loop(recording: Any, done: Callable[[], Process]) -> None:
+    """Of a recorded function, of an iterator, and of what is done with an item: as they would without us."""
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    def items() -> Iterator[int]:
+        yield 1
+        raise KeyError
+
+    def hold() -> None:
+        for _ in recording.iterate_keyed([5], [5], recording.Span("item")):
+            raise LookupError
+
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            recording.Span("call").wrap(fail)()
+        with pytest.raises(KeyError):
+            list(recording.iterate(items(), recording.Span("wait"), None))
+        with pytest.raises(LookupError):
+            hold()
+
+    run(recording, main)
+    found = done()
+    assert [(found.name(event), event.flags) for event in found.listed()] == [
+        ("call", ERROR), ("wait", 0), ("wait", ERROR), ("item", ERROR),
+    ]  # fmt: skip

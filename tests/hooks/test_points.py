@@ -470,6 +470,66 @@ def test_who_leaves_before_the_import_leaves_nothing_behind(late: Point) -> None
     assert finder._wanted == {}
 
 
+# ── lanes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_calls_go_through_a_lane_until_it_is_left(library: SimpleNamespace, point: Point) -> None:
+    """It gets the original, and stands in its place."""
+    seen: list[int] = []
+
+    def lane(original: Callable[..., int]) -> Callable[..., int]:
+        def call(value: int, **named: int) -> int:
+            seen.append(value)
+            return original(value, **named)
+
+        return call
+
+    leave = point.lane(lane)
+    assert library.double(2, plus=1) == 5
+    leave()
+    leave()
+    assert library.double(3) == 6
+    assert seen == [2]
+    assert library.double is double
+
+
+def test_subscribers_are_told_around_a_lane(library: SimpleNamespace, point: Point) -> None:
+    """Whoever comes or leaves first."""
+    order: list[str] = []
+
+    def lane(original: Callable[..., int]) -> Callable[..., int]:
+        def call(value: int) -> int:
+            order.append("lane")
+            return original(value)
+
+        return call
+
+    leave_lane = point.lane(lane)
+    teller = Teller()
+    leave = point.subscribe(teller)
+    assert library.double(2) == 4
+    leave()
+    assert library.double(2) == 4
+    leave = point.subscribe(teller)
+    leave_lane()
+    assert library.double(2) == 4
+    leave()
+    assert order == ["lane", "lane"]
+    assert len(teller.log) == 4
+    assert library.double is double
+
+
+def test_a_function_in_two_places_has_one_replacement() -> None:
+    """So that it can be pickled by the name of one of them."""
+    here, there = SimpleNamespace(double=double), SimpleNamespace(double=double)
+    point = Point("double", "a test").install(here, "double").install(there, "double")
+    leave = point.subscribe(Teller())
+    assert here.double is there.double
+    assert here.double is not double
+    leave()
+    assert here.double is there.double is double
+
+
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -116,7 +116,51 @@ static PyObject *mark(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject
     Py_RETURN_NONE;
 }
 
+/* A record without duration for a span that is there already: a mark, or a counter if there is a value. */
+static PyObject *note(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (!is_span(args, count, 2, "note"))
+        return NULL;
+    double value = count > 1 && args[1] != Py_None ? PyFloat_AsDouble(args[1]) : 0.0;
+    if (PyErr_Occurred())
+        forget_error();
+    else
+        emit((Span *)args[0], count > 1 && args[1] != Py_None ? COUNTER : MARK, value, Py_None, Py_None);
+    Py_RETURN_NONE;
+}
+
 /* ---- step and epoch ---- */
+
+static int counted; /* the step was set by count_steps, and by nobody since */
+
+static void publish_context(void)
+{
+    if (g.header) {
+        g.header->step = g.step;
+        g.header->epoch = g.epoch == NO_EPOCH ? UINT32_MAX : g.epoch;
+    }
+}
+
+static PyObject *count_steps(PyObject *Py_UNUSED(module), PyObject *from)
+{
+    g.step = step_of(from, g.step, NO_STEP);
+    counted = g.step != NO_STEP;
+    publish_context();
+    Py_RETURN_NONE;
+}
+
+static PyObject *advance(PyObject *Py_UNUSED(module), PyObject *span)
+{
+    if (!is_span(&span, 1, 1, "advance"))
+        return NULL;
+    emit((Span *)span, MARK, 0.0, Py_None, Py_None);
+    if (!counted)
+        Py_RETURN_FALSE;
+    g.step = g.step + 1 < NO_STEP ? g.step + 1 : NO_STEP;
+    counted = g.step != NO_STEP;
+    publish_context();
+    Py_RETURN_TRUE;
+}
 
 static PyObject *set_context(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -126,10 +170,8 @@ static PyObject *set_context(PyObject *Py_UNUSED(module), PyObject *const *args,
     }
     g.step = step_of(args[0], g.step, NO_STEP);
     g.epoch = (uint16_t)step_of(args[1], g.epoch, NO_EPOCH);
-    if (g.header) {
-        g.header->step = g.step;
-        g.header->epoch = g.epoch == NO_EPOCH ? UINT32_MAX : g.epoch;
-    }
+    counted = counted && args[0] == Py_None;
+    publish_context();
     Py_RETURN_NONE;
 }
 
@@ -241,9 +283,16 @@ static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 }
 
 static PyMethodDef functions[] = {
+    {"enter", (PyCFunction)(void (*)(void))enter_keyed, METH_FASTCALL, "Enter a span, with a key for this entry."},
+    {"leave", (PyCFunction)(void (*)(void))leave_keyed, METH_FASTCALL, "Leave a span, perhaps with a key, or by an exception."},
+    {"cancel", cancel_entry, METH_O, "Leave a span as if it had never been entered."},
     {"iterate", iterate, METH_VARARGS, "Iterate, and record waits and blocks."},
+    {"iterate_keyed", iterate_keyed, METH_VARARGS, "Iterate, and record blocks with these keys."},
     {"counter", (PyCFunction)(void (*)(void))counter, METH_VARARGS | METH_KEYWORDS, "Record a value."},
     {"mark", (PyCFunction)(void (*)(void))mark, METH_VARARGS | METH_KEYWORDS, "Record a moment."},
+    {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL, "Record a moment or a value for a span."},
+    {"count_steps", count_steps, METH_O, "Set the step, as one that is counted."},
+    {"advance", advance, METH_O, "Record the end of a step, and go on to the next if steps are counted."},
     {"set_context", (PyCFunction)(void (*)(void))set_context, METH_FASTCALL, "Set step and epoch of this process."},
     {"get_context", get_context, METH_NOARGS, "Step and epoch of this process."},
     {"begin", begin, METH_VARARGS, "Record from now on."},

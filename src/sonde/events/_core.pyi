@@ -90,11 +90,40 @@ class Life:
     def suspend(self) -> None: ...
     def close(self, error: type[BaseException] | None = None, /) -> None: ...
 
-def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, /) -> Iterator[_T]:
-    """Iterate; record each wait for an item as `wait` and the time the consumer holds it as `block`, key = 1, 2, ...
+class _Loop(Iterator[_T]):
+    """What `iterate` and `iterate_keyed` return."""
 
-    The last, exhausted wait is no event. A block ends at the next request, at `break`, or at an exception (marked).
+    @property
+    def count(self) -> int:
+        """How many items were handed out."""
+    def __next__(self) -> _T: ...
+    def close(self, error: type[BaseException] | None = None, /) -> None:
+        """End the block that is open now: an iterator that a traceback keeps alive would end it much later."""
+
+def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, first: int = 1, /) -> _Loop[_T]:
+    """Iterate; record each wait for an item as `wait` and the time the consumer holds it as `block`.
+
+    Their key is `first`, and one more for each further item. The last, exhausted wait is no event. A block ends at the
+    next request, at `break`, or at an exception (marked).
     """
+
+def iterate_keyed(iterable: Iterable[_T], keys: Iterable[int | Span], block: Span, /) -> _Loop[_T]:
+    """Iterate; record the time the consumer holds each item as `block`, with the key that belongs to it.
+
+    In place of a key there may be a span: then that one is entered. An item beyond the last key is not recorded.
+    """
+
+def enter(span: Span, key: int | None = None, /) -> None:
+    """Enter a span, with a key for this entry; None, or what is no 64-bit number: the span's own."""
+
+def leave(span: Span, key: int | None = None, error: type[BaseException] | None = None, /) -> None:
+    """Leave the innermost entry of this span; none open: nothing happens.
+
+    A key replaces that of the entry: for what is known only at the end. With an error the record is marked.
+    """
+
+def cancel(span: Span, /) -> None:
+    """Leave the innermost entry of this span as if it had never been entered: it turned out to be nothing."""
 
 def counter(
     name: str,
@@ -116,6 +145,15 @@ def mark(
     epoch: int | None = None,
     metadata: bool = False,
 ) -> None: ...
+def note(span: Span, value: float | None = None, /) -> None:
+    """A mark with the name, key and switch of a span; with a value, a counter. Quicker than `mark` and `counter`."""
+
+def count_steps(step: int, /) -> None:
+    """Set the step of this process, as one that is counted: until somebody else sets it, `advance` goes on from it."""
+
+def advance(span: Span, /) -> bool:
+    """Write a mark of this span, the end of a step. If steps are counted, go on to the next one. Returns whether it did."""
+
 def set_context(step: int | None, epoch: int | None, /) -> None:
     """Set the step and epoch of this process; None leaves it as it is, -1 unsets it. Out of range: unset."""
 

@@ -18,28 +18,39 @@ from sonde import config
 from sonde.events import args as arguments, core
 from sonde.guard import guard
 from sonde.store import filesystem, folder
-from sonde.store.record import FORMAT_VERSION, MAX_NAME_CHARS
+from sonde.store.probe import EXCEPTION, PROCESS
+from sonde.store.record import ESSENTIAL, FORMAT_VERSION, MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
 MAX_THREAD_NAME = 128
+LAUNCHERS = (
+    "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate",
+    "accelerate-launch",
+    "accelerate.commands.launch",
+)
 
 
 class Role(NamedTuple):
     """What a process is in its job."""
 
-    name: str  # main, trainer, worker or child
+    name: str  # main, trainer, worker, child or launcher
     worker: int | None  # the number of a loader worker
 
 
 class Recorder:
     """The host of an event core; see `Host` in `_core.pyi`. No method raises."""
 
-    def __init__(self, run: str, settings: config.Settings) -> None:
-        """Record into the run folder `run`."""
+    def __init__(self, run: str, settings: config.Settings, role: str | None = None) -> None:
+        """Record into the run folder `run`; `role` where it cannot be told from the process itself."""
         self.run = run
+        self.role = role
+        self.more: dict[str, Any] = {}  # what else stands in process.json
         self.settings = settings
         self.born = os.getpid()
         self.rank = config.ranks().rank  # of the process that started to record: its children inherit the variable
@@ -154,12 +165,17 @@ class Recorder:
             "end": None,
             "exit_code": None,
             "signal": None,
+            **self.more,
         }
 
     def _role(self) -> Role:
+        if self.role is not None:
+            return Role(self.role, None)
         worker = loader_worker()
         if worker is not None:
             return Role("worker", worker)
+        if is_launcher():
+            return Role("launcher", None)
         child = is_multiprocessing_child() or os.getpid() != self.born
         rank = config.ranks().rank
         # A child inherits the variable; one that has another rank than its parent is a rank itself.
@@ -204,6 +220,9 @@ class Recorder:
             folder.write_json(here, folder.PROCESS_FILE, self.facts)
 
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if self.pid != os.getpid():  # nothing was recorded yet: without a record nobody would know of this process
+            with guard("noting an exception that ends the process"):
+                core.mark(EXCEPTION, PROCESS, None, {"type": kind.__name__}, ESSENTIAL)
         self.exception = kind.__name__
         self.theirs(kind, error, trace)
 
@@ -223,6 +242,12 @@ def loader_worker() -> int | None:
     info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
     number = getattr(info, "id", None)
     return number if isinstance(number, int) else None
+
+
+def is_launcher() -> bool:
+    """Is this one of the programs that start the ranks of a job, and do not train themselves?"""
+    module = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None)
+    return (module or config.script_name()) in LAUNCHERS
 
 
 def is_multiprocessing_child() -> bool:

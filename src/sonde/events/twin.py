@@ -51,8 +51,9 @@ if TYPE_CHECKING:
     from sonde.events._core import Host
 
 __all__ = [
-    "KIND", "Files", "Life", "Span", "Wrapped", "begin", "counter", "end", "flush", "get_context", "info", "iterate", "layout",
-    "mark", "set_clock", "set_context", "task_mode",
+    "KIND", "Files", "Life", "Span", "Wrapped", "advance", "begin", "cancel", "count_steps", "counter", "end",
+    "enter", "flush", "get_context", "info", "iterate", "iterate_keyed", "layout", "leave", "mark", "note",
+    "set_clock", "set_context", "task_mode",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -75,6 +76,7 @@ _recording: Recording | None = None
 _clock: Callable[[], int] = monotonic_ns
 _step = NO_STEP
 _epoch = NO_EPOCH
+_counted = False  # the step was set by count_steps, and by nobody since
 _modes = threading.local()  # .tasks: an event loop runs in this thread
 _ids: dict[tuple[str, str], int] = {}
 _names: list[tuple[str, str]] = []
@@ -612,22 +614,26 @@ class Life:
 class _Loop:
     """An iterator that records how long each item was waited for, and how long it was held."""
 
-    __slots__ = ("_block", "_count", "_held", "_iterator", "_wait")
+    __slots__ = ("_before", "_block", "_held", "_iterator", "_keys", "_wait", "count")
 
-    def __init__(self, iterator: Iterator[Any], wait: Span | None, block: Span | None) -> None:
+    def __init__(
+        self, iterator: Iterator[Any], wait: Span | None, block: Span | None, first: int, keys: Iterator[object] | None
+    ) -> None:
         self._iterator = iterator
         self._wait = wait
         self._block = block
+        self._keys = keys
         self._held: Frame | None = None
-        self._count = 0
+        self._before = first - 1
+        self.count = 0
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        self._release(None)
-        self._count += 1
-        frame = _enter_counted(self._wait, self._count)
+        self.close()
+        number = self._before + self.count + 1
+        frame = _enter_counted(self._wait, number)
         try:
             item = next(self._iterator)
         except StopIteration:
@@ -637,16 +643,27 @@ class _Loop:
             _finish(frame, type(error))
             raise
         _finish(frame, None)
-        self._held = _enter_counted(self._block, self._count)
+        self.count += 1
+        self._held = _enter_counted(self._block, number) if self._keys is None else self._hold_keyed(self._keys)
         return item
+
+    def _hold_keyed(self, keys: Iterator[object]) -> Frame | None:
+        with guard("reading the key of an item"):
+            key = next(keys, _UNSET)
+            if isinstance(key, Span):
+                return _enter_counted(key, key._key)
+            if key is not _UNSET:
+                return _enter_counted(self._block, _key_of(key, NO_KEY))
+        return None
 
     def __length_hint__(self) -> int:
         hint = getattr(type(self._iterator), "__length_hint__", None)
         return NotImplemented if hint is None else hint(self._iterator)
 
-    def _release(self, kind: type[BaseException] | None) -> None:
+    def close(self, error: type[BaseException] | None = None, /) -> None:
+        """End the block that is open, perhaps by an exception of this type."""
         frame, self._held = self._held, None
-        _finish(frame, kind)
+        _finish(frame, error)
 
     def __del__(self) -> None:
         """`break` and exceptions in the body end here, when the loop lets go of its iterator."""
@@ -680,12 +697,60 @@ def _is_unwinding(code: FrameType | None) -> bool:
     return not name.startswith(("POP_", "END_", "DELETE_", "STORE_", "RETURN_", "FOR_ITER", "SWAP", "RESUME"))
 
 
-def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, /) -> Iterator[_T]:
-    """Iterate; record each wait for an item as `wait` and the time the consumer holds it as `block`, key = 1, 2, ..."""
+def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, first: int = 1, /) -> _Loop:
+    """Iterate; record each wait for an item as `wait` and the time the consumer holds it as `block`, key = first, ..."""
     for span in (wait, block):
         if span is not None and not isinstance(span, Span):
             raise TypeError(f"iterate() takes an iterable and two spans (or None), not {span!r}")
-    return _Loop(iter(iterable), wait, block)
+    return _Loop(iter(iterable), wait, block, first, None)
+
+
+def iterate_keyed(iterable: Iterable[_T], keys: Iterable[int | Span], block: Span, /) -> _Loop:
+    """Iterate; record the time the consumer holds each item as `block`, with the key that belongs to it."""
+    if not isinstance(block, Span):
+        raise TypeError(f"iterate_keyed() takes an iterable, keys and a span, not {block!r}")
+    return _Loop(iter(iterable), None, block, 1, iter(keys))
+
+
+# ── entries with keys of their own ───────────────────────────────────────────────────────────────────────────────────
+
+
+def enter(span: Span, key: object = None, /) -> None:
+    """Enter a span, with a key for this entry."""
+    if _recording is None:
+        return
+    if span._gate._on:
+        _enter(span, _key_of(key, span._key), span)
+    else:
+        _pass(span)
+
+
+def leave(span: Span, key: object = None, error: type[BaseException] | None = None, /) -> None:
+    """Leave the innermost entry of this span, perhaps with a key, or by an exception of this type."""
+    recording = _recording
+    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
+    frame = None if recording is None or lane is None else _find(recording, lane, span)
+    if recording is None or lane is None or frame is None:
+        return
+    if key is not None and frame[INDEX] != LOST:
+        frame[KEY] = _key_of(key, frame[KEY])
+        if frame[LANE] is lane and frame[INDEX] >= lane.claim:
+            lane.words[frame[INDEX] % RING_RECORDS * 6 + 10] = frame[KEY]
+    _finish(frame, error)
+
+
+def cancel(span: Span, /) -> None:
+    """Leave the innermost entry of this span as if it had never been entered."""
+    recording = _recording
+    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
+    if recording is not None and lane is not None:
+        _cancel(_find(recording, lane, span))
+
+
+def _key_of(key: object, otherwise: int) -> int:
+    """The number in an object; `otherwise` if it is none that a record can hold."""
+    number = None if key is None else as_key(key)
+    return otherwise if number is None else number
 
 
 # ── counters and marks ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -745,9 +810,38 @@ def _point(
 # ── step and epoch ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def note(span: Span, value: float | None = None, /) -> None:
+    """A mark with the name, key and switch of a span; with a value, a counter."""
+    if _recording is None or not span._gate._on:
+        return
+    number = None if value is None else as_number(value)
+    if value is not None and number is None:
+        return
+    kind, dur = (MARK, 0) if number is None else (COUNTER, _as_integer(_as_float(number))[0])
+    key = None if span._key == NO_KEY else span._key
+    _point(kind, dur, span.name, span.cat, key, None, span._level, None, None)
+
+
+def count_steps(step: int, /) -> None:
+    """Set the step of this process, as one that is counted."""
+    global _counted
+    set_context(step, None)
+    _counted = _step != NO_STEP
+
+
+def advance(span: Span, /) -> bool:
+    """Write a mark of this span, the end of a step. If steps are counted, go on to the next one."""
+    note(span)
+    if _counted:
+        count_steps(_step + 1)
+        return True
+    return False
+
+
 def set_context(step: int | None, epoch: int | None, /) -> None:
     """Set the step and epoch of this process; None leaves it as it is, -1 unsets it. Out of range: unset."""
-    global _step, _epoch
+    global _step, _epoch, _counted
+    _counted = _counted and step is None
     _step = as_context(step, NO_STEP, _step)
     _epoch = as_context(epoch, NO_EPOCH, _epoch)
     if _recording is not None:

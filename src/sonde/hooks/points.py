@@ -45,12 +45,16 @@ class _Thread(threading.local):
 
 
 class Link:
-    """Is the replacement that holds this one still ours? One that could not be taken away only passes calls through."""
+    """What a replacement and its point know of each other. One that could not be taken away is not `on`: it passes on."""
 
-    __slots__ = ("on",)
+    __slots__ = ("inner", "lane", "on", "original", "replacement")
 
-    def __init__(self) -> None:
+    def __init__(self, original: Callable[..., Any]) -> None:
         self.on = True
+        self.original = original
+        self.inner = original  # what is called in the end: the original, or what stands in its place for some calls
+        self.lane: Callable[..., Any] | None = None
+        self.replacement: Any = None
 
 
 _thread = _Thread()
@@ -109,7 +113,10 @@ class Point:
         self.name = name
         self.reason = reason
         self.subscribers: tuple[Subscriber, ...] = ()
+        self._following = guard(f"following {name}")
         self._steers: tuple[Callable[..., Any], ...] = ()
+        self._lane: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+        self._links: list[Link] = []
         self._library = library
         self._find = find
         self._wanted = wanted
@@ -137,9 +144,11 @@ class Point:
 
         def add() -> None:
             self.subscribers += (subscriber,)
+            self._route()
 
         def remove() -> None:
             self.subscribers = _without(self.subscribers, subscriber)
+            self._route()
 
         return self._joined(add, remove)
 
@@ -152,11 +161,39 @@ class Point:
 
         def add() -> None:
             self._steers += (function,)
+            self._route()
 
         def remove() -> None:
             self._steers = _without(self._steers, function)
+            self._route()
 
         return self._joined(add, remove)
+
+    def lane(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+        """Call `make(original)` in the place of the original, until the returned function is called: the quick way.
+
+        For a probe that sees every call of a long run. What `make` gives must pass on arguments, result and exceptions as
+        they are, and guard itself. A point has one lane; subscribers are told around it.
+        """
+
+        def change(lane: Callable[[Callable[..., Any]], Callable[..., Any]] | None) -> None:
+            self._lane = lane
+            for link in self._links:
+                link.lane = lane and lane(link.inner)
+            self._route()
+
+        return self._joined(lambda: change(make), lambda: change(None))
+
+    def _route(self) -> None:
+        """Who is told has changed."""
+        for link in self._links:
+            self.routed(link, None if self._crowded() else link.lane)
+
+    def routed(self, link: Link, lane: Callable[..., Any] | None) -> None:
+        """Calls that go through this link need to see nobody but `lane`; None: the others too."""
+
+    def _crowded(self) -> bool:
+        return bool(self.subscribers or self._steers or self._keeper or self._wanted)
 
     def _joined(self, add: Callable[[], None], remove: Callable[[], None]) -> Callable[[], None]:
         with _locks.changes:
@@ -192,6 +229,7 @@ class Point:
                 while self._undo:
                     with guard(f"restoring {self.name}"):
                         self._undo.pop()()
+                self._links.clear()
                 for point in self._needs:
                     point.release()
 
@@ -210,16 +248,36 @@ class Point:
                     self._patch(owner, attribute)
 
     def _patch(self, owner: Any, attribute: str) -> None:
-        link = Link()
-        patch = patches.replace(owner, attribute, lambda original: self.made(original, link), self.reason)
-        if patch is None:
+        link: Link | None = None
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            nonlocal link
+            link = self._link(original)
+            replacement: Callable[..., Any] = link.replacement
+            return replacement
+
+        patch = patches.replace(owner, attribute, make, self.reason)
+        if patch is None or link is None:
             return
+        made = link
 
         def undo() -> None:
-            link.on = False
+            made.on = False
             patches.restore(patch)
 
         self._undo.append(undo)
+
+    def _link(self, original: Callable[..., Any]) -> Link:
+        """The link of this function; one that stands in two places has one replacement: it is pickled by its name."""
+        for link in self._links:
+            if link.original is original:
+                return link
+        link = Link(original)
+        link.replacement = self.made(original, link)
+        link.lane = self._lane and self._lane(link.inner)
+        self._links.append(link)
+        self._route()
+        return link
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         """What takes the place of the original."""
@@ -231,11 +289,14 @@ class Point:
         def call(*args: Any, **kwargs: Any) -> Any:
             if not link.on or _thread.telling or not self._asks(args, kwargs):
                 return original(*args, **kwargs)
+            inner = link.lane or link.inner
+            if not self._crowded():
+                return inner(*args, **kwargs)
             begun: list[tuple[Subscriber, object]] = []
             result = error = None
             try:
                 self.begin(begun, args, kwargs)
-                result = self._steered(original)(*args, **kwargs)
+                result = self._steered(inner)(*args, **kwargs)
             except BaseException as raised:
                 error = raised
                 raise
@@ -260,18 +321,31 @@ class Point:
 
     def begin(self, begun: list[tuple[Subscriber, object]], args: Arguments, kwargs: Keywords) -> None:
         """Tell all that a call begins; `begun` gets who was told, and its token."""
-        with quiet():
-            for subscriber in self._told():
-                with guard(f"following {self.name}"):
-                    begun.append((subscriber, subscriber.before(args, kwargs)))
+        outer, following = _thread.telling, self._following
+        _thread.telling = True
+        try:
+            waiting = iter(self._told())
+            told = False
+            while not told:
+                with following:  # one that fails is left out, and the next ones are told
+                    for subscriber in waiting:
+                        begun.append((subscriber, subscriber.before(args, kwargs)))  # noqa: PERF401  one may fail
+                    told = True
+        finally:
+            _thread.telling = outer
 
     def end(self, begun: list[tuple[Subscriber, object]], result: Any, error: BaseException | None) -> None:
         """Tell those who were told of its begin that a call has ended."""
-        with quiet():
+        outer, following = _thread.telling, self._following
+        _thread.telling = True
+        try:
             while begun:
-                subscriber, token = begun.pop(0 if begun[0][0] is self._keeper else -1)
-                with guard(f"following {self.name}"):
-                    subscriber.after(token, result, error)
+                with following:
+                    while begun:
+                        subscriber, token = begun.pop(0 if begun[0][0] is self._keeper else -1)
+                        subscriber.after(token, result, error)
+        finally:
+            _thread.telling = outer
 
     def _told(self) -> tuple[Subscriber, ...]:
         return self.subscribers if self._keeper is None else (self._keeper, *self.subscribers)

@@ -18,7 +18,10 @@ UNKNOWN = "unknown"
 
 
 def state_of(info: Info) -> str:
-    """running, ended (it said so), died (it did not), or unknown (it ran on another host)."""
+    """running, ended (it said so), died (it did not), or unknown (it ran on another host).
+
+    A launcher counts as running as long as the program that it started.
+    """
     if info.end is not None:
         return ENDED
     if info.host != host() or info.pid is None:
@@ -26,7 +29,10 @@ def state_of(info: Info) -> str:
     here = boot_id()
     if info.boot_id and here and info.boot_id != here:
         return DIED
-    return RUNNING if _runs(info.pid, info.start_ticks) else DIED
+    if _runs(info.pid, info.start_ticks):
+        return RUNNING
+    # A launcher that was killed leaves its program, which may not have recorded anything yet: the run is not over.
+    return RUNNING if info.program is not None and _runs(info.program, info.program_ticks) else DIED
 
 
 def _runs(pid: int, start_ticks: int | None) -> bool:

@@ -50,6 +50,8 @@ class Info(NamedTuple):
     exception: str | None
     exit_code: int | None
     signal: int | None
+    program: int | None  # of a launcher: the process that it started
+    program_ticks: int | None
 
 
 class Thread(NamedTuple):
@@ -91,7 +93,10 @@ def read_info(folder: Path, notes: list[str]) -> Info:
     )
 
 
-_INTEGERS = ("parent_pid", "start_ticks", "rank", "local_rank", "world_size", "worker", "exit_code", "signal")
+_INTEGERS = (
+    "parent_pid", "start_ticks", "rank", "local_rank", "world_size", "worker", "exit_code", "signal", "program",
+    "program_ticks",
+)  # fmt: skip
 _TEXTS = ("boot_id", "role", "core", "writes", "rings", "python")
 
 

@@ -18,7 +18,7 @@ from sonde.store.record import ARGS_MAGIC, FORMAT_VERSION
 from sonde.store.redact import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 RUN_FILE = "run.json"
 PROCESS_FILE = "process.json"
@@ -56,15 +56,20 @@ class ProcessFolder(NamedTuple):
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def create_run(parent: str, name: str, settings: Mapping[str, object], version: str) -> str:
-    """Make a new run folder in `parent` (which is made too, if need be) and return its path."""
+def create_run(
+    parent: str, name: str, settings: Mapping[str, object], version: str, command: Sequence[str] | None = None
+) -> str:
+    """Make a new run folder in `parent` (which is made too, if need be) and return its path.
+
+    `command` is what is recorded, if it is not this process.
+    """
     ensure_folder(parent)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     path = _create_first(os.path.join(parent, f"{stamp}-{slug(name)}-{os.urandom(2).hex()}") for _ in range(MAX_TRIES))
     try:
         with opened(path) as folder:
             create_file(folder, USAGE_FILE, bytes(USAGE_BYTES))
-            write_json(folder, RUN_FILE, _describe_run(os.path.basename(path), name, settings, version))
+            write_json(folder, RUN_FILE, _describe_run(os.path.basename(path), name, settings, version, command))
     except BaseException:
         with suppress(OSError):
             discard_run(path)
@@ -95,7 +100,9 @@ def discard_run(path: str) -> None:
     os.rmdir(path)
 
 
-def _describe_run(id: str, name: str, settings: Mapping[str, object], version: str) -> dict[str, object]:
+def _describe_run(
+    id: str, name: str, settings: Mapping[str, object], version: str, command: Sequence[str] | None
+) -> dict[str, object]:
     cwd = _working_folder()
     commit = commit_of(cwd) if cwd else None
     system = os.uname()
@@ -103,7 +110,7 @@ def _describe_run(id: str, name: str, settings: Mapping[str, object], version: s
         "schema": FORMAT_VERSION,
         "id": id,
         "name": name,
-        "command": redact(getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])),
+        "command": redact(command or getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])),
         "cwd": cwd,
         "python": python_version(),
         "platform": f"{system.sysname} {system.release} {system.machine}",

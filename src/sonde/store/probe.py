@@ -16,10 +16,17 @@ LAYER_BACKWARD = "layer.backward"
 LAYER_INFO = "layer.info"
 PROCESS = "process"
 
+# Waiting for a batch. `input_wait` is written by the main thread of a process that is no loader worker, outside of any other
+# wait; `prefetch` is the same anywhere else: in another thread, in a worker, or for a loader inside a dataset. Who waits is
+# settled when reading, by the thread: only waits of the thread that has the updates are waiting time, whatever their name
+# (training may run in a side thread); those of other threads, and what lies inside another wait, are not.
 INPUT_WAIT = "input_wait"
+PREFETCH = "prefetch"
+# A batch being made, with its items inside. The key is that of the batch, or none where that is not known. Items that cannot
+# be seen one by one are among the arguments of the fetch: `indices` (the first of them) and `count` (how many they are).
 FETCH = "fetch"
 ITEM = "item"
-ITER = "iter"
+ITER = "iter"  # the arguments `workers`, `batch_size`, `dataset` (its type), `length` (of the loader); null: not known
 SAMPLES = "samples"
 FORWARD = "forward"
 BACKWARD = "backward"
@@ -33,7 +40,13 @@ CHECKPOINT = "checkpoint"
 EVALUATION = "evaluation"
 LOSS = "loss"
 GC = "gc"
+# A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is
+# being recorded writes them when it gets `stacks_signal()`, and when it makes no progress for minutes.
+STACKS = "stacks"
 EXIT = "exit"
+START = "start"  # of a program, by its launcher; the argument `command`
+EXCEPTION = "exception"  # one that ends its process; the argument `type`
+UNSEEN = "unseen"  # a process that Sonde does not reach; the arguments `command` and `reason`
 
 # Bits of the key of a forward.
 FORWARD_TRAINING = 1  # the module was in training mode
@@ -48,6 +61,7 @@ UPDATE_ABORTED = 4  # the step did not come to its end
 _NUMBER_BITS = 28
 _ROUND_BITS = 16
 _LOADER_BITS = 16
+_NUMBERS, _ROUNDS, _LOADERS = (1 << _NUMBER_BITS) - 1, (1 << _ROUND_BITS) - 1, (1 << _LOADER_BITS) - 1
 
 
 class BatchKey(NamedTuple):
@@ -61,20 +75,20 @@ class BatchKey(NamedTuple):
 def batch_key(loader: int | None, round: int | None, number: int | None) -> int:
     """The three in one integer. What is not known counts as 0; what is too large for its place keeps its lowest bits."""
     return (
-        _low(loader, _LOADER_BITS) << (_NUMBER_BITS + _ROUND_BITS)
-        | _low(round, _ROUND_BITS) << _NUMBER_BITS
-        | _low(number, _NUMBER_BITS)
+        ((loader or 0) & _LOADERS) << (_NUMBER_BITS + _ROUND_BITS)
+        | ((round or 0) & _ROUNDS) << _NUMBER_BITS
+        | ((number or 0) & _NUMBERS)
     )
 
 
 def read_batch_key(key: int) -> BatchKey:
     """The loader, the round and the number that a key was made of."""
-    return BatchKey(
-        _low(key >> (_NUMBER_BITS + _ROUND_BITS), _LOADER_BITS),
-        _low(key >> _NUMBER_BITS, _ROUND_BITS),
-        _low(key, _NUMBER_BITS),
-    )
+    return BatchKey(key >> (_NUMBER_BITS + _ROUND_BITS) & _LOADERS, key >> _NUMBER_BITS & _ROUNDS, key & _NUMBERS)
 
 
-def _low(number: int | None, bits: int) -> int:
-    return (number or 0) & ((1 << bits) - 1)
+def stacks_signal() -> int | None:
+    """The signal that asks a recorded process for the stacks of its threads; None where there is none to spare."""
+    import signal
+
+    last = getattr(signal, "SIGRTMAX", None)
+    return None if last is None else int(last) - 3

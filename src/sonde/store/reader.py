@@ -52,7 +52,9 @@ class Recording:
         self.folder = Path(folder)
         self.notes: list[str] = []
         self.info: Info = read_info(self.folder, self.notes)
-        rings = self._read_rings()  # before the segment: what leaves the rings meanwhile is found there
+        rings = read_newest(
+            self.folder, self.info, self.notes
+        )  # before the segment: what leaves the rings meanwhile is found there
         self.header: Header | None = rings.header
         self._rings = _slice_of(rings)
         self._segment = self._open_segment()
@@ -111,13 +113,6 @@ class Recording:
         self._segment = None
         self._length = 0
 
-    def _read_rings(self) -> Rings:
-        if self.info.writes == "block":
-            return no_rings()
-        elsewhere = self.info.rings
-        path = Path(elsewhere) if elsewhere and elsewhere.startswith("/") else self.folder / "rings"
-        return read_rings(path, self.folder.stat().st_uid, self.notes)
-
     def _open_segment(self) -> RegularFile | None:
         try:
             return RegularFile(self.folder / "events.seg")
@@ -166,6 +161,15 @@ def _slice_of(rings: Rings) -> Slice:
     what = classes()[rings.records["kind"]]
     what[(what != PLAIN) & (what != SPECIAL)] = 0
     return Slice(rings.records, rings.records["seq"].copy(), what, rings.threads, 0)
+
+
+def read_newest(folder: Path, info: Info, notes: list[str]) -> Rings:
+    """What the rings of a process hold, wherever they lie."""
+    if info.writes == "block":
+        return no_rings()
+    elsewhere = info.rings
+    path = Path(elsewhere) if elsewhere and elsewhere.startswith("/") else folder / "rings"
+    return read_rings(path, folder.stat().st_uid, notes)
 
 
 def read_process(folder: str | Path) -> Recording:

@@ -43,7 +43,7 @@ def slices(file: RegularFile, length: int) -> Iterator[Slice]:
         count = file.fill(view[: length - offset], offset) // record.RECORD_SIZE
         if not count:
             break
-        one, thread, left = _cut(buffer[:count], thread, left)
+        one, thread, left = cut(buffer[:count], thread, left)
         yield one
         bad += one.bad
         offset += count * record.RECORD_SIZE
@@ -65,7 +65,7 @@ def classes() -> NDArray[np.uint8]:
     return table
 
 
-def _cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, int]:
+def cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, int]:
     """Say what each slot is. A block of `thread` with `left` records to come reaches into these slots."""
     import numpy as np
 

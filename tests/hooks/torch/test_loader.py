@@ -449,3 +449,76 @@ def test_a_program_that_imports_torch_later_is_followed_from_then_on() -> None:
     """Subscribing alone loads neither torch nor NumPy."""
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.returncode) == ("[3, 2, 2, 2, 2] {}\n", 0), done.stderr
+
+
+# ── lanes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["nobody is told", "with a subscriber"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_in_a_lane_the_batch_is_known_when_it_is_there(
+    workers: int, told: bool, leave: list[Callable[[], None]]
+) -> None:
+    """It is the one that a subscriber is told of."""
+    settled: list[loader.Batch | None] = []
+
+    def lane(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wait(iterator: Any) -> Any:
+            data = original(iterator)
+            settled.append(loader.settle(iterator))
+            return data
+
+        return wait
+
+    deliveries = Deliveries()
+    leave.append(loader.next_batch.lane(lane))
+    if told:
+        leave.append(loader.next_batch.subscribe(deliveries))
+    context = "fork" if workers else None
+    data = DataLoader(Count(6), batch_size=2, shuffle=True, num_workers=workers, multiprocessing_context=context)
+    came = [tuple(batch.tolist()) for batch in data]
+    assert [batch.indices for batch in settled if batch] == came
+    assert [batch.number for batch in settled if batch] == [0, 1, 2]
+    assert not told or deliveries.batches == settled
+
+
+def test_outside_of_a_lane_nothing_is_settled(leave: list[Callable[[], None]]) -> None:
+    """There is no batch on its way then."""
+    leave.append(loader.next_batch.lane(lambda original: original))
+    iterator = iter(DataLoader(Count(2)))
+    next(iterator)
+    assert loader.settle(iterator) is None
+
+
+def test_the_loader_whose_iteration_begins_is_known(leave: list[Callable[[], None]]) -> None:
+    """With its round; before and after there is none."""
+    seen: list[tuple[int, int] | None] = []
+
+    class Starts:
+        def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            seen.append(loader.starting())
+
+        def after(self, token: None, result: Any, error: BaseException | None) -> None:
+            pass
+
+    leave.append(loader.loader_iter.subscribe(Starts()))
+    data = DataLoader(Count(2))
+    for _ in range(2):
+        iter(data)
+    assert seen == [(loader.loader_number(data), 0), (loader.loader_number(data), 1)]
+    assert loader.starting() is None
+
+
+def test_the_queue_of_a_worker_notes_the_number_of_its_task() -> None:
+    """Messages to the worker have none. For everything else it is the queue itself."""
+    import queue
+
+    inner: queue.Queue[Any] = queue.Queue()
+    tasks = loader.Tasks(inner)
+    for task in ((7, [1, 2]), None):
+        inner.put(task)
+        assert tasks.get(timeout=1) == task
+        assert loader._worker.number == (None if task is None else 7)
+    assert tasks.empty()
+    with pytest.raises(queue.Empty):
+        tasks.get(timeout=0.01)

@@ -175,6 +175,7 @@ static inline void complete(Thread *t, Frame *frame, uint64_t dur, uint8_t kind)
     if (likely(t->ordinal == frame->ordinal && frame->index >= t->spilled)) {
         Record *slot = &t->ring->records[frame->slot];
         slot->args = r->args;
+        slot->key = r->key;
         slot->dur = r->dur;
         __atomic_store_n(&slot->kind, kind, __ATOMIC_RELEASE);
         return;

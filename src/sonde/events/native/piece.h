@@ -131,28 +131,57 @@ typedef struct {
     PyObject_HEAD
     PyObject *iterator;
     Span *wait, *block; /* either may be NULL */
+    PyObject *keys;     /* of `iterate_keyed`: an iterator over the keys of the blocks; else NULL */
     Frame *held;        /* the block that is open */
-    int64_t count;
+    Span *holder;       /* its span */
+    long long count;    /* items handed out */
+    long long before;   /* the number of an item is its count and this */
 } Loop;
 
 static PyTypeObject *loop_type;
 
-static void loop_release(Loop *self)
+/* End the block that is open, if any; by an exception of this type, or by the current one. */
+static void loop_release(Loop *self, PyObject *error, int failed)
 {
     Frame *held = self->held;
+    Span *holder = self->holder;
     self->held = NULL;
-    if (held)
+    self->holder = NULL;
+    if (held && failed)
+        leave_error(held, holder, error);
+    else if (held)
         leave(held);
+    Py_XDECREF((PyObject *)holder);
+}
+
+static void loop_hold(Loop *self, Span *span, int64_t key)
+{
+    if (!taken(span))
+        return;
+    self->held = enter_span(span, key, NULL);
+    self->holder = self->held ? (Span *)Py_NewRef((PyObject *)span) : NULL;
+}
+
+/* A key is a number, or a span that is entered instead. An item beyond the last key has no block. */
+static void loop_hold_keyed(Loop *self)
+{
+    PyObject *key = PyIter_Next(self->keys);
+    if (key && PyObject_TypeCheck(key, span_type))
+        loop_hold(self, (Span *)key, ((Span *)key)->key);
+    else if (key)
+        loop_hold(self, self->block, key_of(key, NO_KEY));
+    Py_XDECREF(key);
+    forget_error();
 }
 
 static PyObject *loop_next(PyObject *object)
 {
     Loop *self = (Loop *)object;
-    loop_release(self);
+    loop_release(self, NULL, 0);
     if (!self->iterator)
         return NULL;
-    self->count++;
-    Frame *frame = self->wait && taken(self->wait) ? enter_span(self->wait, self->count, NULL) : NULL;
+    int64_t number = self->before + self->count + 1;
+    Frame *frame = self->wait && taken(self->wait) ? enter_span(self->wait, number, NULL) : NULL;
     PyObject *item = PyIter_Next(self->iterator);
     if (frame) {
         if (item)
@@ -162,9 +191,21 @@ static PyObject *loop_next(PyObject *object)
         else
             cancel(frame);
     }
-    if (item && self->block && taken(self->block))
-        self->held = enter_span(self->block, self->count, NULL);
+    if (!item)
+        return NULL;
+    self->count++;
+    if (self->keys)
+        loop_hold_keyed(self);
+    else if (self->block)
+        loop_hold(self, self->block, number);
     return item;
+}
+
+static PyObject *loop_close(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *error = count > 0 && args[0] != Py_None && args[0] != PyExc_GeneratorExit ? args[0] : NULL;
+    loop_release((Loop *)object, error, error != NULL);
+    Py_RETURN_NONE;
 }
 
 /* `break` and exceptions in the body end here, when the loop lets go of its iterator. */
@@ -173,14 +214,11 @@ static void loop_dealloc(PyObject *object)
     Loop *self = (Loop *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    Frame *held = self->held;
-    if (held && PyErr_Occurred())
-        leave_error(held, self->block, NULL);
-    else if (held)
-        leave(held);
+    loop_release(self, NULL, self->held && PyErr_Occurred());
     PyObject *kind, *value, *trace;
     PyErr_Fetch(&kind, &value, &trace);
     Py_XDECREF(self->iterator);
+    Py_XDECREF(self->keys);
     Py_XDECREF((PyObject *)self->wait);
     Py_XDECREF((PyObject *)self->block);
     PyErr_Restore(kind, value, trace);
@@ -195,12 +233,14 @@ static int loop_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->iterator);
     Py_VISIT(self->wait);
     Py_VISIT(self->block);
+    Py_VISIT(self->keys);
     return 0;
 }
 
 static int loop_clear(PyObject *object)
 {
     Py_CLEAR(((Loop *)object)->iterator);
+    Py_CLEAR(((Loop *)object)->keys);
     return 0;
 }
 
@@ -214,15 +254,13 @@ static PyObject *loop_hint(PyObject *object, PyObject *Py_UNUSED(none))
     Py_RETURN_NOTIMPLEMENTED;
 }
 
-static PyObject *iterate(PyObject *Py_UNUSED(module), PyObject *args)
+static Span *span_or_null(PyObject *span)
 {
-    PyObject *iterable, *wait, *block;
-    if (!PyArg_ParseTuple(args, "OOO:iterate", &iterable, &wait, &block))
-        return NULL;
-    if ((wait != Py_None && !PyObject_TypeCheck(wait, span_type)) || (block != Py_None && !PyObject_TypeCheck(block, span_type))) {
-        PyErr_SetString(PyExc_TypeError, "iterate() takes an iterable and two spans (or None)");
-        return NULL;
-    }
+    return span == Py_None ? NULL : (Span *)Py_NewRef(span);
+}
+
+static Loop *new_loop(PyObject *iterable, PyObject *wait, PyObject *block)
+{
     PyObject *iterator = PyObject_GetIter(iterable);
     Loop *self = iterator ? PyObject_GC_New(Loop, loop_type) : NULL;
     if (!self) {
@@ -230,17 +268,54 @@ static PyObject *iterate(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     self->iterator = iterator;
-    self->wait = wait == Py_None ? NULL : (Span *)Py_NewRef(wait);
-    self->block = block == Py_None ? NULL : (Span *)Py_NewRef(block);
+    self->wait = span_or_null(wait);
+    self->block = span_or_null(block);
+    self->keys = NULL;
     self->held = NULL;
-    self->count = 0;
+    self->holder = NULL;
+    self->count = self->before = 0;
     PyObject_GC_Track(self);
+    return self;
+}
+
+static PyObject *iterate(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *iterable, *wait, *block;
+    long long first = 1;
+    if (!PyArg_ParseTuple(args, "OOO|L:iterate", &iterable, &wait, &block, &first))
+        return NULL;
+    if ((wait != Py_None && !PyObject_TypeCheck(wait, span_type)) || (block != Py_None && !PyObject_TypeCheck(block, span_type))) {
+        PyErr_SetString(PyExc_TypeError, "iterate() takes an iterable and two spans (or None)");
+        return NULL;
+    }
+    Loop *self = new_loop(iterable, wait, block);
+    if (self)
+        self->before = first - 1;
+    return (PyObject *)self;
+}
+
+static PyObject *iterate_keyed(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *iterable, *keys, *block;
+    if (!PyArg_ParseTuple(args, "OOO!:iterate_keyed", &iterable, &keys, span_type, &block))
+        return NULL;
+    keys = PyObject_GetIter(keys);
+    Loop *self = keys ? new_loop(iterable, Py_None, block) : NULL;
+    if (self)
+        self->keys = keys;
+    else
+        Py_XDECREF(keys);
     return (PyObject *)self;
 }
 
 static PyMethodDef loop_methods[] = {
     {"__length_hint__", loop_hint, METH_NOARGS, "That of the iterator inside."},
+    {"close", (PyCFunction)(void (*)(void))loop_close, METH_FASTCALL, "End the block that is open, perhaps by an exception of this type."},
     {NULL, NULL, 0, NULL},
+};
+static PyMemberDef loop_members[] = {
+    {"count", T_LONGLONG, offsetof(Loop, count), READONLY, "How many items were handed out."},
+    {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot loop_slots[] = {
     {Py_tp_dealloc, loop_dealloc},
@@ -249,6 +324,7 @@ static PyType_Slot loop_slots[] = {
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, loop_next},
     {Py_tp_methods, loop_methods},
+    {Py_tp_members, loop_members},
     {0, NULL},
 };
 static PyType_Spec loop_spec = {"sonde.events._core.Loop", sizeof(Loop), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, loop_slots};

@@ -200,8 +200,8 @@ static void leave_error(Frame *frame, Span *span, PyObject *type)
         Py_XDECREF(both);
         forget_error();
     }
+    leave_as(frame, now, (uint8_t)((frame->record.kind & ~OPEN) | ERROR)); /* it may ask a ContextVar: no error may be set */
     PyErr_Restore(kind, value, trace);
-    leave_as(frame, now, (uint8_t)((frame->record.kind & ~OPEN) | ERROR));
 }
 
 /* ---- the type ---- */
@@ -533,5 +533,64 @@ static PyType_Slot span_slots[] = {
     {0, NULL},
 };
 static PyType_Spec span_spec = {"sonde.events._core.Span", sizeof(Span), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, span_slots};
+
+/* ---- entries with keys of their own ---- */
+
+static int is_span(PyObject *const *args, Py_ssize_t count, Py_ssize_t most, const char *what)
+{
+    if (likely(count >= 1 && count <= most && PyObject_TypeCheck(args[0], span_type)))
+        return 1;
+    PyErr_Format(PyExc_TypeError, "%s() takes a Span first, and at most %zd arguments", what, most);
+    return 0;
+}
+
+/* The number in an object; `otherwise` if it is none that a record can hold. */
+static int64_t key_of(PyObject *key, int64_t otherwise)
+{
+    int overflow = 0;
+    PyObject *number = key != Py_None && PyIndex_Check(key) ? PyNumber_Index(key) : NULL;
+    long long value = number ? PyLong_AsLongLongAndOverflow(number, &overflow) : otherwise;
+    Py_XDECREF(number);
+    forget_error();
+    return overflow || value == NO_KEY ? otherwise : value;
+}
+
+static PyObject *enter_keyed(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (!is_span(args, count, 2, "enter"))
+        return NULL;
+    Span *span = (Span *)args[0];
+    if (taken(span))
+        frame_unref(enter_span(span, count > 1 ? key_of(args[1], span->key) : span->key, args[0]));
+    else if (unlikely(g.recording))
+        pass_over(args[0]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *leave_keyed(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (!is_span(args, count, 3, "leave"))
+        return NULL;
+    Frame *frame = find_frame(args[0]);
+    if (!frame)
+        Py_RETURN_NONE;
+    if (count > 1)
+        frame->record.key = key_of(args[1], frame->record.key);
+    if (likely(count < 3 || args[2] == Py_None || args[2] == PyExc_GeneratorExit))
+        leave(frame);
+    else
+        leave_error(frame, (Span *)args[0], args[2]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *cancel_entry(PyObject *Py_UNUSED(module), PyObject *span)
+{
+    if (!is_span(&span, 1, 1, "cancel"))
+        return NULL;
+    Frame *frame = find_frame(span);
+    if (frame)
+        cancel(frame);
+    Py_RETURN_NONE;
+}
 
 #endif

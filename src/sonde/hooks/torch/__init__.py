@@ -4,6 +4,10 @@
 - `backward.backward`: `Tensor.backward` and `torch.autograd.backward`, outermost
 - `optimizer.optimizer_step`: steps of optimizers, outermost
 - `optimizer.scaler_step`: `GradScaler.step`, which may skip the optimizer's step
+- `optimizer.scaler_scale`: `GradScaler.scale`, which makes what goes into the backward pass of a loss
 - `transfer.tensor_to`: tensors that the program moves: `.to(device)`, `.cuda()`
+- `copy.tensor_copy`: tensors on a device that the program fills from the host: `copy_`
+- `save`: checkpoints being written
+- `collectives`: communication between ranks, and the making of distributed models
 - `loader`: iteration over a `DataLoader`, batches with their indices, fetching in workers
 """

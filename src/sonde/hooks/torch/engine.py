@@ -1,21 +1,75 @@
-"""What state torch is in, in this thread: inside a backward pass, or being compiled."""
+"""What state torch is in, in this thread: inside a backward pass, or being compiled; and what its compiler may read."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sonde.hooks import finder
+
+native: Any = None
+try:
+    from sonde.hooks import _gate as native  # noqa: F401  the points import it from here
+except ImportError:  # not built: Python does the same, with more frames for each call
+    pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+
+COMPILER = "torch._dynamo"
+PYTHON = "__python_implementation__"  # where the compiler looks for it
 
 
 def backward_test() -> Callable[[], bool]:
     """A function that tells whether the calling thread is at work inside a backward pass, also as torch's own thread."""
-    current = sys.modules["torch"]._C._current_graph_task_id
-    return lambda: bool(current() != -1)
+    current = graph_task()
+    return lambda: current() != -1
+
+
+def graph_task() -> Callable[[], int]:
+    """The function that tells which backward pass the calling thread works for; -1: none."""
+    test: Callable[[], int] = sys.modules["torch"]._C._current_graph_task_id
+    return test
 
 
 def compile_test() -> Callable[[], bool]:
     """The function that tells whether torch.compile is reading the calling code; the compiler knows it, and folds it."""
     test: Callable[[], bool] = sys.modules["torch"].compiler.is_compiling
     return test
+
+
+def compile_flag() -> tuple[Any, str]:
+    """Where torch keeps what `compile_test` tells: a module, and the name of the flag in it."""
+    return sys.modules["torch"].compiler, "_is_compiling_flag"
+
+
+def readable(replacement: Any, original: Callable[..., Any]) -> Callable[[], None]:
+    """Let torch.compile read the original where it meets this replacement, an object that is no Python function.
+
+    The replacement must live as long as the process: the compiler knows it by its address. Returns what ends the wait for
+    the compiler's import.
+    """
+    if getattr(replacement, PYTHON, None) is None:
+        setattr(replacement, PYTHON, original)
+
+    def register(compiler: ModuleType) -> None:
+        compiler.trace_rules._polyfilled_function_ids.add(id(replacement))
+
+    return finder.when_imported(COMPILER, register)
+
+
+def unread(*functions: Callable[..., Any]) -> Callable[[], None]:
+    """Let torch.compile pass over these functions, and those in them, where it meets their frames; what they call is read.
+
+    For code that runs between modules of the program, which may have been compiled one by one. Returns what ends the wait
+    for the compiler's import.
+    """
+
+    def register(compiler: ModuleType) -> None:
+        for function in functions:
+            code = function.__code__
+            for each in (code, *(inner for inner in code.co_consts if isinstance(inner, type(code)))):
+                compiler.eval_frame.skip_code(each)
+
+    return finder.when_imported(COMPILER, register)

@@ -4,6 +4,7 @@
     loader_len     `DataLoader.__len__(loader)`
     next_index     the iterator asks its sampler for the next list of indices (steer it to change what is loaded)
     next_batch     `__next__` of the iterator; in `after`, `delivered(iterator)` says which batch it was
+                   (in a lane: `settle(iterator)`, when the original has returned)
     fetch          `fetch(fetcher, indices)`, in the worker or, without workers, in the main process; in `before` and
                    during the call, `fetching()` says for which batch. A subscriber may swap `fetcher.dataset` and
                    `fetcher.collate_fn` for the time of the call.
@@ -24,17 +25,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sonde.guard import guard
-from sonde.hooks.points import Point, dressed
+from sonde.hooks.points import Point, dressed, telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, ModuleType
+    from types import ModuleType
 
     from sonde.hooks.points import Arguments, Keywords, Link
 
     Place = tuple[Any, str]
 
 WORKER = "torch.utils.data._utils.worker"
+_WHOLE = {int}
 
 
 class Batch(NamedTuple):
@@ -86,6 +88,7 @@ class _Iteration:
 class _Thread(threading.local):
     starting: tuple[int, int] | None = None  # the loader and round whose iterator is being made
     iterator: Any = None  # the one whose __next__ runs
+    iteration: _Iteration | None = None  # its books
     fetching: Batch | None = None
 
 
@@ -94,6 +97,7 @@ class _Worker:
 
     loader: int | None = None
     round: int | None = None  # of the fetcher that was made last
+    number: int | None = None  # of the batch that it is at
     ordinals = 0
 
 
@@ -111,9 +115,24 @@ def delivered(iterator: Any) -> Batch | None:
     return iteration.batch if iteration else None
 
 
+def settle(iterator: Any) -> Batch | None:
+    """The same inside a lane of `next_batch`, when the original has returned or failed; not at the end of the loop."""
+    iteration = _thread.iteration if _thread.iterator is iterator else None
+    if iteration is None:
+        return None
+    if iteration.filed:
+        _find_delivered(iterator, iteration)
+    return iteration.batch
+
+
 def fetching() -> Batch | None:
     """The batch that is being fetched in this thread, in a worker or in the main process."""
     return _thread.fetching
+
+
+def starting() -> tuple[int, int] | None:
+    """The loader, and its round, whose iterator is being made in this thread."""
+    return _thread.starting
 
 
 def loader_number(loader: Any) -> int:
@@ -183,11 +202,13 @@ class _IterKeeper:
 class _IndexKeeper:
     """Remembers what the sampler gave."""
 
-    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _Iteration]:
-        return args[0], _iteration(args[0])
+    def before(self, args: Arguments, _kwargs: Keywords) -> Any:
+        return args[0]
 
-    def after(self, token: tuple[Any, _Iteration], index: Any, error: BaseException | None) -> None:
-        iterator, iteration = token
+    def after(self, iterator: Any, index: Any, error: BaseException | None) -> None:
+        iteration = _thread.iteration if _thread.iterator is iterator else None
+        if iteration is None:
+            iteration = _iteration(iterator)
         iteration.asked = index
         if error is None and not hasattr(iterator, "_task_info"):  # no workers: what is asked for is loaded at once
             indices = _indices(iterator, iteration, None)
@@ -212,25 +233,31 @@ class _PutKeeper:
 
 
 class _NextKeeper:
-    """Finds out which batch is delivered: the highest number that is outstanding no more."""
+    """Finds out which batch is delivered."""
 
-    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, Any]:
-        iterator = args[0]
-        _iteration(iterator).batch = None
-        outer, _thread.iterator = _thread.iterator, iterator
-        return iterator, outer
-
-    def after(self, token: tuple[Any, Any], _data: Any, error: BaseException | None) -> None:
-        iterator, _thread.iterator = token
+    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _Iteration, Any, _Iteration | None]:
+        iterator, outer, books = args[0], _thread.iterator, _thread.iteration
         iteration = _iteration(iterator)
+        iteration.batch = None
+        _thread.iterator, _thread.iteration = iterator, iteration
+        return iterator, iteration, outer, books
+
+    def after(
+        self, token: tuple[Any, _Iteration, Any, _Iteration | None], _data: Any, error: BaseException | None
+    ) -> None:
+        iterator, iteration, _thread.iterator, _thread.iteration = token
         if isinstance(error, StopIteration):
             iteration.batch = None
-        if isinstance(error, StopIteration) or not hasattr(iterator, "_task_info"):
-            return
-        gone = [number for number in iteration.filed if number not in iterator._task_info]
+        elif iteration.filed:
+            _find_delivered(iterator, iteration)
+
+
+def _find_delivered(iterator: Any, iteration: _Iteration) -> None:
+    """With workers, it is the one with the highest number that is outstanding no more."""
+    gone = [number for number in iteration.filed if number not in iterator._task_info]
+    if gone:
         filed = {number: iteration.filed.pop(number) for number in gone}
-        if gone:
-            iteration.batch = Batch(iteration.loader, max(gone), *filed[max(gone)], iteration.round)
+        iteration.batch = Batch(iteration.loader, max(gone), *filed[max(gone)], iteration.round)
 
 
 class _FetcherKeeper:
@@ -250,8 +277,8 @@ class _FetchKeeper:
 
     def before(self, args: Arguments, _kwargs: Keywords) -> Batch | None:
         outer = _thread.fetching
-        iterator = _thread.iterator
-        _thread.fetching = _worker_batch(*args[:2]) if iterator is None else _iteration(iterator).batch
+        iteration = _thread.iteration
+        _thread.fetching = _worker_batch(*args[:2]) if iteration is None else iteration.batch
         return outer
 
     def after(self, outer: Batch | None, _data: Any, _error: BaseException | None) -> None:
@@ -260,15 +287,16 @@ class _FetchKeeper:
 
 def _indices(iterator: Any, iteration: _Iteration, worker: int | None) -> tuple[Any, ...] | None:
     indices = plain(iteration.asked, batched=iterator._auto_collation)
-    if indices is None or not _is_iterable(iterator._dataset_kind):
+    if indices is None or not is_stream(iterator):
         return indices
     start = iteration.ordinals.get(worker, 0)
     iteration.ordinals[worker] = start + len(indices)
     return tuple(range(start, start + len(indices)))
 
 
-def _is_iterable(kind: int) -> bool:
-    return bool(kind == sys.modules["torch"].utils.data._DatasetKind.Iterable)
+def is_stream(one: Any) -> bool:
+    """Is the dataset of this loader, or of this iterator of one, iterable?"""
+    return bool(one._dataset_kind == sys.modules["torch"].utils.data._DatasetKind.Iterable)
 
 
 def plain(asked: object, batched: bool) -> tuple[Any, ...] | None:
@@ -279,11 +307,13 @@ def plain(asked: object, batched: bool) -> tuple[Any, ...] | None:
     several: tuple[type, ...] = (list, tuple, range) if batched else (list,)
     if isinstance(asked, several) or hasattr(asked, "tolist"):
         rows = asked.tolist() if hasattr(asked, "tolist") else asked
-        return tuple(map(_index, rows)) if isinstance(rows, list | tuple | range) else (_index(rows),)
-    return None if batched else (_index(asked),)
+        if type(rows) is list and set(map(type, rows)) == _WHOLE:  # as nearly always
+            return tuple(rows)
+        return tuple(map(as_number, rows)) if isinstance(rows, list | tuple | range) else (as_number(rows),)
+    return None if batched else (as_number(asked),)
 
 
-def _index(index: Any) -> Any:
+def as_number(index: Any) -> Any:
     """A plain number where it is one (NumPy's, or a tensor), else the key as it is."""
     try:
         return operator.index(index)
@@ -295,27 +325,30 @@ def _index(index: Any) -> Any:
 
 
 def _worker_batch(fetcher: Any, asked: Any) -> Batch | None:
-    data = sys.modules["torch"].utils.data
-    info = data.get_worker_info()
+    info = sys.modules[WORKER]._worker_info
     if info is None:
         return None
     indices = plain(asked, batched=fetcher.auto_collation)
     if indices is not None and hasattr(fetcher, "dataset_iter"):
         indices = tuple(range(_worker.ordinals, _worker.ordinals + len(indices)))
         _worker.ordinals += len(indices)
-    return Batch(_worker.loader, _task_number(sys._getframe()), indices, info.id, _worker.round)
+    return Batch(_worker.loader, _worker.number, indices, info.id, _worker.round)
 
 
-def _task_number(frame: FrameType | None) -> int | None:
-    """The number of the task that the loop of this worker is at. It passes it to nobody: it is read where it stands."""
-    for _ in range(12):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == "_worker_loop" and frame.f_globals.get("__name__") == WORKER:
-            number = frame.f_locals.get("idx")
-            return number if isinstance(number, int) else None
-        frame = frame.f_back
-    return None
+class Tasks:
+    """The queue from which a worker takes its tasks; notes the number of the batch, which torch passes to nobody."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """The next task: number and indices, or a message to the worker."""
+        task = self._queue.get(*args, **kwargs)
+        _worker.number = task[0] if type(task) is tuple else None
+        return task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
 
 
 class Loop:
@@ -364,12 +397,20 @@ def run_worker(
     for name, arguments in starters:
         with guard(f"starting {name} in a loader worker"):
             _named(name)(*arguments)
+    with guard("following the tasks of a loader worker"):
+        args = _noting(original, args)
     original(*args)
+
+
+def _noting(loop: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of the loop of a worker, with a queue that notes what is taken."""
+    place = loop.__code__.co_varnames.index("index_queue")
+    return (*args[:place], Tasks(args[place]), *args[place + 1 :])
 
 
 def _enter_worker(starting: tuple[int, int] | None) -> None:
     """Nothing that the main process was about is the business of this one."""
-    _thread.starting = _thread.iterator = _thread.fetching = None
+    _thread.starting = _thread.iterator = _thread.iteration = _thread.fetching = None
     _iterations.clear()
     _worker.loader = None
     _worker.round = None
@@ -390,6 +431,30 @@ def _named(name: str) -> Callable[..., object]:
 class _LoopPoint(Point):
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         return Loop(original, link)
+
+
+class _KeptPoint(Point):
+    """A point of which every batch comes by: while nobody is told, its books are kept without the ceremony."""
+
+    def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
+        told = super().around(original, link)
+        keeper: Any = self._keeper
+        keeping = guard(f"keeping the books of {self.name}")
+        before, after = keeping(keeper.before), keeping(keeper.after)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.subscribers or self._steers or not link.on or telling():
+                return told(*args, **kwargs)
+            token: Any = before(args, kwargs)
+            try:
+                result = (link.lane or original)(*args, **kwargs)
+            except BaseException as error:
+                after(token, None, error)
+                raise
+            after(token, result, None)
+            return result
+
+        return call
 
 
 def _iter_place(torch: ModuleType) -> list[Place]:
@@ -429,15 +494,15 @@ loader_iter = Point(
     "torch DataLoader.__iter__", "to see loops over data", library="torch", find=_iter_place, keeper=_IterKeeper()
 )
 loader_len = Point("torch DataLoader.__len__", "to see how long a loop over data is", library="torch", find=_len_place)
-next_index = Point(
+next_index = _KeptPoint(
     "torch loader's sampler", "to know the indices of a batch", library="torch", find=_index_place,
     keeper=_IndexKeeper(), needs=[loader_iter],
 )  # fmt: skip
-_put = Point(
+_put = _KeptPoint(
     "torch loader's index queue", "to know which worker loads which batch", library="torch", find=_put_place,
     keeper=_PutKeeper(),
 )  # fmt: skip
-next_batch = Point(
+next_batch = _KeptPoint(
     "torch loader's __next__", "to see which batch is delivered", library="torch", find=_next_place,
     keeper=_NextKeeper(), needs=[loader_iter, next_index, _put],
 )  # fmt: skip
@@ -449,7 +514,7 @@ fetcher_made = Point(
     "torch loader's fetcher", "to know the rounds in a worker", library="torch", find=_fetcher_place,
     keeper=_FetcherKeeper(),
 )  # fmt: skip
-fetch = Point(
+fetch = _KeptPoint(
     "torch loader's fetch", "to see items and batches being made", library="torch", find=_fetch_places,
     keeper=_FetchKeeper(), needs=[next_batch, worker_loop],
 )  # fmt: skip

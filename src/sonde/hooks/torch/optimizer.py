@@ -3,22 +3,25 @@
 A subscriber of `optimizer_step` gets the optimizer as the first of the arguments; the result is not known. Not told: a
 step inside another one (`ZeroRedundancyOptimizer`), and steps inside a backward pass (one optimizer per parameter). Of a
 step that raises torch tells no end: `after` comes with a `StepAborted`, when that is noticed, at the latest when the
-subscriber leaves. An optimizer that is no `torch.optim.Optimizer` is not seen.
+subscriber leaves. An optimizer that is no `torch.optim.Optimizer` is not seen. `optimizer_step.watch` is the quick way, for a
+probe that sees every step of a long run.
 
 `scaler_step` is `torch.amp.GradScaler.step(scaler, optimizer)`: after an overflow there is no `optimizer_step` in it.
+`scaler_scale` is `GradScaler.scale(scaler, outputs)`, which gives the loss that goes into the backward pass.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sonde.guard import guard
 from sonde.hooks.points import Point, Subscriber, telling
-from sonde.hooks.torch.engine import backward_test, compile_test
+from sonde.hooks.torch.engine import backward_test, compile_flag, compile_test, graph_task, native, readable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, FrameType, ModuleType
 
     from sonde.hooks.points import Arguments, Keywords
@@ -28,11 +31,15 @@ class StepAborted(Exception):
     """Stands for the exception of a step, of which torch tells nothing. Never raised."""
 
 
-class _Step(NamedTuple):
+class _Step:
     """A step that has begun."""
 
-    optimizer: Any
-    told: list[tuple[Subscriber, object]] | None  # None: inside another one, and not told
+    __slots__ = ("optimizer", "token", "told")
+
+    def __init__(self, optimizer: Any, told: list[tuple[Subscriber, object]] | None, token: Any) -> None:
+        self.optimizer = optimizer
+        self.told = told  # None: inside another one, and not told
+        self.token = token  # of the one who watches
 
 
 class _Thread(threading.local):
@@ -43,69 +50,171 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+class Watcher(Protocol):
+    """Who wants to be told of steps the quick way: guarded like a subscriber, but in the open, and without arguments."""
+
+    def begins(self, optimizer: Any, /) -> object:
+        """A step begins. What is returned comes back in `ends`."""
+
+    def ends(self, optimizer: Any, token: Any, error: BaseException | None, /) -> None:
+        """The step has ended."""
+
+
+_guarded = guard("following steps of optimizers")
+
+
 class _OptimizerPoint(Point):
     """Has hooks instead of a patch; its subscribers do not see the difference."""
 
+    watcher: Watcher | None = None
+    _hooks: tuple[Any, Any] | None = None  # for good: compiled code may hold on to them
+    _quick: list[Callable[[], Any]] = []  # noqa: RUF012  there is one point; what is called for plain steps
+    inside_backward = False  # a step was taken inside a backward pass; whoever reads it resets it
+    _code: CodeType | None = None  # of the function in torch that calls the hooks, and the step between them
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell this one of steps, until the returned function is called."""
+
+        def change(who: Watcher | None) -> None:
+            self.watcher = who
+            self.unlead()
+
+        return self._joined(lambda: change(watcher), lambda: change(None))
+
+    def lead(self, optimizer: Any, start: Callable[[], Any], stop: Callable[[], Any], ended: Callable[[], Any]) -> None:
+        """Let the steps of this optimizer be plain: only `start`, `stop` and `ended` are called for them, until `unlead`.
+
+        A step of it that is left by an exception, and whatever else is not plain, is still told to the watcher, with
+        True as the token. The optimizer is not kept alive: call `unlead` before it is gone.
+        """
+        if native is not None and not self.subscribers:
+            self._quick[:] = [start, stop, ended]
+            native.lead(optimizer)
+
+    def unlead(self) -> None:
+        """Let no steps be plain any more."""
+        if native is not None:
+            native.lead(None)
+
+    def _route(self) -> None:
+        self.unlead()
+
+    def settle(self) -> None:
+        """End the steps that have begun in this thread and are not at work any more: they were left by an exception."""
+        self._take()
+        while _thread.open and not self._runs(_thread.open[-1].optimizer, sys._getframe(1)):
+            self._abort(_thread.open.pop())
+
+    def stepping(self) -> bool:
+        """Has a step begun in this thread whose end was not told?"""
+        self._take()
+        return bool(_thread.open)
+
+    def _take(self) -> None:
+        """A plain step is one no more."""
+        taken = None if native is None else native.take()
+        if taken is not None:
+            _thread.open.append(_Step(taken, [], True))
+
     def _arrived(self, _torch: ModuleType) -> None:
         hooks = sys.modules["torch.optim.optimizer"]
+        if self._hooks is None:
+            self._hooks = self._make_hooks()
+        if native is not None:
+            self._undo += [readable(hook, hook.__wrapped__) for hook in self._hooks]
+        self._undo.append(self._abort_all)
+        self._undo.append(hooks.register_optimizer_step_pre_hook(self._hooks[0]).remove)
+        self._undo.append(hooks.register_optimizer_step_post_hook(self._hooks[1]).remove)
+
+    def _make_hooks(self) -> tuple[Any, Any]:
         compiling, in_backward = compile_test(), backward_test()
 
         def step_begins(optimizer: Any, args: Arguments, kwargs: Keywords) -> None:
-            if not compiling() and not in_backward() and not telling():
-                with guard("following steps of optimizers"):
-                    self._begins(optimizer, args, kwargs)
+            if compiling() or telling():
+                return
+            if in_backward():
+                self.inside_backward = True
+                if native is not None:
+                    native.ready(False)
+                return
+            with _guarded:
+                self._begins(optimizer, args, kwargs)
 
         def step_ends(optimizer: Any, _args: Arguments, _kwargs: Keywords) -> None:
             if not compiling() and not in_backward() and not telling():
-                with guard("following steps of optimizers"):
+                with _guarded:
                     self._ends(optimizer)
 
-        self._undo.append(self._abort_all)
-        self._undo.append(hooks.register_optimizer_step_pre_hook(step_begins).remove)
-        self._undo.append(hooks.register_optimizer_step_post_hook(step_ends).remove)
+        if native is None:
+            return step_begins, step_ends
+        parts = (graph_task(), *compile_flag(), self._quick)
+        return native.begins(step_begins, parts), native.ends(step_ends, parts)
 
     def _begins(self, optimizer: Any, args: Arguments, kwargs: Keywords) -> None:
+        self._take()
         steps = _thread.open
-        while steps and not _runs(steps[-1].optimizer, sys._getframe(1)):
-            self._abort(steps.pop())
-        told: list[tuple[Subscriber, object]] | None = None if steps else []
-        steps.append(_Step(optimizer, told))
-        if told is not None:
+        if steps or self._code is None:
+            hook = sys._getframe(1)
+            self._code = hook.f_back.f_code if hook.f_back else None
+            while steps and not self._runs(steps[-1].optimizer, hook.f_back and hook.f_back.f_back):
+                self._abort(steps.pop())
+        if steps:
+            steps.append(_Step(optimizer, None, None))
+            return
+        told: list[tuple[Subscriber, object]] = []
+        steps.append(_Step(optimizer, told, self.watcher and self.watcher.begins(optimizer)))
+        if native is not None:
+            native.mute(True)  # a module that is called now is in a closure; or this step was left by an exception
+        if self.subscribers:
             self.begin(told, args, kwargs)
 
     def _ends(self, optimizer: Any) -> None:
+        self._take()
         steps = _thread.open
-        if not any(step.optimizer is optimizer for step in steps):
+        if not steps or (len(steps) > 1 and not any(step.optimizer is optimizer for step in steps)):
             return  # it had begun before the first subscriber came
-        while steps[-1].optimizer is not optimizer:
+        while steps and steps[-1].optimizer is not optimizer:
             self._abort(steps.pop())
-        told = steps.pop().told
-        if told is not None:
-            self.end(told, None, None)
+        if steps:
+            self._over(steps.pop(), None)
 
     def _abort(self, step: _Step) -> None:
-        if step.told is not None:
-            self.end(step.told, None, StepAborted("the step ended with an exception"))
+        self._over(step, StepAborted("the step ended with an exception"))
+
+    def _over(self, step: _Step, error: StepAborted | None) -> None:
+        if step.told is None:
+            return
+        if native is not None:
+            native.mute(False)
+        if step.told:
+            self.end(step.told, None, error)
+        if step.token is not None and self.watcher is not None:
+            self.watcher.ends(step.optimizer, step.token, error)
 
     def _abort_all(self) -> None:
+        self._take()
         while _thread.open:
             self._abort(_thread.open.pop())
 
-
-def _runs(optimizer: Any, hook: FrameType) -> bool:
-    """Is this optimizer's step still at work below? `hook` is the frame of a hook, which a step calls."""
-    code: CodeType | None = hook.f_back.f_code if hook.f_back else None
-    frame = hook.f_back and hook.f_back.f_back
-    while frame is not None:
-        if frame.f_code is code and frame.f_locals.get("self") is optimizer:
-            return True
-        frame = frame.f_back
-    return False
+    def _runs(self, optimizer: Any, frame: FrameType | None) -> bool:
+        """Is this optimizer's step still at work in this frame or below it?"""
+        while frame is not None:
+            if frame.f_code is self._code and frame.f_locals.get("self") is optimizer:
+                return True
+            frame = frame.f_back
+        return False
 
 
 def _scaler_place(torch: ModuleType) -> list[tuple[Any, str]]:
     return [(torch.amp.GradScaler, "step")]
 
 
+def _scale_place(torch: ModuleType) -> list[tuple[Any, str]]:
+    return [(torch.amp.GradScaler, "scale")]
+
+
 optimizer_step = _OptimizerPoint("torch.optim.Optimizer.step", "to see the steps of optimizers", library="torch")
 scaler_step = Point("torch.amp.GradScaler.step", "to see steps that are skipped", library="torch", find=_scaler_place)
+scaler_scale = Point(
+    "torch.amp.GradScaler.scale", "to know a loss without its scale", library="torch", find=_scale_place
+)

@@ -14,17 +14,27 @@ from sonde.hooks.points import Point, dressed
 from sonde.hooks.torch.engine import compile_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
     from sonde.hooks.points import Arguments, Keywords, Link
 
+    Test = Callable[[Arguments, Keywords], bool]
 
-class _TransferPoint(Point):
+
+class TransferPoint(Point):
+    """A method of tensors that may move them."""
+
+    def __init__(self, name: str, reason: str, *, moves: Mapping[str, Test], **options: Any) -> None:
+        """As `Point`. `moves`: for each method, which calls of it move a tensor."""
+        super().__init__(name, reason, **options)
+        self._moves = moves
+
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
+        """What stands in the place of the method."""
         told = self.around(original, link)
         compiling = compile_test()
-        moves = _has_device if original.__name__ == "to" else _always
+        moves = self._moves[original.__name__]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             # The compiler reads this function where it compiles the program: it must come to the original at once.
@@ -55,4 +65,7 @@ def _places(torch: ModuleType) -> list[tuple[Any, str]]:
     return [(torch.Tensor, "to"), (torch.Tensor, "cuda")]
 
 
-tensor_to = _TransferPoint("torch.Tensor.to", "to see what is moved to a device", library="torch", find=_places)
+tensor_to = TransferPoint(
+    "torch.Tensor.to", "to see what is moved to a device", moves={"to": _has_device, "cuda": _always}, library="torch",
+    find=_places,
+)  # fmt: skip

@@ -1,0 +1,475 @@
+/* What stands in the way of torch's own calls, and must cost next to nothing. `_gate.pyi` says what each part is for.
+
+   Gate: a function of torch of which only outermost calls matter. A call inside another one, or while torch itself is at work,
+   is a call of the function, after a test of a bit and without a Python frame in between.
+
+   Lane: the quick way of a probe past its own Python function, for the plain case. A Python frame that runs once in a step is
+   never in a cache, and costs a microsecond or more; this does not. Whatever is not plain goes to the Python function. */
+#include "../events/native/abi.h"
+
+#include <stdint.h>
+#include <time.h>
+
+#define OFFSET_BIT ((size_t)1 << (8 * sizeof(size_t) - 1)) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *function;
+    PyObject *told;  /* called for outermost calls */
+    PyObject *quick; /* called instead, if there is one; may be NULL */
+    PyObject *inner; /* called in the place of the function for calls inside another one, if there is one; may be NULL */
+    PyObject *compiler; /* torch.compiler, which has a flag that says whether it reads this code */
+    PyObject *flag;
+    PyObject *task;
+    PyObject *dict;
+    PyObject *weak;
+    vectorcallfunc call;
+    uint64_t bit;
+} Gate;
+
+static PyTypeObject *gate_type;
+static PyObject *method_type;
+static _Thread_local uint64_t inside; /* the bits of the gates that this thread is inside of */
+
+/* Is torch compiling this code, or in the middle of a backward pass? What cannot be told counts as yes. */
+static int torch_at_work(Gate *gate)
+{
+    PyObject *compiling = PyObject_GetAttr(gate->compiler, gate->flag);
+    int busy = compiling ? PyObject_IsTrue(compiling) : -1;
+    Py_XDECREF(compiling);
+    if (busy == 0 && gate->task != Py_None) {
+        PyObject *task = PyObject_CallNoArgs(gate->task);
+        busy = task ? PyLong_AsLong(task) != -1 : -1;
+        Py_XDECREF(task);
+    }
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return busy;
+}
+
+static PyObject *gate_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Gate *gate = (Gate *)self;
+    if (inside & gate->bit) {
+        if (!gate->inner)
+            return PyObject_Vectorcall(gate->function, args, flags, names);
+        PyObject *inner = Py_NewRef(gate->inner);
+        PyObject *result = PyObject_Vectorcall(inner, args, flags, names);
+        Py_DECREF(inner);
+        return result;
+    }
+    if (torch_at_work(gate))
+        return PyObject_Vectorcall(gate->function, args, flags, names);
+    PyObject *target = Py_NewRef(gate->quick ? gate->quick : gate->told);
+    inside |= gate->bit;
+    PyObject *result = PyObject_Vectorcall(target, args, flags, names);
+    inside &= ~gate->bit;
+    Py_DECREF(target);
+    return result;
+}
+
+static PyObject *gate_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "compiler", "flag", "task", "number", NULL};
+    PyObject *function, *compiler, *flag, *task;
+    unsigned int number;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOI:Gate", names, &function, &compiler, &flag, &task, &number))
+        return NULL;
+    if (number > 63)
+        return PyErr_Format(PyExc_ValueError, "there can be 64 kinds of gates, and %u is no number of one", number);
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Gate *gate = (Gate *)allocate(type, 0);
+    if (!gate)
+        return NULL;
+    gate->function = Py_NewRef(function);
+    gate->told = Py_NewRef(function);
+    gate->compiler = Py_NewRef(compiler);
+    gate->flag = Py_NewRef(flag);
+    gate->task = Py_NewRef(task);
+    gate->call = gate_call;
+    gate->bit = (uint64_t)1 << number;
+    gate->dict = PyDict_New();
+    if (!gate->dict)
+        Py_CLEAR(gate);
+    return (PyObject *)gate;
+}
+
+static int gate_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Gate *gate = (Gate *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(gate->function);
+    Py_VISIT(gate->told);
+    Py_VISIT(gate->quick);
+    Py_VISIT(gate->inner);
+    Py_VISIT(gate->compiler);
+    Py_VISIT(gate->flag);
+    Py_VISIT(gate->task);
+    Py_VISIT(gate->dict);
+    return 0;
+}
+
+/* The functions stay: a gate may still be called while a circle that it is part of is taken apart. */
+static int gate_clear(PyObject *self)
+{
+    Py_CLEAR(((Gate *)self)->dict);
+    Py_CLEAR(((Gate *)self)->quick);
+    Py_CLEAR(((Gate *)self)->inner);
+    return 0;
+}
+
+static void gate_dealloc(PyObject *self)
+{
+    Gate *gate = (Gate *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (gate->weak)
+        PyObject_ClearWeakRefs(self);
+    Py_XDECREF(gate->function);
+    Py_XDECREF(gate->told);
+    Py_XDECREF(gate->quick);
+    Py_XDECREF(gate->inner);
+    Py_XDECREF(gate->compiler);
+    Py_XDECREF(gate->flag);
+    Py_XDECREF(gate->task);
+    Py_XDECREF(gate->dict);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyObject *gate_get(PyObject *self, PyObject *instance, PyObject *Py_UNUSED(owner))
+{
+    if (!instance || instance == Py_None)
+        return Py_NewRef(self);
+    return PyObject_CallFunctionObjArgs(method_type, self, instance, NULL);
+}
+
+static PyObject *gate_getattr(PyObject *self, PyObject *name)
+{
+    PyObject *value = PyObject_GenericGetAttr(self, name);
+    if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return value;
+    PyErr_Clear();
+    return PyObject_GetAttr(((Gate *)self)->function, name);
+}
+
+static PyObject *gate_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("<%R, followed>", ((Gate *)self)->function);
+}
+
+/* Pickled, and so copied, by name, as functions are. */
+static PyObject *gate_reduce(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyObject *gate_tell(PyObject *self, PyObject *told)
+{
+    Gate *gate = (Gate *)self;
+    PyObject *old = gate->told;
+    gate->told = Py_NewRef(told);
+    Py_DECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *gate_route(PyObject *self, PyObject *quick)
+{
+    Gate *gate = (Gate *)self;
+    PyObject *old = gate->quick;
+    gate->quick = quick == Py_None ? NULL : Py_NewRef(quick);
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *gate_reach(PyObject *self, PyObject *inner)
+{
+    Gate *gate = (Gate *)self;
+    PyObject *old = gate->inner;
+    gate->inner = inner == Py_None ? NULL : Py_NewRef(inner);
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef gate_methods[] = {
+    {"__reduce__", gate_reduce, METH_NOARGS, "By name."},
+    {"tell", gate_tell, METH_O, "Say which function is called for outermost calls."},
+    {"route", gate_route, METH_O, "Say which function is called instead; None: none."},
+    {"reach", gate_reach, METH_O, "Say which function is called for calls inside others; None: the function itself."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef gate_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Gate, call), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Gate, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Gate, weak), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef gate_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot gate_slots[] = {
+    {Py_tp_new, gate_new},
+    {Py_tp_dealloc, gate_dealloc},
+    {Py_tp_traverse, gate_traverse},
+    {Py_tp_clear, gate_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, gate_get},
+    {Py_tp_getattro, gate_getattr},
+    {Py_tp_repr, gate_repr},
+    {Py_tp_methods, gate_methods},
+    {Py_tp_members, gate_members},
+    {Py_tp_getset, gate_getset},
+    {0, NULL},
+};
+static PyType_Spec gate_spec = {
+    "sonde.hooks._gate.Gate", sizeof(Gate), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, gate_slots};
+
+/* ---- lanes ---- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *slow;  /* the Python function that does the same, and all the rest */
+    PyObject *parts; /* a tuple; what it holds depends on the kind */
+    int64_t last;
+} Lane;
+
+static PyTypeObject *lane_type;
+static int ready;                        /* the plain case is at hand: training goes on, and nothing unusual was seen */
+static PyObject *leader;                 /* the optimizer whose steps are plain; only compared, never followed */
+static _Thread_local PyObject *stepping; /* the leader, while its step runs here; owned */
+static _Thread_local int muted;          /* modules that are called here go the slow way */
+
+static inline PyObject *part(PyObject *lane, Py_ssize_t index)
+{
+    return PyTuple_GetItem(((Lane *)lane)->parts, index);
+}
+
+static PyObject *go_slow(PyObject *lane, PyObject *const *args, size_t flags, PyObject *names)
+{
+    PyErr_Clear();
+    return PyObject_Vectorcall(((Lane *)lane)->slow, args, flags, names);
+}
+
+static int truth_of(PyObject *owned)
+{
+    int truth = owned ? PyObject_IsTrue(owned) : -1;
+    Py_XDECREF(owned);
+    return truth;
+}
+
+/* parts: a dict of functions by the address of what they are called for, torch.compiler, the name of its flag */
+static PyObject *followed_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if ((flags & ~OFFSET_BIT) < 1)
+        return go_slow(self, args, flags, names);
+    PyObject *address = PyLong_FromVoidPtr(args[0]);
+    PyObject *found = address ? PyDict_GetItemWithError(part(self, 0), address) : NULL;
+    Py_XDECREF(address);
+    if (!found)
+        return go_slow(self, args, flags, names);
+    Py_INCREF(found);
+    int compiling = truth_of(PyObject_GetAttr(part(self, 1), part(self, 2)));
+    PyObject *result = compiling == 0 ? PyObject_Vectorcall(found, args, flags, names) : go_slow(self, args, flags, names);
+    Py_DECREF(found);
+    return result;
+}
+
+/* parts: eight functions, the test of gradients, the class of losses, "training" */
+static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (!ready || muted || stepping || (flags & ~OFFSET_BIT) < 1)
+        return go_slow(self, args, flags, names);
+    int training = truth_of(PyObject_GetAttr(args[0], part(self, 3)));
+    int gradients = training < 0 ? -1 : truth_of(PyObject_CallNoArgs(part(self, 1)));
+    int loss = gradients < 0 ? -1 : PyObject_IsInstance(args[0], part(self, 2));
+    if (loss < 0)
+        return go_slow(self, args, flags, names);
+    return PyObject_Vectorcall(PyTuple_GetItem(part(self, 0), training | gradients << 1 | loss << 2), args, flags, names);
+}
+
+/* parts: the function, the class of tensors, what writes the loss, its span, "is_cpu", "item", what comes after an unusual pass */
+static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (!ready || (flags & ~OFFSET_BIT) < 1 || (PyObject *)Py_TYPE(args[0]) != part(self, 1))
+        return go_slow(self, args, flags, names);
+    if (truth_of(PyObject_GetAttr(args[0], part(self, 4))) != 1)
+        return go_slow(self, args, flags, names);
+    PyObject *value = PyObject_CallMethodObjArgs(args[0], part(self, 5), NULL);
+    if (value)
+        Py_XDECREF(PyObject_CallFunctionObjArgs(part(self, 2), part(self, 3), value, NULL));
+    Py_XDECREF(value);
+    PyErr_Clear(); /* more than one number */
+    PyObject *result = PyObject_Vectorcall(part(self, 0), args, flags, names);
+    if (!ready && result)
+        Py_XDECREF(PyObject_CallNoArgs(part(self, 6)));
+    return result;
+}
+
+static int plain_place(PyObject *lane)
+{
+    PyObject *task = PyObject_CallNoArgs(part(lane, 0));
+    int plain = task && PyLong_AsLong(task) == -1 && !PyErr_Occurred();
+    Py_XDECREF(task);
+    return plain && truth_of(PyObject_GetAttr(part(lane, 1), part(lane, 2))) == 0;
+}
+
+/* parts of both: the backward pass that is under way, torch.compiler, the name of its flag, the list of start, stop, ended */
+static PyObject *begins_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (!leader || stepping || (flags & ~OFFSET_BIT) < 1 || args[0] != leader || !plain_place(self))
+        return go_slow(self, args, flags, names);
+    PyObject *started = PyObject_CallNoArgs(PyList_GetItem(part(self, 3), 0));
+    if (!started)
+        return go_slow(self, args, flags, names);
+    Py_DECREF(started);
+    stepping = Py_NewRef(args[0]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *ends_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (!leader || stepping != leader || (flags & ~OFFSET_BIT) < 1 || args[0] != leader)
+        return go_slow(self, args, flags, names);
+    Py_CLEAR(stepping);
+    for (int i = 1; i < 3; i++)
+        Py_XDECREF(PyObject_CallNoArgs(PyList_GetItem(part(self, 3), i)));
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+/* parts: what writes the end of a step, its span. The slow function is called too, but not more often than every `pause`. */
+static PyObject *ended_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Lane *lane = (Lane *)self;
+    struct timespec now;
+    Py_XDECREF(PyObject_CallFunctionObjArgs(part(self, 0), part(self, 1), NULL));
+    PyErr_Clear();
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    if (ns - lane->last < PyLong_AsLongLong(part(self, 2)))
+        Py_RETURN_NONE;
+    lane->last = ns;
+    return PyObject_Vectorcall(lane->slow, args, flags, names);
+}
+
+static PyObject *lane_made(vectorcallfunc call, Py_ssize_t size, PyObject *args)
+{
+    PyObject *slow, *parts;
+    if (!PyArg_ParseTuple(args, "OO!", &slow, &PyTuple_Type, &parts))
+        return NULL;
+    if (PyTuple_Size(parts) != size)
+        return PyErr_Format(PyExc_ValueError, "this lane has %zd parts", size);
+    Lane *lane = PyObject_GC_New(Lane, lane_type);
+    if (!lane)
+        return NULL;
+    lane->call = call;
+    lane->slow = Py_NewRef(slow);
+    lane->parts = Py_NewRef(parts);
+    lane->last = 0;
+    PyObject_GC_Track(lane);
+    return (PyObject *)lane;
+}
+
+static int lane_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Lane *)self)->slow);
+    Py_VISIT(((Lane *)self)->parts);
+    return 0;
+}
+
+static void lane_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(((Lane *)self)->slow);
+    Py_XDECREF(((Lane *)self)->parts);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef lane_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Lane, call), READONLY, NULL},
+    {"__wrapped__", T_OBJECT_EX, offsetof(Lane, slow), READONLY, "The Python function that does the same."},
+    {"__python_implementation__", T_OBJECT_EX, offsetof(Lane, slow), READONLY, "The same, where torch.compile looks for it."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot lane_slots[] = {
+    {Py_tp_dealloc, lane_dealloc},
+    {Py_tp_traverse, lane_traverse},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, lane_members},
+    {0, NULL},
+};
+static PyType_Spec lane_spec = {
+    "sonde.hooks._gate.Lane", sizeof(Lane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, lane_slots};
+
+static PyObject *forward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(forward_call, 4, args); }
+static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(backward_call, 7, args); }
+static PyObject *begins(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(begins_call, 4, args); }
+static PyObject *ends(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ends_call, 4, args); }
+static PyObject *ended(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ended_call, 3, args); }
+static PyObject *followed(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(followed_call, 3, args); }
+
+static PyObject *set_ready(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    ready = on == Py_True;
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_muted(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    muted = on == Py_True;
+    Py_RETURN_NONE;
+}
+
+static PyObject *lead(PyObject *Py_UNUSED(module), PyObject *optimizer)
+{
+    leader = optimizer == Py_None ? NULL : optimizer;
+    Py_RETURN_NONE;
+}
+
+static PyObject *take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    PyObject *taken = stepping ? stepping : Py_NewRef(Py_None);
+    stepping = NULL;
+    return taken;
+}
+
+static PyMethodDef functions[] = {
+    {"forward", forward, METH_VARARGS, "A lane for calls of modules."},
+    {"backward", backward, METH_VARARGS, "A lane for backward passes."},
+    {"begins", begins, METH_VARARGS, "A lane for the begin of an optimizer's step."},
+    {"ends", ends, METH_VARARGS, "A lane for its end."},
+    {"ended", ended, METH_VARARGS, "A lane for the end of a step of training."},
+    {"followed", followed, METH_VARARGS, "A lane that calls other functions for some modules."},
+    {"ready", set_ready, METH_O, "Say whether the plain case is at hand."},
+    {"mute", set_muted, METH_O, "Say whether modules that are called in this thread go the slow way."},
+    {"lead", lead, METH_O, "Say which optimizer's steps are plain; None: no one's."},
+    {"take", take, METH_NOARGS, "The optimizer whose plain step runs in this thread, which is a plain one no more."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT, "sonde.hooks._gate", "Quick ways through functions of torch.", -1, functions,
+    NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__gate(void)
+{
+    PyObject *types = PyImport_ImportModule("types");
+    method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
+    Py_XDECREF(types);
+    gate_type = method_type ? (PyTypeObject *)PyType_FromSpec(&gate_spec) : NULL;
+    lane_type = gate_type ? (PyTypeObject *)PyType_FromSpec(&lane_spec) : NULL;
+    PyObject *module = lane_type ? PyModule_Create(&module_def) : NULL;
+    if (module && PyModule_AddObjectRef(module, "Gate", (PyObject *)gate_type) != 0)
+        Py_CLEAR(module);
+    return module;
+}

@@ -1,0 +1,42 @@
+"""Checkpoints being written: `torch.save`, `torch.distributed.checkpoint.save`, and `save_file` of safetensors.
+
+A subscriber gets the arguments of the function. One inside another (a distributed one saves parts by `torch.save`) is told
+too, by the point of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sonde.hooks.points import Point
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    Place = tuple[Any, str]
+
+
+def _places(torch: ModuleType) -> list[Place]:
+    return [(torch, "save"), (torch.serialization, "save")]
+
+
+def _distributed_places(package: ModuleType) -> list[Place]:
+    saver = sys.modules.get("torch.distributed.checkpoint.state_dict_saver")
+    return [(owner, "save") for owner in (package, saver) if hasattr(owner, "save")]
+
+
+def _safetensors_place(package: ModuleType) -> list[Place]:
+    return [(package, "save_file")]
+
+
+torch_save = Point("torch.save", "to see checkpoints being written", library="torch", find=_places)
+distributed_save = Point(
+    "torch.distributed.checkpoint.save", "to see checkpoints being written", library="torch.distributed.checkpoint",
+    find=_distributed_places,
+)  # fmt: skip
+safetensors_save = Point(
+    "safetensors.torch.save_file", "to see checkpoints being written", library="safetensors.torch",
+    find=_safetensors_place,
+)  # fmt: skip
+SAVES = (torch_save, distributed_save, safetensors_save)

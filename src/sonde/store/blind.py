@@ -1,0 +1,13 @@
+"""What no recording shows, whatever is set: told by `sonde doctor`, by every report, and kept true where it is recorded."""
+
+from __future__ import annotations
+
+BLIND_SPOTS = (
+    "uvloop imported before sonde.init(), trio, curio: tasks of one thread share its innermost span",
+    "a bare `with` inside an undecorated generator: what its consumer does meanwhile may seem to lie inside",
+    "python -I, -E or -S children, and children with a cleaned environment: they do not find the run",
+    "torch: persistent loader workers that were there before Sonde looked: only what they deliver is seen",
+    "torch: `model.forward(...)` called directly (its children are seen), calls inside of a compiled function",
+    "torch: spans in code that torch.compile turns into a graph; with fullgraph=True it refuses a bare span there",
+    "torch: optimizers that are no torch.optim.Optimizer, and optimizer steps inside of a backward pass",
+)

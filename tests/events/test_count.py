@@ -1,0 +1,81 @@
+"""Steps that are counted, and the quick ways to a mark and a counter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.events.harness import COUNTER, MARK, NO_STEP, Process
+
+
+def test_a_note_is_a_mark_or_a_counter_of_its_span(recording: Any, done: Callable[[], Process]) -> None:
+    """With the name, the category and the key of the span."""
+    span = recording.Span("update", "probe", key=3)
+    recording.note(span)
+    recording.note(span, 2.5)
+    found = done()
+    first, second = found.listed()
+    assert (first.kind, first.key, first.dur) == (MARK, 3, 0)
+    assert (second.kind, second.key, second.value) == (COUNTER, 3, 2.5)
+    assert {found.names[event.name] for event in (first, second)} == {("probe", "update")}
+
+
+def test_a_note_follows_the_switch_of_the_base(recording: Any, done: Callable[[], Process]) -> None:
+    """And what is no number is left out."""
+    base = recording.Span("base")
+    span = recording.Span("loss", base=base)
+    base.on = False
+    recording.note(span, 1.0)
+    base.on = True
+    recording.note(span, "text")
+    recording.note(span, 2.0)
+    assert [event.value for event in done().listed()] == [2.0]
+
+
+def test_counted_steps_go_on_with_each_advance(recording: Any, done: Callable[[], Process]) -> None:
+    """The mark carries the step that has ended."""
+    span = recording.Span("update")
+    recording.count_steps(7)
+    assert [recording.advance(span) for _ in range(3)] == [True] * 3
+    assert recording.get_context()[0] == 10
+    assert [event.step for event in done().listed()] == [7, 8, 9]
+
+
+def test_a_step_that_somebody_sets_is_counted_no_more(recording: Any, done: Callable[[], Process]) -> None:
+    """Setting the epoch alone changes nothing; counting again does."""
+    span = recording.Span("update")
+    recording.count_steps(0)
+    recording.set_context(None, 4)
+    assert recording.advance(span) is True
+    recording.set_context(50, None)
+    assert recording.advance(span) is False
+    assert recording.get_context() == (50, 4)
+    recording.count_steps(60)
+    assert recording.advance(span) is True
+    assert [event.step for event in done().listed()] == [0, 50, 60]
+
+
+def test_a_count_ends_where_steps_do(recording: Any, done: Callable[[], Process]) -> None:
+    """A number that no record can hold is none."""
+    span = recording.Span("update")
+    recording.count_steps(NO_STEP - 1)
+    assert recording.advance(span) is True
+    assert recording.advance(span) is False
+    assert recording.get_context()[0] is None
+
+
+def test_without_a_recording_only_the_step_changes(core: Any) -> None:
+    """Nothing is written, nothing fails."""
+    span = core.Span("update")
+    core.count_steps(1)
+    core.note(span, 1.0)
+    assert core.advance(span) is True
+    assert core.get_context()[0] == 2
+
+
+@pytest.mark.parametrize("call", ["note", "advance"])
+def test_what_is_no_span_is_refused(recording: Any, call: str) -> None:
+    """A mistake in the call."""
+    with pytest.raises((TypeError, AttributeError)):
+        getattr(recording, call)("text")
