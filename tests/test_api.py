@@ -121,6 +121,7 @@ def test_public_names_are_the_intended_ones() -> None:
     """The top level is small, and every name of it is there."""
     sonde = importlib.import_module("sonde")
     expected = {
+        "Pipeline",
         "Run",
         "Session",
         "SondeError",
@@ -133,7 +134,14 @@ def test_public_names_are_the_intended_ones() -> None:
         "log",
         "mark",
         "open_run",
+        "pipeline",
         "span",
+        "trace_step",
+        "wrap_backward",
+        "wrap_dataloader",
+        "wrap_forward",
+        "wrap_h2d",
+        "wrap_optimizer",
     }
     assert set(sonde.__all__) == expected
     assert set(dir(sonde)) >= expected

@@ -12,6 +12,10 @@
     with sonde.flow.trace(items=4) as trace:              the actual values of a few items, stage by stage
         train_one_epoch(model, loader)
 
+    p = sonde.Pipeline("my.toml")                         data and a model in a config: p.train(), p.infer(), p.train(trace=2)
+    with sonde.trace_step(model):                         where a step begins and ends, if it cannot be seen by itself
+        ...
+
     run = sonde.open_run("sonde-runs/...")                a run, also while it is still being written
     run.sql("select name, count(*) from events group by name")
 
@@ -25,10 +29,13 @@ The map (lowest first; docs and tests mirror it):
     hooks/                  recording: patch points in other libraries
     ai/                     recording: the vocabulary
     flow/                   recording: the values of a few items on their way through a pipeline
+    probes/                 recording: steps, phases, batches, items, memory of a training loop, without an edit
     session                 recording: init() and finish()
+    launch/ boot/           recording: `sonde run`: start a program, and come along into each Python of it
+    pipeline/               recording: from a dataset's get_<field> to results on disk
     analysis/               reading: runs as tables
     exchange/               reading: other tools' formats
-    views/                  reading: what to show
+    views/ tui/             reading: what to show; the live screen
     compat/ cli/ testing    on top of both: other tools' names, the command `sonde`, what tests need
 """
 
@@ -41,16 +48,20 @@ from sonde.session import finish, init, start_from_environment
 from sonde.version import __version__
 
 if TYPE_CHECKING:
-    from sonde import flow
+    from sonde import flow, pipeline
     from sonde.ai.tree import ai  # at run time it stands in the place of the module sonde.ai
     from sonde.analysis.run import Run, open_run
     from sonde.errors import SondeError
     from sonde.events import counter, mark
     from sonde.events.log import log
     from sonde.events.span import Span as span  # noqa: N813  it is used like a function
+    from sonde.pipeline.pipeline import Pipeline
+    from sonde.probes.boundary import trace_step
+    from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
     from sonde.session import Session
 
 __all__ = [
+    "Pipeline",
     "Run",
     "Session",
     "SondeError",
@@ -63,11 +74,19 @@ __all__ = [
     "log",
     "mark",
     "open_run",
+    "pipeline",
     "span",
+    "trace_step",
+    "wrap_backward",
+    "wrap_dataloader",
+    "wrap_forward",
+    "wrap_h2d",
+    "wrap_optimizer",
 ]
 
 # Where each name lives. They are looked up at their first use: reading is heavy, and a recorded program does not read.
 _HOMES = {
+    "Pipeline": ("sonde.pipeline", "Pipeline"),
     "Run": ("sonde.analysis.run", "Run"),
     "Session": ("sonde.session", "Session"),
     "SondeError": ("sonde.errors", "SondeError"),
@@ -77,7 +96,14 @@ _HOMES = {
     "log": ("sonde.events.log", "log"),
     "mark": ("sonde.events", "mark"),
     "open_run": ("sonde.analysis.run", "open_run"),
+    "pipeline": ("sonde.pipeline", ""),
     "span": ("sonde.events.span", "Span"),
+    "trace_step": ("sonde.probes.boundary", "trace_step"),
+    "wrap_backward": ("sonde.probes.wrap", "wrap_backward"),
+    "wrap_dataloader": ("sonde.probes.wrap", "wrap_dataloader"),
+    "wrap_forward": ("sonde.probes.wrap", "wrap_forward"),
+    "wrap_h2d": ("sonde.probes.wrap", "wrap_h2d"),
+    "wrap_optimizer": ("sonde.probes.wrap", "wrap_optimizer"),
 }
 
 

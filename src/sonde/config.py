@@ -37,6 +37,16 @@ class Settings(NamedTuple):
     values: str
     values_limit: int
     exclude: tuple[str, ...]
+    mode: str
+    patch_dataloader: bool | None
+    patch_forward: bool | None
+    patch_backward: bool | None
+    patch_optimizer: bool | None
+    patch_h2d: bool | None
+    deep: bool
+    steps: tuple[int, int | None] | None
+    every: int
+    ranks: tuple[int, ...] | None
 
 
 class Setting(NamedTuple):
@@ -140,6 +150,37 @@ def _names(given: object) -> tuple[str, ...]:
     return tuple(sorted({name.strip() for name in given if name.strip()}))
 
 
+def _steps(given: object) -> tuple[int, int | None]:
+    if isinstance(given, tuple | list) and len(given) == 2:
+        given = ":".join("" if end is None else str(end) for end in given)
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        raise TypeError
+    first, colon, end = str(given).strip().partition(":")
+    if not colon:
+        return _step(first), _step(first) + 1
+    start, stop = _step(first.strip() or "0"), _step(end) if end.strip() else None
+    if stop is not None and stop <= start:
+        raise ValueError
+    return start, stop
+
+
+def _step(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**32:
+        raise ValueError
+    return number
+
+
+def _numbers(given: object) -> tuple[int, ...]:
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = [given]
+    if isinstance(given, str):
+        given = given.split(",")
+    if not isinstance(given, list | tuple | set | frozenset) or not given:
+        raise TypeError
+    return tuple(sorted({_step(str(number).strip()) for number in given}))
+
+
 # ── defaults that depend on the machine ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -163,6 +204,13 @@ def _temporary_folder() -> str:
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+_PATCHES = {
+    "dataloader": "what a `DataLoader` does",
+    "forward": "calls of models and losses",
+    "backward": "backward passes and losses",
+    "optimizer": "the steps of optimizers",
+    "h2d": "copies from the host to a device",
+}
 TABLE = (
     Setting(
         "enabled", "SONDE", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: None, "not set",
@@ -222,6 +270,34 @@ TABLE = (
         "exclude", "SONDE_EXCLUDE", _names, "names with commas between them, or a list of names", lambda: (), "none",
         "Names of arguments, keys and fields that a trace never looks at, such as `password,patient`.",
     ),
+    Setting(
+        "mode", "SONDE_MODE", _choice("auto", "manual", "selective"), "auto, manual or selective", lambda: "auto", "auto",
+        "What of a training loop is recorded without an edit. auto: everything. selective: what the settings `patch_...` name. "
+        "manual: nothing; use `sonde.trace_step` and the functions `sonde.wrap_...`.",
+    ),
+    *(
+        Setting(
+            f"patch_{name}", f"SONDE_PATCH_{name.upper()}", _switch, "1 or 0 (also true/false, yes/no, on/off)",
+            lambda: None, "not set", f'With `mode="selective"` only: record {what} without an edit.',
+        )
+        for name, what in _PATCHES.items()
+    ),
+    Setting(
+        "deep", "SONDE_DEEP", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
+        "Record each layer of the model too: its forward and backward time, and its memory.",
+    ),
+    Setting(
+        "steps", "SONDE_STEPS", _steps, "a step such as 100, or a range such as 100:200, 100: or :50", lambda: None, "all",
+        "Of which steps the phases are recorded; of a range, the end is not in it. Of other steps only the end is noted.",
+    ),
+    Setting(
+        "every", "SONDE_EVERY", _between(1, 2**31), "a whole number from 1", lambda: 1, "1",
+        "Record the phases of every so many steps, counted from the first one that is chosen.",
+    ),
+    Setting(
+        "ranks", "SONDE_RANKS", _numbers, "ranks with commas between them, such as 0,3", lambda: None, "all",
+        "In which ranks the phases are recorded. Of other ranks only the ends of steps are noted.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
 _ROWS = {row.name: row for row in TABLE}
@@ -241,7 +317,10 @@ def gather(**arguments: object) -> dict[str, Found]:
     _refuse_unknown(arguments, "init() has no")
     path, table = _file()
     _refuse_unknown(table, f"{path} has an unknown")
-    return {row.name: _find(row, arguments, path, table) for row in TABLE}
+    found = {row.name: _find(row, arguments, path, table) for row in TABLE}
+    for contradiction in _contradictions({name: one.value for name, one in found.items()}):
+        raise SettingError(contradiction)
+    return found
 
 
 def _refuse_unknown(given: Mapping[str, object], what: str) -> None:
@@ -260,7 +339,21 @@ def settle(**arguments: object) -> tuple[Settings, list[str]]:
     complaints: list[str] = []
     path, table = _file_or_none(complaints)
     values: dict[str, Any] = {row.name: _settled(row, arguments, path, table, complaints) for row in TABLE}
+    for contradiction in _contradictions(values):
+        if arguments.get("mode") is not None or any(arguments.get(f"patch_{name}") is not None for name in _PATCHES):
+            raise SettingError(contradiction)
+        complaints.append(contradiction)
+        values |= {f"patch_{name}": None for name in _PATCHES} | {"mode": "auto"}
     return Settings(**values), complaints
+
+
+def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
+    """What does not fit together in these settings."""
+    given = [f"patch_{name}" for name in _PATCHES if values[f"patch_{name}"] is not None]
+    if values["mode"] != "selective" and given:
+        yield f"The setting {given[0]} has a meaning only with mode='selective', and the mode is {values['mode']!r}."
+    if values["mode"] == "selective" and not any(values[name] for name in given):
+        yield f"The mode 'selective' records nothing: set one of {', '.join(f'patch_{name}' for name in _PATCHES)}."
 
 
 def peek(name: str) -> Any:
@@ -411,6 +504,20 @@ def publish_run(path: str | os.PathLike[str] | None) -> None:
         os.environ["SONDE_RUN"] = os.path.abspath(path)
 
 
+def of_program(run: str | None, boot: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program that is recorded into `run`, with these settings; of None, one that is not recorded.
+
+    `boot` is the folder with the file that brings Sonde into each Python of it.
+    """
+    environment = dict(os.environ)
+    if run is None:
+        return environment | {"SONDE": "0"}
+    paths = [boot, *(path for path in _env("PYTHONPATH").split(os.pathsep) if path != boot)]
+    environment["PYTHONPATH"] = os.pathsep.join(paths if _env("PYTHONPATH") else [boot])
+    environment["SONDE_RUN"] = run
+    return environment | {_ROWS[name].env: value for name, value in settings.items()}
+
+
 def dftracer_enabled() -> bool:
     """Is DFTracer's own switch on? Its names record nothing without it."""
     return _env("DFTRACER_ENABLE").strip() == "1"
@@ -500,3 +607,8 @@ def _section(row: Setting) -> str:
 
 def _article(kind: str) -> str:
     return "an argument" if kind == "argument" else "a file"
+
+
+def dumb_terminal() -> bool:
+    """Does the terminal say that it can only print?"""
+    return os.environ.get("TERM", "dumb") in ("dumb", "")

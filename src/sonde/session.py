@@ -8,7 +8,7 @@ import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-from sonde import config, hooks
+from sonde import config, hooks, probes
 from sonde.errors import SondeError
 from sonde.events import core
 from sonde.events.recorder import Recorder
@@ -128,6 +128,15 @@ def joined() -> bool:
     return _state.session is not None and _state.session._outer is not None
 
 
+def join(run: str) -> None:
+    """Record this process into that run: for children whose environment names none, or that of an earlier recording."""
+    running = _state.session
+    if running is None or running._recorder is None or os.path.abspath(running._recorder.run) != run:
+        finish()
+        config.publish_run(run)
+        init()
+
+
 def start_from_environment() -> None:
     """Start to record if the environment asks for it: SONDE=1, or SONDE_RUN set by a parent process. Never raises."""
     if config.wanted_at_import() and not _is_command():
@@ -147,6 +156,7 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
         config.publish_run(recorder.run)
         recorder.watch()
         hooks.install()
+        probes.install(settings)
     _tell(_INFO, "Sonde records this process in %s", recorder.run)
     return session
 
@@ -188,6 +198,7 @@ def _end(session: Session, reason: str, exception: str | None) -> None:
             return
         _state.session = None
         with guard("ending the recording"):
+            probes.uninstall()
             hooks.uninstall()
         with guard("ending the recording"):
             core.end()

@@ -159,5 +159,5 @@ def _begin(log: Path) -> session.Session:
     """Start a run for this log alone: ranks write a log each, and each of them has the events of its own rank."""
     settings = config.load(name=log.name.partition(".pfw")[0] or "dftracer", dir=log.parent / RUNS)
     if settings.enabled is False:
-        return session.init()
-    return session.init(run=create_run(settings.dir, settings.name, settings._asdict(), __version__))
+        return session.init(mode="manual")
+    return session.init(mode="manual", run=create_run(settings.dir, settings.name, settings._asdict(), __version__))

@@ -1,0 +1,75 @@
+"""The probe of backward passes, and of the loss that goes into them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+from sonde.events import core
+from sonde.guard import guard
+from sonde.hooks.torch.backward import backward
+from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.optimizer import optimizer_step, scaler_scale
+from sonde.probes import loss, optimizer, step
+from sonde.store.probe import BACKWARD, PROBE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sonde.config import Settings
+
+_watching = guard("watching a backward pass")
+
+
+def install(_settings: Settings) -> Callable[[], None]:
+    """Record backward passes until the returned function is called."""
+    undo = [backward.lane(_lane), scaler_scale.lane(_scaling)]
+
+    def leave() -> None:
+        while undo:
+            undo.pop()()
+        loss.collect()
+
+    return leave
+
+
+def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
+    timed = core.Span(BACKWARD, PROBE, key=0, base=step.phases).wrap(original)
+    now, phases = step.now, step.phases
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _watching:
+            if not now.begun:
+                step.begin()
+            if phases.on:
+                loss.note(args[0] if args else kwargs.get("tensors"))
+        result = timed(*args, **kwargs)
+        if optimizer_step.inside_backward:
+            _unusual()
+        return result
+
+    if native is None:
+        return call
+    tensor = sys.modules["torch"].Tensor
+    parts = (timed, tensor, core.note, loss.span, "is_cpu", "item", _unusual)
+    return cast("Callable[..., Any]", native.backward(call, parts))
+
+
+@guard("watching a backward pass")
+def _unusual() -> None:
+    """A backward pass has ended in which optimizers have stepped."""
+    if optimizer_step.inside_backward:
+        optimizer_step.inside_backward = False
+        optimizer.updated_inside()
+
+
+def _scaling(original: Callable[..., Any]) -> Callable[..., Any]:
+    def scale(scaler: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(scaler, outputs, *args, **kwargs)
+        with _watching:
+            loss.scaled(result, outputs)
+            if native is not None:
+                native.ready(False)
+        return result
+
+    return scale

@@ -1,0 +1,59 @@
+"""How the children of this process ended: a launcher such as torchrun sees what nobody else is told."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from sonde import config
+from sonde.events import core
+from sonde.hooks.children import POINTS
+from sonde.store.folder import host
+from sonde.store.probe import EXIT, PROCESS
+from sonde.store.record import ESSENTIAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sonde.config import Settings
+
+
+def install(_settings: Settings) -> Callable[[], None]:
+    """Note the ends of children from now on."""
+    ends = [point.subscribe(_follower) for point in POINTS]
+
+    def leave() -> None:
+        for end in ends:
+            end()
+
+    return leave
+
+
+class _Follower:
+    """Writes the mark when a child is found to have ended."""
+
+    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any], /) -> Any:
+        return args[0]
+
+    def after(self, child: Any, _result: Any, _error: BaseException | None, /) -> None:
+        code = child.returncode
+        if isinstance(code, int) and _matters(child):
+            ending = {"code": code, "signal": None} if code >= 0 else {"code": None, "signal": -code}
+            core.mark(EXIT, PROCESS, child.pid, ending, ESSENTIAL)
+
+
+_follower = _Follower()
+
+
+def _matters(child: Any) -> bool:
+    """Is this child a Python, or has it recorded something? What else a program starts is of no interest."""
+    if not hasattr(child, "args") or _is_python(child.args):  # of multiprocessing, or so called
+        return True
+    run = config.peek("run")
+    return run is not None and os.path.isdir(os.path.join(run, f"{host()}-{child.pid}-0"))
+
+
+def _is_python(command: Any) -> bool:
+    first = command if isinstance(command, str | bytes | os.PathLike) else next(iter(command), "")
+    words = os.fsdecode(first).split()
+    return bool(words) and os.path.basename(words[0]).lower().startswith("python")

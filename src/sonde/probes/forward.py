@@ -1,0 +1,76 @@
+"""The probe of forward passes: outermost calls of models and losses. The key says in which state the module was."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+from sonde.events import core
+from sonde.guard import guard
+from sonde.hooks.torch import loader
+from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.module import module_call
+from sonde.hooks.torch.optimizer import optimizer_step
+from sonde.probes import step
+from sonde.store.probe import FORWARD, FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING, PROBE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sonde.config import Settings
+
+_watching = guard("watching a forward pass")
+
+
+def install(_settings: Settings) -> Callable[[], None]:
+    """Record forward passes until the returned function is called."""
+    undo = [module_call.lane(_lane), loader.start_in_workers("sonde.probes.forward:rest")]
+    if native is not None:
+        undo.append(loader.fetch.subscribe(_Mute()))
+
+    def leave() -> None:
+        while undo:
+            undo.pop()()
+
+    return leave
+
+
+class _Mute:
+    """Modules that are called while a batch is made are transforms of the data."""
+
+    def before(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        native.mute(True)
+
+    def after(self, _token: None, _result: Any, _error: BaseException | None) -> None:
+        native.mute(False)
+
+
+def rest() -> None:
+    """Leave forward passes alone: this is a loader worker, and modules that are called in it are transforms."""
+    module_call.lane(lambda original: original)
+
+
+def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
+    torch = sys.modules["torch"]
+    grad, loss = torch.is_grad_enabled, torch.nn.modules.loss._Loss
+    timed = tuple(core.Span(FORWARD, PROBE, key=bits, base=step.phases).wrap(original) for bits in range(8))
+    now, fetching, stepping = step.now, loader.fetching, optimizer_step.stepping
+
+    def forward(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+        call = original
+        with _watching:
+            if not now.begun:
+                step.begin()
+            if stepping():  # a closure; or a step that was left by an exception
+                optimizer_step.settle()
+            if fetching() is None:  # else it is a transform of the data
+                call = timed[
+                    (FORWARD_TRAINING if module.training else 0)
+                    | (FORWARD_GRAD if grad() else 0)
+                    | (FORWARD_LOSS if isinstance(module, loss) else 0)
+                ]
+        return call(module, *args, **kwargs)
+
+    if native is None:
+        return forward
+    return cast("Callable[..., Any]", native.forward(forward, (timed, grad, loss, "training")))

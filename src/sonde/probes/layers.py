@@ -1,0 +1,559 @@
+"""The probe of layers: forward and backward time of each, and its memory. For deep mode, and `trace_model_instance`.
+
+Calls are seen at the gate in `torch.nn.Module.__call__`, backward passes on the graph (`probes.graph`); nothing is put on a
+module. A layer is a module that calls no other one: most have no children, but attention of torch has some, and computes all
+itself. So a module with children counts as a layer until it calls one of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from sonde import config
+from sonde.errors import WrapRefused, nearest
+from sonde.events import core
+from sonde.guard import guard
+from sonde.hooks.torch import loader
+from sonde.hooks.torch.backward import backward
+from sonde.hooks.torch.engine import graph_task, unread
+from sonde.hooks.torch.module import module_call
+from sonde.probes import graph, step
+from sonde.probes.graph import Followed, Passage, nbytes, tensors_of
+from sonde.probes.off import switch_off
+from sonde.store.probe import LAYER, LAYER_BACKWARD, LAYER_INFO
+from sonde.store.record import DETAIL, ESSENTIAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from sonde.config import Settings
+
+DOING = "watching layers"
+MOST_LAYERS = 20_000
+TRIES = 3  # backward passes after which gradients of a model are looked for
+WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # parts of a path that are no layers
+PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"}
+
+
+class Options(NamedTuple):
+    """What of a model is recorded; the parameters of `trace_model_instance`."""
+
+    parameters: bool = True
+    forward: bool = True
+    activations: bool = True
+    backward: bool = True
+    gradients: bool = True
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    leaf_only: bool = True
+
+    def wants(self, name: str) -> bool:
+        """Is the layer of this name recorded?"""
+        included = not self.include or any(part in name for part in self.include)
+        return included and not any(part in name for part in self.exclude)
+
+
+def trace_model_instance(
+    model: Any,
+    sample_layer_memory: bool = True,
+    trace_layer_forward_memory: bool = True,
+    trace_layer_backward_memory: bool = True,
+    trace_layer_forward_time: bool = True,
+    trace_layer_backward_time: bool = True,
+    trace_execution: bool = True,
+    include_names: Sequence[str] | None = None,
+    exclude_names: Sequence[str] | None = None,
+    leaf_only: bool = True,
+) -> None:
+    """Record each layer of this model from now on, with or without deep mode; once more: with these settings instead.
+
+    Memory: of parameters (`sample_layer_memory`), of what layers give (forward), of the gradients that come to them
+    (backward). A record of a call has its time and, after a crash, says which layer was entered last; so forward calls are
+    recorded if any of time, memory and execution is wanted, and backward ones if time or memory is. Names are chosen by
+    parts of them. `leaf_only=False` records modules that call others too. Says so once if nothing is being recorded.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        raise WrapRefused(f"trace_model_instance() needs a torch.nn.Module, and was given {type(model).__name__}.")
+    if not step.now.installed:
+        _say_nothing_records()
+        return
+    options = Options(
+        parameters=sample_layer_memory,
+        forward=trace_layer_forward_time or trace_layer_forward_memory or trace_execution,
+        activations=trace_layer_forward_memory,
+        backward=trace_layer_backward_time or trace_layer_backward_memory,
+        gradients=trace_layer_backward_memory,
+        include=_parts("include_names", include_names),
+        exclude=_parts("exclude_names", exclude_names),
+        leaf_only=leaf_only,
+    )
+    with _following:
+        _layers.watch()
+        _layers.forget(model)
+        if not _layers.attach(model, options):
+            _say_no_match(model, options)
+
+
+def install(settings: Settings) -> Callable[[], None]:
+    """Record the layers of all models, if the setting `deep` says so, until the returned function is called."""
+    _layers.deep = settings.deep
+    if settings.deep:
+        _layers.watch()
+    return _layers.leave
+
+
+class _Following(guard[None]):
+    """The guard of this probe: a failure switches it off, and a mark in the run says so."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool:
+        if error is None or not super().__exit__(kind, error, trace):
+            return False
+        _layers.leave()
+        switch_off("layers", DOING)
+        return True
+
+
+_following = _Following(DOING)
+
+
+class Layer(Followed):
+    """One module of a model, as it is recorded."""
+
+    __slots__ = ("compiled", "forward", "module", "name", "options", "tentative", "type")
+
+    def __init__(self, name: str, module: Any, options: Options, compiled: bool) -> None:
+        span = core.Span(name, LAYER_BACKWARD, level=DETAIL, base=step.phases) if options.backward else None
+        super().__init__(span, options.gradients)
+        self.forward = core.Span(name, LAYER, level=DETAIL, base=step.phases) if options.forward else None
+        self.name = name
+        self.type = type(module).__name__
+        self.module: weakref.ref[Any] = weakref.ref(module)
+        self.options = options
+        self.compiled = compiled
+        # It has children, and only leaves are wanted: it is a layer unless it calls one of them.
+        self.tentative = options.leaf_only and next(module.children(), None) is not None
+
+    def facts(self) -> dict[str, Any]:
+        """What is said of it: once, and again when its gradients are known."""
+        found: dict[str, Any] = {"type": self.type, "parameters": None, "gradients": None, "compiled": self.compiled}
+        module = self.module()
+        if module is not None and self.options.parameters:
+            own = list(module.parameters(recurse=False))
+            grads = [one.grad for one in own if one.grad is not None]
+            found["parameters"] = _total(own)
+            if grads or not any(one.requires_grad for one in own):
+                found["gradients"] = _total(grads)
+        return found
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.off = False  # what the outermost module that runs now calls is not recorded
+        self.open: list[Passage] = []  # the calls that have begun; each lies in the one before
+        self.end = -1  # how far autograd had counted when the last layer was done
+        self.result = 0  # the address of what that gave
+
+
+_thread = _Thread()
+
+
+class Layers:
+    """All that are recorded in this process."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Callable[..., Any]] = {}  # what the gate calls, by the address of the module
+        self._undo: list[Callable[[], None]] = []
+        self.leave()
+
+    def leave(self) -> None:
+        """Record none any more."""
+        while self._undo:
+            self._undo.pop()()
+        self.calls.clear()
+        self.deep = False
+        self.tries = 0  # backward passes after which gradients were looked for
+        self.trained = False  # there was a backward pass
+        self._original: Callable[..., Any] | None = None
+        self._known: dict[int, weakref.ref[Any]] = {}  # modules of models that were looked at
+        self._layers: dict[int, Layer] = {}
+        self._names: dict[str, int] = {}  # who has a name, by address
+        self._told: dict[str, dict[str, Any]] = {}  # what was said of layers
+
+    def watch(self) -> None:
+        """Begin to look at calls."""
+        if not self._undo:
+            self._undo.append(unread(*FRAMES, *graph.FRAMES))
+            self._undo.append(module_call.follow(self._follow))
+            self._undo.append(module_call.subscribe(_Models()))
+            self._undo.append(backward.subscribe(_Backwards()))
+
+    def _follow(self, original: Callable[..., Any]) -> dict[int, Callable[..., Any]]:
+        self._original = original
+        graph.prepare(_following)
+        if graph.native is not None:
+            torch = sys.modules["torch"]
+            engine = (
+                torch._C._autograd._get_sequence_nr,
+                graph_task(),
+                torch.autograd.Variable._execution_engine.queue_callback,
+            )
+            asked = (_tensors, graph.search, self.demote, self.describe, _blame)
+            graph.native.prepare((core.enter, core.leave, core.cancel, *engine, step.phases, torch.Tensor, *asked))
+        return self.calls
+
+    # ── models ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def knows(self, module: Any) -> bool:
+        """Is this module one of a model that was looked at?"""
+        known = self._known.get(id(module))
+        return known is not None and known() is module
+
+    def attach(self, model: Any, options: Options) -> int:
+        """Record the layers of a model; returns how many."""
+        found = [one for one in _modules(model) if not self.knows(one.module)]
+        del found[MOST_LAYERS - len(self._layers) :]
+        prefix = self._prefix(_kind(model), found)
+        self._know(model)  # also if it only wraps the model
+        count = 0
+        for one in found:
+            name = _joined(prefix, one.name) or _kind(model)
+            self._know(one.module)
+            self._names.setdefault(name, id(one.module))
+            count += self._add(Layer(name, one.module, options, one.compiled))
+        return count
+
+    def _add(self, layer: Layer) -> bool:
+        """Follow this layer; returns whether it is recorded."""
+        module = layer.module()
+        if module is None or self._original is None:
+            return False
+        if not layer.options.wants(layer.name):
+            self.calls[id(module)] = _shadow(self._original)
+            return False
+        self._layers[id(module)] = layer
+        self.calls[id(module)] = _recorded(layer, self._original)
+        if not layer.tentative:
+            self.describe(layer)
+            if self._told[layer.name]["gradients"] is None:
+                self.tries = 0
+        return True
+
+    def forget(self, model: Any) -> None:
+        """Look at this model as if for the first time."""
+        for module in model.modules():
+            if self.knows(module):
+                self._drop(id(module))
+
+    def _know(self, module: Any) -> None:
+        address = id(module)
+
+        def gone(reference: weakref.ref[Any]) -> None:
+            if self._known.get(address) is reference:
+                self._drop(address)
+
+        self._known[address] = weakref.ref(module, gone)
+
+    def _drop(self, address: int) -> None:
+        self._known.pop(address, None)
+        self.calls.pop(address, None)
+        layer = self._layers.pop(address, None)
+        if layer is not None and self._names.get(layer.name) == address:
+            del self._names[layer.name]
+
+    def _prefix(self, kind: str, found: list[Module]) -> str:
+        """What tells the names of this model from those of another one, where they would be the same."""
+        prefix, number = "" if len(found) > 1 else kind, 1
+        while any(_joined(prefix, one.name) in self._names for one in found):
+            number += bool(prefix)
+            prefix = kind if number == 1 else f"{kind}#{number}"
+        return prefix
+
+    # ── what is said of layers ───────────────────────────────────────────────────────────────────────────────────────
+
+    def describe(self, layer: Layer) -> None:
+        """Say what a layer is, unless that was said."""
+        facts = layer.facts()
+        if self._told.get(layer.name) != facts:
+            self._told[layer.name] = facts
+            core.mark(layer.name, LAYER_INFO, key=facts["parameters"], args=facts, level=ESSENTIAL)
+
+    def grade(self) -> None:
+        """A backward pass has ended: say how large the gradients are, where there are any."""
+        self.tries += 1
+        for layer in self._layers.values():
+            if layer.name in self._told:
+                self.describe(layer)
+
+    def demote(self, layer: Layer) -> None:
+        """A module that was taken for a layer has called one."""
+        if layer.forward is not None:
+            core.cancel(layer.forward)
+        module = layer.module()
+        if module is not None:
+            self.calls.pop(id(module), None)
+            self._layers.pop(id(module), None)
+
+
+_layers = Layers()
+
+
+class _Models:
+    """Is told of outermost calls of modules: finds models, and decides whether what they call is recorded."""
+
+    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        with _following:
+            off = _unwanted()
+            _mute(off)
+            if _layers.deep and not off and not _layers.knows(args[0]):
+                _layers.attach(args[0], Options())
+
+    def after(self, _token: None, _result: Any, _error: BaseException | None) -> None:
+        _mute(False)
+        _thread.open.clear()
+
+
+class _Backwards:
+    """Is told of backward passes."""
+
+    def before(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        _layers.trained = True
+
+    def after(self, _token: None, _result: Any, error: BaseException | None) -> None:
+        with _following:
+            graph.finish(error)
+            if _layers.tries < TRIES and step.phases.on:
+                _layers.grade()
+
+
+def _mute(on: bool) -> None:
+    _thread.off = on
+    if graph.native is not None:
+        graph.native.mute(on)
+
+
+def _blame(error: BaseException) -> None:
+    """Take the blame for a failure of the C part."""
+    with _following:
+        raise error
+
+
+def _unwanted() -> bool:
+    """Is the call that begins an evaluation of a program that trains, a transform of data, or read by a compiler?"""
+    torch = sys.modules["torch"]
+    if loader.fetching() is not None or torch._C._get_tracing_state() is not None:
+        return True
+    return _layers.trained and not torch.is_grad_enabled()
+
+
+# ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _recorded(layer: Layer, original: Callable[..., Any]) -> Callable[..., Any]:
+    """What is called in the place of `nn.Module.__call__` for this layer. It runs often, hence so few calls in it."""
+    if graph.native is not None:
+        wanted = (layer.options.activations, layer.gradients, layer.tentative)
+        return cast(
+            "Callable[..., Any]", graph.native.recorded(layer, original, layer.forward, layer.backward, *wanted)
+        )
+    thread, phases, following, enter, leave = _thread, step.phases, _following, core.enter, core.leave
+    torch = sys.modules["torch"]
+    number, tensor = torch._C._autograd._get_sequence_nr, torch.Tensor
+    span, measured, behind = layer.forward, layer.options.activations, layer.backward is not None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        opened = thread.open
+        if thread.off or not phases.on:
+            return original(*args, **kwargs)
+        passage = Passage(layer, number())
+        if opened:
+            _enclose(passage, opened[-1])
+        opened.append(passage)
+        if span is not None:
+            enter(span)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            _abort(passage, error)
+            raise
+        with following:
+            if opened.pop() is not passage:
+                _settle(passage, opened)
+            if not passage.cancelled:
+                found = (result,) if type(result) is tensor else tuple(tensors_of(result, tensor))
+                if span is not None:
+                    leave(span, _new_bytes(found, args) if measured else None)
+                if layer.tentative:
+                    _layers.describe(layer)
+                if behind:
+                    _look_back(passage, found, args)
+        return result
+
+    return call
+
+
+def _enclose(passage: Passage, above: Passage) -> None:
+    """A layer is called inside another one."""
+    passage.above = above
+    above.parted = True
+    if above.layer.tentative and not above.cancelled:
+        above.cancelled = True
+        _layers.demote(above.layer)
+
+
+def _settle(passage: Passage, opened: list[Passage]) -> None:
+    """Take away what was left open in this call."""
+    if passage in opened:
+        while opened.pop() is not passage:
+            pass
+
+
+@guard(DOING)
+def _abort(passage: Passage, error: BaseException) -> None:
+    _settle(passage, _thread.open)
+    if passage.layer.forward is not None and not passage.cancelled:
+        core.leave(passage.layer.forward, None, type(error))
+
+
+def _look_back(passage: Passage, tensors: tuple[Any, ...], args: tuple[Any, ...]) -> None:
+    """Prepare for the backward pass. Where nothing was computed since the layer before, its begin will be our end."""
+    thread = _thread
+    next_to = passage.first == thread.end and len(args) > 1 and id(args[1]) == thread.result
+    if graph.hook(passage, tensors, not next_to and not passage.parted):
+        thread.end = sys.modules["torch"]._C._autograd._get_sequence_nr()
+        thread.result = id(tensors[0]) if len(tensors) == 1 else 0
+
+
+def _shadow(original: Callable[..., Any]) -> Callable[..., Any]:
+    """For a module that is not recorded: the one that calls it is no layer."""
+    if graph.native is not None:
+        return cast("Callable[..., Any]", graph.native.shadow(original))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _following:
+            opened = _thread.open
+            if opened:
+                _enclose(Passage(None, 0), opened[-1])
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _tensors(result: Any) -> tuple[Any, ...]:
+    return tuple(tensors_of(result, sys.modules["torch"].Tensor))
+
+
+def _new_bytes(tensors: tuple[Any, ...], args: tuple[Any, ...]) -> int | None:
+    """The bytes of these tensors, without those that are the input itself, or a view of it; None: not known."""
+    total: int | None = None
+    given = args[1] if len(args) > 1 else None
+    for one in tensors:
+        size = 0 if one is given or _is_view(one, given) else nbytes(one)
+        if size is not None:
+            total = (total or 0) + size
+    return total
+
+
+def _is_view(tensor: Any, of: Any) -> bool:
+    base = tensor._base
+    return base is not None and (base is of or base is getattr(of, "_base", None))
+
+
+# All that runs between the modules of a program.
+FRAMES = (
+    guard.__enter__, _Following.__exit__, _recorded, _shadow, _enclose, _settle, _look_back, _tensors, _new_bytes, _is_view,
+    Layers.describe, Layers.demote, Layer.facts,
+)  # fmt: skip
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Module(NamedTuple):
+    """A module of a model: its name without those of wrappers, and whether it is part of what torch.compile took."""
+
+    name: str
+    module: Any
+    compiled: bool
+
+
+def _modules(model: Any) -> Iterator[Module]:
+    """The modules of a model, from the outside in."""
+    compiled: list[str] = []
+    names: set[str] = set()
+    for path, module in _bare(model).named_modules():
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+            compiled.append(f"{path}." if path else "")
+        name = ".".join(part for part in path.split(".") if part not in WRAPPERS)
+        if name not in names:  # else it is what a wrapper wraps
+            names.add(name)
+            yield Module(name, module, f"{path}.".startswith(tuple(compiled)))
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix and name else name or prefix
+
+
+def _bare(model: Any) -> Any:
+    """The model in a wrapper for several devices."""
+    while type(model).__name__ in PARALLEL and hasattr(model, "module"):
+        model = model.module
+    return model
+
+
+def _kind(model: Any) -> str:
+    """The class of a model."""
+    model = _bare(model)
+    return type(getattr(model, "_orig_mod", model)).__name__
+
+
+def _total(tensors: list[Any]) -> int | None:
+    sizes = [nbytes(one) for one in tensors]
+    return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+def _has_gradients(module: Any) -> bool:
+    return module is not None and any(one.grad is not None for one in module.parameters(recurse=False))
+
+
+# ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Said:
+    nothing = False
+
+
+def _say_nothing_records() -> None:
+    if _Said.nothing or config.peek("enabled") is False:
+        return
+    _Said.nothing = True
+    _warn(
+        "trace_model_instance() has no effect: nothing is being recorded. Call sonde.init() before it, or start the "
+        "program with `sonde run`. This is told once."
+    )
+
+
+def _say_no_match(model: Any, options: Options) -> None:
+    names = [one.name for one in _modules(model) if one.name]
+    hint = nearest(options.include[0], names[:20]) if options.include else "exclude_names leaves no layer."
+    _warn(f"trace_model_instance() records no layer of {_kind(model)}: none has a name that was chosen. {hint}")
+
+
+def _warn(message: str) -> None:
+    import logging
+
+    logging.getLogger("sonde").warning(message)
+
+
+def _parts(argument: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+        raise WrapRefused(f"{argument} of trace_model_instance() is a list of parts of names, not {given!r}.")
+    return tuple(given)

@@ -1,0 +1,82 @@
+"""The loss as it goes into a backward pass, without ever waiting for a device.
+
+A loss on the host is read at once. Of one on a device a copy is ordered and read when it is there, steps later; it is then
+written with the step that it belongs to. The latter could not be tried where this was written: there was no device.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any, NamedTuple
+
+from sonde.events import core
+from sonde.probes import step
+from sonde.store.probe import LOSS, PROBE
+
+MOST = 64  # copies under way; more than that are not ordered
+
+
+class _Copy(NamedTuple):
+    """A loss on its way to the host."""
+
+    step: int | None
+    value: Any  # in memory of the host
+    done: Any  # the event behind the copy
+
+
+class _Scaled(NamedTuple):
+    """What a gradient scaler made of a loss."""
+
+    result: weakref.ref[Any]
+    loss: Any  # the same numbers as before, without their graph
+
+
+class _Losses:
+    def __init__(self) -> None:
+        self.copies: list[_Copy] = []
+        self.scaled: _Scaled | None = None
+
+
+_losses = _Losses()
+span = core.Span(LOSS, PROBE, key=0, base=step.phases)
+
+
+def scaled(result: Any, loss: Any) -> None:
+    """A gradient scaler has made `result` of `loss`: the loss is what is wanted."""
+    if type(result) is sys.modules["torch"].Tensor and type(loss) is type(result):
+        _losses.scaled = _Scaled(weakref.ref(result), loss.detach())
+
+
+def note(tensors: Any) -> None:
+    """Write the loss, if what is differentiated is one number."""
+    loss = tensors[0] if isinstance(tensors, tuple | list) and len(tensors) == 1 else tensors
+    if _losses.scaled is not None:
+        result, plain = _losses.scaled
+        loss = plain if result() is loss else loss
+        _losses.scaled = None
+    if _losses.copies:
+        collect()
+    torch = sys.modules["torch"]
+    if type(loss) is not torch.Tensor or loss.numel() != 1:
+        return
+    if loss.is_cpu:
+        core.note(span, loss.item())
+    elif loss.is_cuda and len(_losses.copies) < MOST:
+        _order(torch, loss)
+
+
+def collect() -> None:
+    """Write the losses that have arrived."""
+    copies = _losses.copies
+    while copies and copies[0].done.query():
+        copy = copies.pop(0)
+        core.counter(LOSS, copy.value.item(), PROBE, 0, step=copy.step)
+
+
+def _order(torch: Any, loss: Any) -> None:
+    value = torch.empty_like(loss, device="cpu", pin_memory=True, requires_grad=False)
+    value.copy_(loss.detach(), non_blocking=True)
+    done = torch.cuda.Event()
+    done.record()
+    _losses.copies.append(_Copy(core.get_context()[0], value, done))

@@ -1,0 +1,167 @@
+"""Steps of training: which one the program is at, when one ends, which ones are recorded whole.
+
+The step is part of the context of the process, which all records carry. Who sets it, the most explicit first:
+`ai.update(step=)`, `trace_step(step=)`, our count. It is 0 from the first event of training on, and one more after each
+`update`; a step that somebody else has set is left alone (the core knows who set it).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sonde import config
+from sonde.events import core
+from sonde.guard import guard
+from sonde.hooks.torch.engine import native
+from sonde.store.probe import PROBE, UPDATE
+from sonde.store.record import ESSENTIAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sonde.config import Settings
+
+PAUSE_NS = 4_000_000  # those who want to know of the ends of steps need not be told more often
+
+phases = core.Span("phases", PROBE)  # never entered: the switch of all spans that are based on it
+
+
+class _Now:
+    """The training of this process."""
+
+    def __init__(self) -> None:
+        self.installed = False
+        self.patched: frozenset[str] = frozenset()  # the probes that see their calls without an edit
+        self.forget()
+        self.first = 0
+        self.stop: int | None = None
+        self.every = 1
+        self.all = True  # every step is recorded whole
+        self.none = False  # no step is: this rank was not chosen
+
+    def forget(self) -> None:
+        """No training has begun."""
+        self.begun = False
+        self.explicit = False  # trace_step says where steps end
+        self.open = False  # inside of a trace_step
+
+    def takes(self, step: int) -> bool:
+        """Is this step recorded whole?"""
+        if self.all or self.none:
+            return not self.none
+        return step >= self.first and (self.stop is None or step < self.stop) and (step - self.first) % self.every == 0
+
+
+now = _Now()
+_ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(8)]
+_telling = guard("telling a probe that a step has ended")
+_begins: list[Callable[[], None]] = []
+_updates: list[Callable[[], None]] = []
+
+
+def install(settings: Settings) -> Callable[[], None]:
+    """Choose steps by these settings from now on."""
+    now.forget()
+    now.installed = True
+    now.first, now.stop = settings.steps or (0, None)
+    now.every = settings.every
+    now.none = settings.ranks is not None and (config.ranks().rank or 0) not in settings.ranks
+    now.all = not now.none and settings.steps is None and settings.every == 1
+    phases.on = now.takes(0)
+    return _leave
+
+
+def _leave() -> None:
+    if now.begun:
+        core.set_context(-1, -1)  # the next recording is about another training
+    _hurry(False)
+    now.installed = False
+    now.patched = frozenset()
+    now.forget()
+
+
+def at_begin(callback: Callable[[], None]) -> Callable[[], None]:
+    """Call when training begins: at its first event, or now if it has begun. Returns what ends the wait."""
+    if now.begun:
+        _call(callback)
+        return lambda: None
+    _begins.append(callback)
+    return lambda: _remove(_begins, callback)
+
+
+def at_update(callback: Callable[[], None]) -> Callable[[], None]:
+    """Call when a step has ended, though perhaps not more often than every few milliseconds. Returns what ends that."""
+    _updates.append(callback)
+    return lambda: _remove(_updates, callback)
+
+
+def begin() -> None:
+    """An event of training is about to be recorded: from the first one on there is a step. Cheap: `now.begun` tells."""
+    if now.begun or not now.installed:
+        return
+    now.begun = True
+    if core.get_context()[0] is None:
+        core.count_steps(0)
+    phases.on = now.takes(core.get_context()[0] or 0)
+    _hurry(now.all)
+    while _begins:
+        _call(_begins.pop(0))
+
+
+def end(flags: int) -> None:
+    """The step that the program is at has ended: write so, and go on to the next one."""
+    if not now.begun:
+        begin()
+    core.advance(_ends[flags])
+    if not now.all:
+        phases.on = now.takes(core.get_context()[0] or 0)
+    tell()
+
+
+def tell() -> None:
+    """Tell who wants to know it that a step has ended."""
+    waiting: Iterator[Callable[[], None]] | None = iter(_updates)
+    while waiting is not None:
+        with _telling:  # one that fails is left out, and the next ones are told
+            for callback in waiting:
+                callback()
+            waiting = None
+
+
+def enter(step: int | None) -> int:
+    """A step begins whose number is known, or else is the next one. Returns the number."""
+    if not now.begun:
+        begin()
+    if step is not None:
+        core.count_steps(step)
+    number = core.get_context()[0] or 0
+    if not now.all:
+        phases.on = now.takes(number)
+    return number
+
+
+def _hurry(on: bool) -> None:
+    """Let the probes take their quick ways, which are for training that goes on and is recorded whole."""
+    if native is not None:
+        native.ready(on)
+
+
+def _quick_end(flags: int) -> Callable[[], Any]:
+    """What does the same as `end(flags)` where all steps are recorded whole, and tells of it less often; if C was built."""
+    if native is None:
+        return lambda: end(flags)
+    quick: Callable[[], Any] = native.ended(tell, (core.advance, _ends[flags], PAUSE_NS))
+    return quick
+
+
+quick_end = [_quick_end(flags) for flags in range(8)]
+
+
+@guard("telling a probe that training begins")
+def _call(callback: Callable[[], None]) -> None:
+    callback()
+
+
+def _remove(callbacks: list[Callable[..., None]], callback: Callable[..., None]) -> None:
+    if callback in callbacks:
+        callbacks.remove(callback)

@@ -1,0 +1,177 @@
+"""`wrap_dataloader`, `wrap_forward`, `wrap_backward`, `wrap_optimizer`, `wrap_h2d`: for loops that no probe understands.
+
+Each takes an object of the program and returns one to use in its place where the phase happens. The object itself is left
+alone. What Sonde sees without an edit is not recorded twice: there the wrapper only passes calls on.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from sonde.errors import WrapRefused
+from sonde.events import core
+from sonde.guard import guard
+from sonde.hooks.torch import loader
+from sonde.probes import step
+from sonde.store import probe as names
+from sonde.store.probe import PROBE, batch_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_watching = guard("watching a wrapped object")
+
+
+def wrap_dataloader(loader: Any) -> Any:
+    """Something that gives the same batches in the same order, and records how long the program waits for each.
+
+    For any iterable. Of a `DataLoader` of torch, which is recorded without an edit, it is the loader itself.
+    """
+    if not hasattr(loader, "__iter__"):
+        raise _refusal("wrap_dataloader", "an iterable", loader)
+    return loader if "loader" in step.now.patched and hasattr(loader, "batch_sampler") else _Loader(loader, {})
+
+
+def wrap_forward(model: Any) -> Any:
+    """A callable that calls the model (or any function), and records the call as a forward pass."""
+    if not callable(model):
+        raise _refusal("wrap_forward", "a model or a function", model)
+    return _Called(model, "forward", lambda: _module_span(model))
+
+
+def wrap_backward(loss: Any) -> Any:
+    """The loss with a `backward()` that is recorded; or a function that does the backward pass, recorded."""
+    return _wrapped("wrap_backward", "backward", names.BACKWARD, loss, ("backward",))
+
+
+def wrap_optimizer(optimizer: Any) -> Any:
+    """The optimizer with a `step()` that is recorded, and ends a step of training."""
+    if not hasattr(optimizer, "step"):
+        raise _refusal("wrap_optimizer", "an optimizer with a method `step`", optimizer)
+
+    def stepped(*args: Any, **kwargs: Any) -> Any:
+        result = timed(*args, **kwargs)
+        with _watching:
+            if "optimizer" not in step.now.patched and step.now.installed and not step.now.explicit:
+                step.end(0)
+        return result
+
+    timed = _timed(optimizer.step, "optimizer", lambda: _span(names.OPTIMIZER))
+    return _Proxy(optimizer, {"step": stepped})
+
+
+def wrap_h2d(batch: Any) -> Any:
+    """A tensor or batch whose `to()` and `cuda()` are recorded as copies to a device; or a function that copies, recorded."""
+    return _wrapped("wrap_h2d", "h2d", names.H2D, batch, ("to", "cuda"))
+
+
+def _wrapped(name: str, probe: str, record: str, target: Any, methods: tuple[str, ...]) -> Any:
+    def span() -> core.Span:
+        return _span(record, getattr(target, "nbytes", 0))
+
+    found = {method: _timed(getattr(target, method), probe, span) for method in methods if hasattr(target, method)}
+    if found:
+        return _Proxy(target, found)
+    if callable(target):
+        return _Called(target, probe, span)
+    raise _refusal(name, f"something with a method `{methods[0]}`, or a function", target)
+
+
+def _refusal(name: str, wanted: str, given: Any) -> WrapRefused:
+    return WrapRefused(f"{name}() got {type(given).__name__}, which it cannot wrap. Give it {wanted}.")
+
+
+def _span(name: str, key: int = 0) -> core.Span:
+    step.begin()
+    return core.Span(name, PROBE, key=key if name == names.H2D else 0, base=step.phases)
+
+
+def _module_span(model: Any) -> core.Span:
+    step.begin()
+    torch = sys.modules.get("torch")
+    bits = names.FORWARD_TRAINING if getattr(model, "training", False) else 0
+    bits |= names.FORWARD_GRAD if torch is not None and torch.is_grad_enabled() else 0
+    return core.Span(names.FORWARD, PROBE, key=bits, base=step.phases)
+
+
+def _timed(function: Callable[..., Any], probe: str, span: Callable[[], core.Span]) -> Callable[..., Any]:
+    """The function, recorded, unless the probe of that name sees it by itself."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        entered = None
+        with _watching:
+            if step.now.installed and probe not in step.now.patched:
+                entered = span()
+        if entered is None:
+            return function(*args, **kwargs)
+        with entered:
+            return function(*args, **kwargs)
+
+    return call
+
+
+class _Proxy:
+    """Stands for an object of the program: some methods are replaced, everything else is the object's own."""
+
+    def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
+        object.__setattr__(self, "_target", target)
+        object.__setattr__(self, "_methods", methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods[name] if name in self._methods else getattr(self._target, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._target, name, value)
+
+    def __repr__(self) -> str:
+        return repr(self._target)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled, it is the object of the program."""
+        return _itself, (self._target,)
+
+
+class _Called(_Proxy):
+    """The same for something that is called."""
+
+    def __init__(self, target: Any, probe: str, span: Callable[[], core.Span]) -> None:
+        super().__init__(target, {})
+        object.__setattr__(self, "_call", _timed(target, probe, span))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+
+class _Loader(_Proxy):
+    """The same for something that is iterated over."""
+
+    def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
+        super().__init__(target, methods)
+        object.__setattr__(self, "_rounds", count())
+
+    def __len__(self) -> int:
+        return len(self._target)
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator, number, round = iter(self._target), loader.loader_number(self), next(self._rounds)
+        wait = core.Span(names.INPUT_WAIT, PROBE, base=step.phases)
+        for position in count():
+            with _watching:
+                step.begin()
+                core.enter(wait, batch_key(number, round, position))
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                core.cancel(wait)
+                return
+            except BaseException as error:
+                core.leave(wait, None, type(error))
+                raise
+            core.leave(wait)
+            yield batch
+
+
+def _itself(target: Any) -> Any:
+    return target

@@ -1,0 +1,147 @@
+"""The probe of the host: what a process uses, looked at when the program comes by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonde import guard
+from sonde.probes import cgroup, host, step
+from sonde.testing import Recorded, record
+
+
+@pytest.fixture(autouse=True)
+def nothing_failed() -> Iterator[None]:
+    """Nothing of ours fails on the way."""
+    before = guard.counts()
+    yield
+    assert guard.counts() == before
+
+
+def values(recorded: Recorded, name: str, key: int) -> list[float]:
+    """The values of a counter."""
+    return [event["value"] for event in recorded.named(name) if event["key"] == key]
+
+
+def look_twice() -> None:
+    """Two steps end, far enough from each other."""
+    step.end(0)
+    host._now.due = 0
+    step.end(0)
+
+
+def test_memory_threads_and_load_of_this_process() -> None:
+    """The first look has no load: there is nothing to compare with."""
+    with record() as recorded:
+        look_twice()
+    pid = os.getpid()
+    pages = int(Path("/proc/self/statm").read_text().split()[1]) * host.PAGE
+    assert values(recorded, "rss", pid)[-1] == pytest.approx(pages, rel=0.2)
+    assert values(recorded, "threads", pid)[-1] == len(os.listdir("/proc/self/task"))
+    assert len(values(recorded, "cpu", pid)) == 1
+    assert {event["cat"] for event in recorded.named("rss")} == {"memory"}
+
+
+def test_between_two_looks_time_passes() -> None:
+    """A thousand fast steps are no reason to look a thousand times."""
+    with record() as recorded:
+        for _ in range(1000):
+            step.end(0)
+    assert 1 <= len(recorded.named("rss")) <= 100
+
+
+def test_the_machine_is_looked_at_where_no_launcher_does() -> None:
+    """Its memory, with the key 0."""
+    with record() as recorded:
+        look_twice()
+    total = os.sysconf("SC_PHYS_PAGES") * host.PAGE
+    assert values(recorded, "ram.total", 0)[0] == pytest.approx(total, rel=0.1)
+    assert 0 < values(recorded, "ram.used", 0)[0] < total
+
+
+def test_the_machine_is_left_to_whoever_made_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that joins a run looks at itself only."""
+    import sonde
+
+    with record(dir=str(tmp_path)) as recorded:
+        run = recorded.path
+    monkeypatch.setenv("SONDE_RUN", str(run))
+    with sonde.init():
+        look_twice()
+    joined = Recorded(run)
+    assert len(joined.named("rss")) == 2
+    assert joined.named("ram.total") == []
+
+
+def test_a_forked_child_speaks_for_itself(tmp_path: Path) -> None:
+    """Its first look comes at once, under its own number, and leaves the machine alone."""
+    with record(dir=str(tmp_path)) as recorded:
+        step.end(0)
+        child = os.fork()
+        if child == 0:
+            host.tick()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert [event["key"] for event in recorded.named("rss")] == [os.getpid(), child]
+    assert len(recorded.named("ram.total")) == 1
+
+
+def test_nothing_is_looked_at_outside_of_the_chosen_steps() -> None:
+    """Only the ends of steps are written there."""
+    with record(steps="1:2") as recorded:
+        step.end(0)
+        host._now.due = 0
+        step.end(0)
+        host._now.due = 0
+        step.end(0)
+    assert [event["step"] for event in recorded.named("rss")] == [1]
+
+
+def test_after_the_end_nothing_is_looked_at() -> None:
+    """A tick is a comparison then."""
+    with record():
+        pass
+    assert host._now.due == host.NEVER
+    host.tick()
+
+
+def test_threads_of_torch_are_told_when_they_change() -> None:
+    """Not at every look."""
+    torch: Any = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    try:
+        with record() as recorded:
+            look_twice()
+            torch.set_num_threads(threads + 1)
+            host._now.due = 0
+            step.end(0)
+    finally:
+        torch.set_num_threads(threads)
+    assert values(recorded, "torch.threads", os.getpid()) == [threads, threads + 1]
+
+
+def test_a_missing_file_is_a_missing_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a zero, and no failure."""
+    monkeypatch.setattr(host, "_read", lambda _path: None)
+    with record() as recorded:
+        look_twice()
+    assert recorded.named("rss") == recorded.named("ram.total") == recorded.named("disk.read") == []
+
+
+def test_the_tightest_limit_of_a_control_group_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group above may allow less than the own one; `max` is no limit."""
+    for group, limit, used in (("job/step", "max", "10"), ("job", "1000", "400"), ("", "5000", "500")):
+        folder = tmp_path / group
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.max").write_text(limit + "\n")
+        (folder / "memory.current").write_text(used + "\n")
+    monkeypatch.setattr(cgroup, "ROOT", str(tmp_path))
+    monkeypatch.setattr(cgroup, "_folders", lambda _pid: [str(tmp_path / group) for group in ("job/step", "job", ".")])
+    with record() as recorded:
+        step.end(0)
+    assert values(recorded, "cgroup.limit", 0) == [1000]
+    assert values(recorded, "cgroup.used", 0) == [400]

@@ -1,0 +1,122 @@
+"""The functions `wrap_...`: what they record in the mode manual, what they leave alone, what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.probes.training import model, sgd, train, updates
+
+from sonde.errors import WrapRefused
+from sonde.probes.boundary import trace_step
+from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
+from sonde.store.probe import read_batch_key
+from sonde.testing import record
+
+
+def loop(net: Any, optimizer: Any) -> None:
+    """A loop by hand."""
+    forward, stepping = wrap_forward(net), wrap_optimizer(optimizer)
+    for batch in wrap_dataloader([torch.ones(2, 4)] * 3):
+        moved = wrap_h2d(batch).to("cpu")
+        loss = forward(moved).sum()
+        wrap_backward(loss).backward()
+        stepping.step()
+        stepping.zero_grad()
+
+
+def test_a_loop_by_hand_has_all_its_phases() -> None:
+    """In the mode manual, where nothing is patched."""
+    net = model()
+    with record(mode="manual") as recorded:
+        loop(net, sgd(net))
+    names = ["input_wait", "h2d", "forward", "backward", "optimizer", "update"]
+    found = [(event["name"], event["step"]) for event in recorded.events if event["cat"] == "probe"]
+    assert [pair for pair in found if pair[0] != "gc"] == [(name, number) for number in range(3) for name in names]
+    assert [event["key"] for event in recorded.named("h2d")] == [32] * 3
+
+
+def test_nothing_is_recorded_twice() -> None:
+    """In the mode auto the wrappers pass on what is seen anyway."""
+    net = model()
+    with record() as recorded:
+        loop(net, sgd(net))
+    counted = {name: len(recorded.named(name)) for name in ("forward", "backward", "optimizer", "update", "input_wait")}
+    assert set(counted.values()) == {3}
+    assert updates(recorded) == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_batches_have_loader_round_and_number() -> None:
+    """Each loop over it is a round; `break` and exceptions pass."""
+    batches = wrap_dataloader(range(2))
+    assert len(batches) == 2
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise ValueError("theirs")
+
+    with record(mode="manual") as recorded:
+        assert list(batches) == [0, 1]
+        assert next(iter(batches)) == 0
+        with pytest.raises(ValueError, match="theirs"):
+            list(wrap_dataloader(failing()))
+    keys = [read_batch_key(event["key"]) for event in recorded.named("input_wait")]
+    assert [(key.round, key.number) for key in keys] == [(0, 0), (0, 1), (1, 0), (0, 0), (0, 1)]
+    assert [event["error"] for event in recorded.named("input_wait")] == [False] * 4 + [True]
+
+
+def test_a_loader_of_torch_is_left_as_it_is() -> None:
+    """It is recorded without an edit; in the mode manual it is wrapped."""
+    loader: Any = torch.utils.data.DataLoader(range(4))  # type: ignore[arg-type]
+    with record():
+        assert wrap_dataloader(loader) is loader
+    with record(mode="manual") as recorded:
+        assert [int(batch) for batch in wrap_dataloader(loader)] == [0, 1, 2, 3]
+    assert len(recorded.named("input_wait")) == 4
+
+
+def test_a_wrapped_object_is_otherwise_itself() -> None:
+    """Its attributes, its text, its copies."""
+    net = model()
+    wrapped, optimizer = wrap_forward(net), wrap_optimizer(sgd(net))
+    assert wrapped.training is True
+    wrapped.note = 3
+    assert net.note == 3
+    assert repr(wrapped) == repr(net)
+    assert isinstance(copy.deepcopy(wrapped), torch.nn.Sequential)
+    assert isinstance(pickle.loads(pickle.dumps(wrapped)), torch.nn.Sequential)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    train(wrapped, optimizer, 1)
+
+
+def test_functions_can_be_wrapped() -> None:
+    """A forward pass, a backward pass or a copy that is a function of the program."""
+    with record(mode="manual") as recorded:
+        assert wrap_forward(lambda value: value + 1)(2) == 3
+        assert wrap_backward(lambda: 4)() == 4
+        assert wrap_h2d(lambda batch: batch)([5]) == [5]
+    assert [event["name"] for event in recorded.events if event["name"] != "gc"] == ["forward", "backward", "h2d"]
+
+
+def test_a_wrapped_optimizer_ends_no_step_inside_of_an_explicit_one() -> None:
+    """The block does."""
+    net = model()
+    with record(mode="manual") as recorded, trace_step(net):
+        train(net, wrap_optimizer(sgd(net)), 2)
+    assert len(updates(recorded)) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrap", "wrong"),
+    [(wrap_dataloader, 3), (wrap_forward, 3), (wrap_backward, 3), (wrap_optimizer, 3), (wrap_h2d, 3)],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_cannot_be_wrapped_is_refused(wrap: Any, wrong: object) -> None:
+    """The message says what was given and what to give."""
+    with pytest.raises(WrapRefused, match=r"got int, .* Give it"):
+        wrap(wrong)
+    assert issubclass(WrapRefused, TypeError)
