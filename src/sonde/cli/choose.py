@@ -14,7 +14,7 @@ from sonde.store.folder import RUN_FILE
 from sonde.views.runs import candidates, list_runs
 
 MOST_LISTED = 5
-RECORD_ONE = "Record one: call sonde.init() at the start of a program, or start it with SONDE=1 in the environment."
+RECORD_ONE = "Record one: sonde run train.py. Or call sonde.init() at the start of the program."
 
 
 def _complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:

@@ -1,0 +1,101 @@
+"""`sonde run`: start a program, and record it without an edit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+import click
+
+from sonde import launch
+from sonde.errors import CommandRefused, SettingError
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="""\b
+Example: sonde run train.py --epochs 3
+Example: sonde run --name try-2 -m package.train
+Example: sonde run torchrun --nproc-per-node 2 train.py
+Example: sonde run --steps 100:200 -- bash start.sh""",
+)
+@click.option("--name", metavar="NAME", help="The name of the run; without it, that of the script.")
+@click.option("--dir", type=click.Path(file_okay=False), help="The folder in which the run folder is made.")
+@click.option("--steps", metavar="A:B", help="Record the phases of these steps only, such as 100:200.")
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Record the phases of every N-th step only.")
+@click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3.")
+@click.option("--deep", is_flag=True, default=None, help="Record each layer of the model too.")
+@click.option("--disable", is_flag=True, help="Run the program as if Sonde were not there.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing, and print no report; what goes wrong is still told.")
+@click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGUMENT]...", type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    words: tuple[str, ...],
+    disable: bool,
+    quiet: bool,
+    **given: str | int | bool | None,
+) -> None:
+    """Start a program, and record it without an edit.
+
+    PROGRAM is a script (this Python runs it), `-m` and a module, or any command: torchrun, accelerate launch, bash. The
+    exit code is that of the program; death by signal n is 128 + n. Everything behind PROGRAM belongs to it, and `--` ends
+    the options of Sonde.
+    """
+    context.exit(run(words, launch.Options(**given), disable, quiet))  # type: ignore[arg-type]  # click knows the types
+
+
+def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: bool) -> int:
+    """Start the program, wait for its end, and return its exit code."""
+    try:
+        line = launch.command_of(words)
+        if disable or not launch.wanted(options):
+            sys.stdout.flush()
+            launch.replace(line)
+        with launch.blocked() as before:
+            launched = launch.start(line, options, mask=before)
+            told = _greet(launched, quiet)
+            code = launch.attend(launched)
+            _part(launched, quiet, told, before)
+    except CommandRefused as error:
+        tell(str(error))
+        return error.exit_code
+    except SettingError as error:
+        raise click.UsageError(str(error)) from None
+    return code
+
+
+def _greet(launched: launch.Launched, quiet: bool) -> int:
+    """Say where the run is, and what is known to be wrong; returns how many notices were told."""
+    if launched.run is not None and not quiet:
+        tell(f"recording into {_short(launched.run)}")
+    told = len(launched.notices)
+    for notice in launched.notices[:told]:
+        tell(notice)
+    return told
+
+
+def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> None:
+    for notice in launched.notices[told:]:
+        tell(notice)
+    if launched.run is None or quiet:
+        return
+    drawn = launch.draw_report(launched.run, mask)
+    if drawn is False:
+        tell("the report could not be made; sonde report says why")
+    tell(f"recorded. Look at it: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
+
+
+def _short(path: str) -> str:
+    """The path from here, if that is shorter."""
+    with suppress(OSError, ValueError):
+        return min(path, os.path.relpath(path), key=len)
+    return path
+
+
+def tell(text: str) -> None:
+    """One line on the error channel. If nobody reads it, the program is not to suffer."""
+    with suppress(OSError):
+        click.echo(f"sonde: {text}", err=True)

@@ -1,0 +1,107 @@
+"""What is to be run: the words behind `sonde run` as a command, and what the run is called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.errors import CommandRefused, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCRIPT = (".py", ".pyw", ".pyc", ".pyz")
+MISSING, REFUSED = 127, 126  # what a shell answers to a program that is not there, or cannot be started
+NO_SCRIPT = 2  # what Python answers to a script that is not there
+
+
+OPTIONS = ["--name", "--dir", "--steps", "--every", "--ranks", "--deep", "--disable", "--quiet", "--help", "-m", "-c"]
+
+
+class Options(NamedTuple):
+    """What `sonde run` is told besides the program; None is not told."""
+
+    name: str | None = None
+    dir: str | None = None
+    steps: str | None = None
+    every: int | None = None
+    ranks: str | None = None
+    deep: bool | None = None
+    mode: str | None = None
+
+
+def command_of(words: Sequence[str]) -> list[str]:
+    """The command: a script, `-m module` and `-c code` are run by this Python, everything else as it stands.
+
+    Raises CommandRefused if there is no such thing.
+    """
+    if not words or not words[0]:
+        raise CommandRefused("There is nothing to run. Give a script or a command: sonde run train.py", NO_SCRIPT)
+    first = words[0]
+    if first in ("-m", "-c"):
+        if len(words) == 1:
+            raise CommandRefused(f"Something is missing behind {first}: sonde run -m package.train", NO_SCRIPT)
+        return [sys.executable, *words]
+    if _is_script(first):
+        return [sys.executable, *_checked(words)]
+    if shutil.which(first) is None:
+        raise _refused(first)
+    return list(words)
+
+
+def name_of(command: Sequence[str]) -> str:
+    """What the run is called: the script or module in the command, else the program."""
+    words = list(command[1:])
+    for place, word in enumerate(words):
+        if word.endswith(SCRIPT):
+            return _stem(word)
+        if word == "-m" and place + 1 < len(words) and words[place + 1] not in _LAUNCHERS:
+            return words[place + 1]
+    return _stem(command[0]) or "program"
+
+
+_LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path.rstrip("/")))[0]
+
+
+def _is_script(word: str) -> bool:
+    """Is this something that Python runs: a file with its ending, or a folder?"""
+    return word.endswith(SCRIPT) or os.path.isdir(word)
+
+
+def _checked(words: Sequence[str]) -> Sequence[str]:
+    script = words[0]
+    if os.path.isdir(script) and not os.path.isfile(os.path.join(script, "__main__.py")):
+        raise CommandRefused(f"{script} is a folder without a __main__.py. Give a script in it.", NO_SCRIPT)
+    if not os.path.exists(script):
+        raise CommandRefused(f"There is no script {script}.{_hint(script)}", NO_SCRIPT)
+    return words
+
+
+def _refused(word: str) -> CommandRefused:
+    if os.path.isfile(word):
+        shell = "bash" if word.endswith(".sh") else "python"
+        return CommandRefused(f"{word} is not executable. Say what runs it: sonde run {shell} {word}", REFUSED)
+    if os.path.isfile(word + ".py"):
+        return CommandRefused(f"There is no command {word}. Did you mean the script {word}.py?", MISSING)
+    if word.startswith("-"):
+        return CommandRefused(f"sonde run has no option {word}. {nearest(word, OPTIONS)}", NO_SCRIPT)
+    return CommandRefused(f"There is no command {word} on the path, and no such script.{_hint(word)}", MISSING)
+
+
+def _hint(word: str) -> str:
+    """The script that was probably meant."""
+    import difflib
+
+    folder = os.path.dirname(word) or "."
+    try:
+        scripts = [name for name in os.listdir(folder)[:1000] if name.endswith(".py")]
+    except OSError:
+        return f" There is no folder {folder} that can be read."
+    close = difflib.get_close_matches(os.path.basename(word), scripts, n=1)
+    return f" Did you mean {os.path.join(os.path.dirname(word), close[0])}?" if close else ""

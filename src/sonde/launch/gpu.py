@@ -1,0 +1,45 @@
+"""What NVIDIA's management library says of each device, where the program's environment has it. Not verified on a device."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sonde.events import core
+from sonde.guard import guard
+from sonde.store.probe import SYSTEM
+
+
+class Devices:
+    """The devices of this machine; none without the package pynvml or without a driver."""
+
+    def __init__(self) -> None:
+        self._library: Any = None
+        self._handles: list[Any] = []
+        try:
+            pynvml = importlib.import_module("pynvml")
+        except ImportError:
+            return
+        with guard("asking for devices"):
+            try:
+                pynvml.nvmlInit()
+            except pynvml.NVMLError:  # no driver: a machine without a device
+                return
+            self._library = pynvml
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
+
+    def sample(self) -> None:
+        """Record load, memory, power and temperature of each device; the key is its number."""
+        for number, handle in enumerate(self._handles):
+            library = self._library
+            load, memory = library.nvmlDeviceGetUtilizationRates(handle), library.nvmlDeviceGetMemoryInfo(handle)
+            core.counter("gpu.load", load.gpu, SYSTEM, number)
+            core.counter("gpu.memory.used", memory.used, SYSTEM, number)
+            core.counter("gpu.memory.total", memory.total, SYSTEM, number)
+            core.counter("gpu.power", library.nvmlDeviceGetPowerUsage(handle) / 1000, SYSTEM, number)
+            core.counter(
+                "gpu.temperature",
+                library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU),
+                SYSTEM,
+                number,
+            )

@@ -1,0 +1,177 @@
+"""Looks at the processes of a program once a second, from outside: memory, load, threads, reads and writes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from sonde.events import core
+from sonde.guard import guard
+from sonde.launch import gpu, unseen
+from sonde.probes import cgroup
+from sonde.store.probe import MEMORY, PROCESS, SYSTEM, UNSEEN
+from sonde.store.record import ESSENTIAL
+from sonde.store.redact import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECONDS = 1.0
+SHARE = 0.02  # of one core: what looking may cost; on a machine with thousands of processes it is done less often
+MANY = 200_000  # samples of processes, about 50 MB: from then on they are taken less and less often
+YOUNG = 0.1  # seconds: a process that was just forked is still the image of its parent
+MOST_NOTICES = 5
+JOIN_SECONDS = 5.0
+LEAVE_SECONDS = 0.5  # for children that are on their way out when the program ends
+GONE = (psutil.NoSuchProcess, psutil.AccessDenied, OSError)
+
+
+class _Followed:
+    """A process of the tree, and what was done with it."""
+
+    __slots__ = ("again", "judged", "process")
+
+    def __init__(self, process: psutil.Process) -> None:
+        self.process = process
+        self.judged = False
+        self.again = False  # its load is that since the last sample: the first one has none
+        with suppress(*GONE):
+            process.cpu_percent(None)
+
+
+class Sampler:
+    """A thread that takes samples of the tree below a process."""
+
+    def __init__(self, pid: int, run: str) -> None:
+        self.notices: list[str] = []
+        self.pythons: set[str] = set()  # the interpreters that were seen
+        self._root = pid
+        self._run = run
+        self._known: dict[psutil.Process, _Followed] = {}
+        self._unseen = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="sonde sampler", daemon=True)
+        self._gpus = gpu.Devices()
+        psutil.cpu_percent(None)  # the load since the call before: the first one has none
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        self._done.set()
+        self._thread.join(timeout=JOIN_SECONDS)
+        if self._unseen > MOST_NOTICES:
+            self.notices.append(f"{self._unseen - MOST_NOTICES} more processes could not be seen.")
+
+    def look_after(self) -> None:
+        """Note which processes the program has left behind."""
+        left = [one for one in self._known if one.pid != self._root]
+        until = time.monotonic() + LEAVE_SECONDS
+        while (left := [one for one in left if _runs(one)]) and time.monotonic() < until:
+            time.sleep(LEAVE_SECONDS / 20)
+        if left:
+            pids = ", ".join(str(one.pid) for one in left)
+            self.notices.append(f"The program has ended, and left processes that still run: {pids}.")
+
+    def _loop(self) -> None:
+        pause, samples = 0.0, 0
+        while not self._done.wait(pause):
+            begun = time.thread_time()
+            self.sample()
+            samples += len(self._known) + 1
+            pause = max(SECONDS, (time.thread_time() - begun) / SHARE, samples / MANY)
+
+    def sample(self) -> None:
+        """Look once."""
+        with guard("looking at the host"):
+            self._host()
+        with guard("looking at the processes of the program"):
+            for followed in self._tree():
+                self._process(followed)
+        with guard("looking at the devices"):
+            self._gpus.sample()
+
+    def _tree(self) -> list[_Followed]:
+        try:
+            root = psutil.Process(self._root)
+            found = [root, *root.children(recursive=True)]
+        except GONE:
+            found = []
+        self._known = {process: self._known.get(process) or _Followed(process) for process in found}
+        return list(self._known.values())
+
+    # ── one process ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _process(self, followed: _Followed) -> None:
+        process = followed.process
+        with process.oneshot():
+            if not _runs(process):  # the kernel tells 0 of a dead one that nobody has waited for
+                return
+            self._take("rss", MEMORY, process.pid, lambda: process.memory_info().rss)
+            self._take("threads", SYSTEM, process.pid, process.num_threads)
+            self._take("disk.read", SYSTEM, process.pid, lambda: process.io_counters().read_bytes)
+            self._take("disk.write", SYSTEM, process.pid, lambda: process.io_counters().write_bytes)
+            if followed.again:
+                self._take("cpu", SYSTEM, process.pid, lambda: process.cpu_percent(None))
+            if not followed.judged:
+                followed.judged = self._judge(process)
+        followed.again = True
+
+    def _take(self, name: str, cat: str, key: int, value: Callable[[], float]) -> None:
+        """Record a value; what cannot be had (the process is gone, or not ours) is missing, not 0."""
+        try:
+            core.counter(name, value(), cat, key)
+        except GONE:
+            return
+
+    def _judge(self, process: psutil.Process) -> bool:
+        """Find out whether a process is a Python that Sonde does not reach; False if it is too early to tell."""
+        try:
+            if time.time() - process.create_time() < YOUNG:
+                return False
+            command, program = process.cmdline(), process.exe()
+        except GONE:
+            return True
+        if command and (unseen.is_python(program) or unseen.is_python(command[0])):
+            self.pythons.add(program)
+            reason = unseen.ignored(["python", *command[1:]]) or unseen.cleaned(process.pid, self._run)
+            if reason is not None:
+                self._tell(process.pid, redact(command), reason)
+        return True
+
+    def _tell(self, pid: int, command: list[str], reason: str) -> None:
+        core.mark(UNSEEN, PROCESS, pid, {"command": command, "reason": reason}, ESSENTIAL)
+        self._unseen += 1
+        if pid != self._root and self._unseen <= MOST_NOTICES:
+            shown = " ".join(command)[:80]
+            self.notices.append(f"Nothing of process {pid} ({shown}) can be seen: {reason}.")
+
+    # ── the host ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _host(self) -> None:
+        memory = psutil.virtual_memory()
+        core.counter("cpu", psutil.cpu_percent(None), SYSTEM, 0)
+        core.counter("ram.total", memory.total, SYSTEM, 0)
+        core.counter("ram.used", memory.total - memory.available, SYSTEM, 0)
+        disks = psutil.disk_io_counters()
+        if disks is not None:
+            core.counter("disk.read", disks.read_bytes, SYSTEM, 0)
+            core.counter("disk.write", disks.write_bytes, SYSTEM, 0)
+        usage = cgroup.usage(os.getpid())
+        if usage is not None:
+            core.counter("cgroup.limit", usage.limit, SYSTEM, 0)
+            core.counter("cgroup.used", usage.used, SYSTEM, 0)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except GONE:
+        return False

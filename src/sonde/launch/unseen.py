@@ -1,0 +1,82 @@
+"""What cannot be seen, and why: Pythons that ignore the environment, or got a cleaned one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from sonde.store.folder import host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+VALUED = "WX"  # options of Python with a value, which may be the next word
+LAST = "cm"  # options after which everything belongs to the program
+MOST_TOLD = 5
+_NOTHING = "Nothing of the program itself was recorded"
+
+
+def is_python(program: str) -> bool:
+    """Is this the name of a Python interpreter?"""
+    return os.path.basename(program).lower().startswith(("python", "pypy"))
+
+
+def ignored(command: Sequence[str]) -> str | None:
+    """Why Python will ignore the bootstrap in this command; None if it will not, or is no Python."""
+    if not command or not is_python(command[0]):
+        return None
+    option = _deaf_option(command[1:])
+    if option is None:
+        return None
+    if option == "S":
+        return "python -S does without site, which starts Sonde"
+    return f"python -{option} ignores the environment, which brings Sonde into it"
+
+
+def _deaf_option(words: Sequence[str]) -> str | None:
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+            continue
+        if not word.startswith("-") or word == "-":
+            return None  # the script
+        if word.startswith("--"):
+            skip = word == "--check-hash-based-pycs"
+            continue
+        for place, letter in enumerate(word[1:], 1):
+            if letter in "IES":
+                return letter
+            if letter in LAST:
+                return None
+            if letter in VALUED:
+                skip = place == len(word) - 1
+                break
+    return None
+
+
+def cleaned(pid: int, run: str) -> str | None:
+    """Why a running Python does not know of the run; None if it does, or nobody can tell."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return None
+    if f"SONDE_RUN={run}".encode(errors="surrogateescape") in variables:
+        return None
+    return "it was started with an environment of its own, without Sonde's variables" if variables[0] else None
+
+
+def nothing(run: str, pythons: Iterable[str]) -> list[str]:
+    """A notice if no process but the launcher has recorded anything."""
+    own = f"{host()}-{os.getpid()}-"
+    folders = [entry.name for entry in os.scandir(run) if entry.is_dir() and not entry.name.startswith(own)]
+    if any(name.rpartition("-")[0].rpartition("-")[2].isdigit() for name in folders):
+        return []
+    here = os.path.realpath(sys.executable)
+    others = sorted({path for path in map(os.path.realpath, pythons) if path != here})[:MOST_TOLD]
+    if others:
+        ran = f"It ran with {', '.join(others)}, and Sonde is installed for {sys.executable}"
+        return [f"{_NOTHING}. {ran}: install Sonde there too, or start the program with this one."]
+    return [f"{_NOTHING}: no Python of it trained with torch, or used sonde."]

@@ -1,0 +1,339 @@
+"""`sonde run` brings Sonde into every Python that a program starts, whoever starts it, without an edit."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.launching import HERE, TRAINING, exits, run, script
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Programs
+
+HERES = "select count(*), count(distinct pid) from events where name = 'here'"
+UPDATES = "select count(*), count(distinct pid) from events where cat = 'probe' and name = 'update'"
+
+
+# ── who starts it ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_script_is_recorded_without_an_edit(programs: Programs) -> None:
+    """The bootstrap is there before the first line of the script."""
+    done = run(programs, str(script(programs.folder, HERE)))
+    assert programs.rows(HERES) == [(1, 1)]
+    assert programs.only.name.split("-")[2] == "train"
+    assert str(programs.only.name) in done.stderr
+
+
+def test_a_module_is_recorded(programs: Programs) -> None:
+    """`-m package.module` as Python has it, and the run has its name."""
+    (programs.folder / "package").mkdir()
+    script(programs.folder / "package", HERE, "train.py")
+    run(programs, "-m", "package.train")
+    assert programs.rows(HERES) == [(1, 1)]
+    assert "-package.train-" in programs.only.name
+
+
+def test_a_python_that_a_shell_script_starts_is_recorded(programs: Programs) -> None:
+    """Whatever stands between: the environment goes through it."""
+    script(programs.folder, HERE)
+    shell = script(
+        programs.folder, f"set -e\n{sys.executable} train.py\n{sys.executable} train.py\nexit 4\n", "start.sh"
+    )
+    run(programs, "bash", str(shell), code=4)
+    assert programs.rows(HERES) == [(2, 2)]
+
+
+def test_a_training_and_its_spawned_worker_are_recorded(programs: Programs) -> None:
+    """The steps of a plain script are there, and the worker that its loader spawns says which one it is."""
+    pytest.importorskip("torch")
+    main = "\nif __name__ == '__main__':\n    train(method='spawn')\n"
+    run(programs, str(script(programs.folder, textwrap.dedent(TRAINING) + main)))
+    assert programs.rows(UPDATES) == [(3, 1)]
+    assert [facts["worker"] for facts in programs.processes if facts["role"] == "worker"] == [0]
+    assert set(exits(programs).values()) == {(0, None)}
+
+
+def test_ranks_of_torchrun_are_recorded_with_their_exit_codes(programs: Programs) -> None:
+    """Each rank is a trainer, and how each ended is known although torchrun answers 1 for all."""
+    pytest.importorskip("torch")
+    main = "\ntrain()\nprint('pid', os.environ['RANK'], os.getpid())\nsys.exit(7 if os.environ['RANK'] == '1' else 0)\n"
+    path = script(programs.folder, textwrap.dedent(TRAINING) + main)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run(programs, *torchrun, str(path), code=1)
+    ranks = {facts["rank"]: facts["pid"] for facts in programs.processes if facts["role"] == "trainer"}
+    assert sorted(ranks) == [0, 1]
+    assert programs.rows(UPDATES) == [(6, 2)]
+    assert exits(programs)[ranks[1]] == (7, None)
+    assert exits(programs)[ranks[0]] in ((0, None), (None, 15))  # torchrun may end it when it sees the other one fail
+    assert [facts["role"] for facts in programs.processes].count("launcher") == 2
+
+
+def test_what_accelerate_launches_is_recorded(programs: Programs) -> None:
+    """`accelerate launch` starts the script in a process of its own."""
+    accelerate = Path(sys.executable).with_name("accelerate")
+    if not accelerate.exists():
+        pytest.skip("accelerate is not installed")
+    path = script(programs.folder, textwrap.dedent(TRAINING) + "\ntrain()\n")
+    run(programs, str(accelerate), "launch", "--cpu", "--num_processes", "1", str(path))
+    assert programs.rows(UPDATES) == [(3, 1)]
+
+
+def test_ranks_of_multiprocessing_spawn_are_recorded(programs: Programs) -> None:
+    """`torch.multiprocessing.spawn` starts trainers with ranks of their own."""
+    pytest.importorskip("torch")
+    main = "\nif __name__ == '__main__':\n    torch.multiprocessing.spawn(train, nprocs=2)\n"
+    run(programs, str(script(programs.folder, textwrap.dedent(TRAINING) + main)))
+    assert programs.rows(UPDATES) == [(6, 2)]
+    assert {facts["rank"] for facts in programs.processes if facts["role"] == "trainer"} == {0, 1}
+
+
+def test_a_program_inside_a_recorded_one_joins_its_run(programs: Programs) -> None:
+    """`sonde run` in a script that is recorded makes no second run."""
+    inner = script(programs.folder, HERE, "inner.py")
+    command = [sys.executable, "-m", "sonde", "run", str(inner)]
+    outer = script(programs.folder, f"{HERE}import subprocess\nsubprocess.run({command!r}, check=True)\n", "outer.py")
+    run(programs, str(outer))
+    assert programs.rows(HERES) == [(2, 2)]
+
+
+# ── what the program sees ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_program_gets_its_arguments_and_no_others(programs: Programs) -> None:
+    """Everything behind the script belongs to it, also what looks like an option of Sonde, and `--`."""
+    path = script(programs.folder, "import sys; print(sys.argv[1:])")
+    words = ["--name", "x", "-q", "--", "--disable"]
+    assert run(programs, "-q", "--", str(path), *words).stdout.strip() == str(words)
+
+
+def test_the_path_of_the_program_is_as_usual(programs: Programs) -> None:
+    """The folder with the bootstrap is gone from sys.path when the program runs."""
+    path = script(programs.folder, "import sys; print(sys.path)")
+    bare = subprocess.run(
+        [sys.executable, str(path)], env=programs.environment(None), capture_output=True, text=True, check=True
+    )
+    assert run(programs, str(path)).stdout == bare.stdout
+
+
+def test_nothing_is_imported_that_the_program_does_not_import(programs: Programs) -> None:
+    """Of other people's packages, none."""
+    path = script(
+        programs.folder, "import sys; print({'torch', 'numpy', 'psutil', 'click', 'rich', 'duckdb'} & set(sys.modules))"
+    )
+    assert run(programs, str(path)).stdout.strip() == "set()"
+
+
+def test_another_sitecustomize_still_runs(programs: Programs) -> None:
+    """The one that Python would have found without ours is run, and is the module of that name."""
+    (programs.folder / "site").mkdir()
+    script(programs.folder / "site", "who = 'theirs'", "sitecustomize.py")
+    path = script(programs.folder, HERE + "import sitecustomize; print(sitecustomize.who)")
+    places = os.pathsep.join([str(programs.folder / "site"), programs.environment(None)["PYTHONPATH"]])
+    assert run(programs, str(path), env={"PYTHONPATH": places}).stdout.strip() == "theirs"
+    assert programs.rows(HERES) == [(1, 1)]
+
+
+def test_a_sitecustomize_that_fails_fails_as_usual(programs: Programs) -> None:
+    """Python tells of it and runs on; the recording is not touched."""
+    (programs.folder / "site").mkdir()
+    script(programs.folder / "site", "raise ValueError('theirs')", "sitecustomize.py")
+    places = os.pathsep.join([str(programs.folder / "site"), programs.environment(None)["PYTHONPATH"]])
+    done = run(programs, str(script(programs.folder, HERE)), env={"PYTHONPATH": places})
+    assert "ValueError: theirs" in done.stderr
+    assert programs.rows(HERES) == [(1, 1)]
+
+
+def test_options_reach_the_processes_that_record(programs: Programs) -> None:
+    """Which steps and ranks are recorded is told to each process by its environment."""
+    path = script(programs.folder, "import os; print({k: v for k, v in os.environ.items() if k in K})".replace(
+        "K", "('SONDE_STEPS', 'SONDE_EVERY', 'SONDE_RANKS', 'SONDE_DEEP')"
+    ))  # fmt: skip
+    done = run(programs, "--steps", "1:9", "--every", "2", "--ranks", "0,3", "--deep", "--name", "odd name!", str(path))
+    assert eval(done.stdout) == {"SONDE_STEPS": "1:9", "SONDE_EVERY": "2", "SONDE_RANKS": "0,3", "SONDE_DEEP": "1"}
+    assert "-odd-name-" in programs.only.name
+
+
+# ── what it cannot see ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_a_python_that_ignores_the_environment_is_told_at_once(programs: Programs, option: str) -> None:
+    """The program runs; what cannot be seen of it is said."""
+    done = run(programs, sys.executable, option, "-c", "print('ran')")
+    assert done.stdout == "ran\n"
+    assert f"can be seen: python {option} " in done.stderr
+
+
+def test_children_that_sonde_does_not_reach_are_told(programs: Programs) -> None:
+    """A child with -I, and one with a cleaned environment, are named at the end and in the run."""
+    run_them = """
+        import subprocess, sys
+        sleep = [sys.executable, "-c", "import time; time.sleep(2.5)"]
+        deaf = subprocess.Popen([sleep[0], "-I", *sleep[1:]])
+        clean = subprocess.Popen(sleep, env={"PATH": "/usr/bin:/bin"})
+        print(deaf.pid, clean.pid)
+        deaf.wait(), clean.wait()
+    """
+    done = run(programs, str(script(programs.folder, run_them)))
+    deaf, clean = map(int, done.stdout.split())
+    rows = programs.rows("select key, args->>'reason' from events where cat = 'process' and name = 'unseen'")
+    assert {key for key, _ in rows} == {deaf, clean}
+    assert f"process {deaf} " in done.stderr
+    assert f"process {clean} " in done.stderr
+
+
+def test_a_program_of_which_nothing_was_recorded_is_told(programs: Programs) -> None:
+    """Nobody should look for numbers that are not there."""
+    assert "Nothing of the program itself was recorded" in run(programs, "-c", "pass").stderr
+
+
+# ── what the launcher adds ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_launcher_samples_the_tree_and_stays_small(programs: Programs) -> None:
+    """Memory of the program and of its child, facts of the host; the launcher itself takes less than 40 MB."""
+    code = """
+        import os, subprocess, sys, time
+        with open(f"/proc/{os.getppid()}/status") as file:
+            before = file.read()
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"])
+        print(os.getpid(), child.pid)
+        child.wait()
+        with open(f"/proc/{os.getppid()}/status") as file:
+            print(*(line.split()[1] for line in file if line.startswith("VmHWM")))
+    """
+    done = run(programs, str(script(programs.folder, code)))
+    pid, child, peak = map(int, done.stdout.split())
+    assert peak < 40_000  # kB
+    memory = dict(
+        programs.rows("select key, max(value) from events where cat = 'memory' and name = 'rss' group by key")
+    )
+    assert {pid, child} <= set(memory)
+    assert all(value > 2**20 for value in memory.values())
+    host = {name for (name,) in programs.rows("select distinct name from events where cat = 'system' and key = 0")}
+    assert {"cpu", "ram.used", "ram.total"} <= host
+    assert programs.processes[0]["role"] == "launcher"
+
+
+def test_processes_that_the_program_leaves_behind_are_told(programs: Programs) -> None:
+    """The end of the program is the end of `sonde run`; what still runs is named."""
+    code = """
+        import subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        print(child.pid, flush=True)
+        time.sleep(2.5)
+    """
+    done = run(programs, str(script(programs.folder, code)))
+    os.kill(int(done.stdout), 9)
+    assert f"still run: {done.stdout.strip()}." in done.stderr
+
+
+# ── off ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("words", "env"), [(["--disable"], {}), ([], {"SONDE": "0"})], ids=["option", "variable"])
+def test_switched_off_nothing_is_there(programs: Programs, words: list[str], env: dict[str, str]) -> None:
+    """The program takes the place of the launcher: no second process, no module, no folder; also if it calls init()."""
+    code = """
+        import os, sys
+        print(os.getppid() == int(sys.argv[1]), "sonde" in sys.modules, any("boot" in p for p in sys.path))
+        import sonde
+        print(sonde.init().path)
+        sys.exit(3)
+    """
+    done = run(programs, *words, str(script(programs.folder, code)), str(os.getpid()), code=3, env=env)
+    assert done.stdout.split() == ["True", "False", "False", "None"]
+    assert done.stderr == ""
+    assert not programs.dir.exists()
+
+
+# ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_script_that_is_not_there_is_told_with_the_nearest(programs: Programs) -> None:
+    """As Python would answer, with exit code 2, and no run is made."""
+    script(programs.folder, "pass", "train.py")
+    assert "Did you mean train.py?" in run(programs, "trian.py", code=2).stderr
+    assert not programs.dir.exists()
+
+
+def test_a_command_that_is_not_there_is_told(programs: Programs) -> None:
+    """As a shell would answer, with exit code 127."""
+    assert "no command torchnur" in run(programs, "torchnur", code=127).stderr
+    assert not programs.dir.exists()
+
+
+def test_a_file_that_is_no_program_is_told(programs: Programs) -> None:
+    """As a shell would answer, with exit code 126, and how to start it; also if it only looks like one."""
+    path = script(programs.folder, "echo", "start.sh")
+    assert "sonde run bash ./start.sh" in run(programs, "./start.sh", code=126).stderr
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    assert "cannot be started" in run(programs, "./start.sh", code=126).stderr
+    assert programs.runs == []
+
+
+def test_a_typo_in_an_option_is_no_program(programs: Programs) -> None:
+    """Nothing is started, and the options are named."""
+    script(programs.folder, "print('ran')")
+    done = run(programs, "--nmae", "x", "train.py", code=2)
+    assert "no option --nmae" in done.stderr
+    assert "ran" not in done.stdout
+
+
+def test_a_wrong_value_is_a_usage_error(programs: Programs) -> None:
+    """Before the program is started."""
+    assert "100:200" in run(programs, "--steps", "9:3", "-c", "print('ran')", code=2).stderr
+
+
+def test_a_script_with_a_syntax_error_is_python_s_business(programs: Programs) -> None:
+    """Its message and its exit code are Python's; the run says what happened."""
+    done = run(programs, str(script(programs.folder, "def f(:\n")), code=1)
+    assert "SyntaxError" in done.stderr
+    main = next(facts for facts in programs.processes if facts["role"] == "main")
+    assert main["end"]["exception"] == "SyntaxError"
+    assert exits(programs)[main["pid"]] == (1, None)
+
+
+def test_a_script_with_a_very_long_name_is_recorded(programs: Programs) -> None:
+    """The run folder has a part of it."""
+    run(programs, str(script(programs.folder, HERE, "x" * 200 + ".py")))
+    assert programs.rows(HERES) == [(1, 1)]
+
+
+def test_where_nothing_can_be_written_the_program_runs_all_the_same(programs: Programs) -> None:
+    """What is wrong is said, and the exit code is the program's."""
+    (programs.folder / "file").write_text("")
+    done = run(programs, "--dir", "file/runs", "-c", "print('ran'); raise SystemExit(3)", code=3)
+    assert done.stdout == "ran\n"
+    assert "Nothing is recorded" in done.stderr
+    assert "--dir" in done.stderr
+
+
+def test_no_home_and_no_working_folder_are_no_trouble(programs: Programs) -> None:
+    """Only the folder for runs is needed."""
+    gone = programs.folder / "gone"
+    gone.mkdir()
+    start = f"import os, sys\nos.rmdir({str(gone)!r})\nos.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    path = script(programs.folder, HERE)
+    env = {name: value for name, value in programs.environment(None).items() if name != "HOME"}
+    command = [sys.executable, "-c", start, "-m", "sonde", "run", str(path)]
+    done = subprocess.run(command, env=env, cwd=gone, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert programs.rows(HERES) == [(1, 1)]
+
+
+def test_two_runs_at_once_do_not_meet(programs: Programs) -> None:
+    """Each has a folder of its own."""
+    path = script(programs.folder, HERE + "import time; time.sleep(0.5)")
+    command = [sys.executable, "-m", "sonde", "run", "-q", str(path)]
+    started = [subprocess.Popen(command, env=programs.environment(None), cwd=programs.folder) for _ in range(2)]
+    assert [one.wait(timeout=60) for one in started] == [0, 0]
+    assert len(programs.runs) == 2

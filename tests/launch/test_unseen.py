@@ -1,0 +1,71 @@
+"""Which Pythons do not hear of Sonde."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sonde.launch.unseen import cleaned, ignored, is_python, nothing
+from sonde.store.folder import create_run, host
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("python -I train.py", "I"),
+        ("/usr/bin/python3.12 -uE train.py", "E"),
+        ("python -X dev -S train.py", "S"),
+        ("python -Xdev -W error -bI -m x", "I"),
+        ("python -W ignore train.py -I", None),
+        ("python train.py -I", None),
+        ("python -m train -I", None),
+        ("python -c pass -E", None),
+        ("python -cI", None),
+        ("python -u -s -P train.py", None),
+        ("python --check-hash-based-pycs always -I x.py", "I"),
+        ("python - -I", None),
+        ("python", None),
+        ("bash -E", None),
+        ("", None),
+    ],
+)
+def test_options_of_python_that_shut_sonde_out(command: str, option: str | None) -> None:
+    """Only those in front of the program count, also among others in one word."""
+    told = ignored(command.split())
+    assert (told is None) == (option is None)
+    assert option is None or f"python -{option} " in str(told)
+
+
+@pytest.mark.parametrize("name", ["python", "python3", "/usr/bin/python3.12", "pypy3", "Python"])
+def test_names_of_interpreters(name: str) -> None:
+    """With a version, with a path."""
+    assert is_python(name)
+    assert not is_python("/home/python/bin/bash")
+
+
+def test_a_process_with_a_cleaned_environment_is_found(tmp_path: Path) -> None:
+    """One that has the variable of this run is not among them, and one that is gone cannot be told."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    for env, expected in (({"SONDE_RUN": str(tmp_path)}, False), ({"SONDE_RUN": "other"}, True)):
+        with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            assert (cleaned(child.pid, str(tmp_path)) is not None) is expected
+            child.communicate(b"\n")
+        assert cleaned(child.pid, str(tmp_path)) is None
+
+
+def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp_path: Path) -> None:
+    """The folder of the launcher itself does not count, that of any other process does."""
+    run = Path(create_run(str(tmp_path), "x", {}, "0"))
+    (run / f"{host()}-{os.getpid()}-0").mkdir()
+    (other,) = nothing(str(run), ["/opt/other/python"])
+    assert "/opt/other/python" in other
+    (same,) = nothing(str(run), [sys.executable])
+    assert sys.executable not in same
+    (run / f"{host()}-1-0").mkdir()
+    assert nothing(str(run), []) == []
