@@ -12,9 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import budgets, importing, reading, spans, values
+from benchmarks import budgets, importing, infer, items, provider, reading, spans, step, tables, values
 
 EVENTS = 10_000_000
+STEPS = 1_000_000
 
 
 def _tell(text: str) -> None:
@@ -81,6 +82,62 @@ def value_table(result: dict[str, Any]) -> Table:
     return table
 
 
+def step_table(result: dict[str, Any]) -> Table:
+    """What each recorder adds to a step of training."""
+    table = Table(title="CPU µs added to a step of training, and its share of the bare step", title_justify="left")
+    table.add_column("recorder")
+    for model in step.MODELS:
+        table.add_column(model, justify="right")
+    for name, found in result.items():
+        table.add_row(name, *(_added(found[model]) for model in step.MODELS))
+    return table
+
+
+def _added(one: dict[str, Any]) -> str:
+    if "missing" in one:
+        return "-"
+    return f"{one['added_us']:+,.1f} of {one['bare_us']:,.0f}  {one['added_us'] / one['bare_us']:+.1%}"
+
+
+def pipeline_table(results: dict[str, Any]) -> Table:
+    """The pipeline beside code written by hand, and items in loader workers."""
+    table = Table(title="The pipeline, and items in loader workers", title_justify="left")
+    table.add_column("what")
+    table.add_column("measured", justify="right")
+    given, run = results["provider"], results["infer"]
+    rows = [
+        ("provider + collate, CPU µs per item", _number(given["provider_us"], 2)),
+        ("bare getters + np.stack, CPU µs per item", _number(given["bare_us"], 2)),
+        *((f"peak MB, {count} items", _number(peak)) for count, peak in given["peak_mb"].items()),
+        ("infer, items per s", _number(run["infer_items_per_s"], 0)),
+        ("the same by hand, items per s", _number(run["hand_items_per_s"], 0)),
+        ("infer over by hand, CPU", _number(run["infer_over_hand_cpu"], 2)),
+        ("share of infer that waits for Lance", f"{run['lance_share']:.1%}"),
+        ("import sonde.pipeline with torch, over torch alone", _number(run["pipeline_over_torch"], 2)),
+        ("packages of the extra (the peer: 244)", str(run["packages"])),
+        ("MB of the extra, with torch", _number(run["installed_mb"], 0)),
+        *(
+            (f"added per item, batch of {row['batch']}, ns", _number(row["added_ns"]))
+            for row in results["items"]["rows"]
+        ),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def training_table(result: dict[str, Any]) -> Table:
+    """What it costs to ask the tables of a long training."""
+    table = Table(title=f"Tables of {result['steps']:,} steps x {result['ranks']} ranks", title_justify="left")
+    table.add_column("table")
+    for name in ("raw: CPU s", "peak MB", "sealed: CPU s", "peak MB"):
+        table.add_column(name, justify="right")
+    for name, raw in result["raw"].items():
+        both = (raw, result["sealed"][name])
+        table.add_row(name, *(text for use in both for text in (_number(use["cpu_s"]), _number(use["peak_mb"], 0))))
+    return table
+
+
 def budget_table(checked: list[budgets.Budget]) -> Table:
     """Every budget and its verdict."""
     table = Table(title="Budgets", title_justify="left")
@@ -109,6 +166,15 @@ def main() -> None:
     results["importing"] = importing.measure(rounds)
     _tell(f"reading {events:,} events")
     results["reading"] = reading.measure(events)
+    _tell("steps of training, beside the peers")
+    results["steps"] = step.measure(rounds)
+    _tell("items in loader workers")
+    results["items"] = items.measure(max(3, rounds // 3))
+    _tell("the pipeline")
+    results["provider"] = provider.measure(rounds)
+    results["infer"] = infer.measure(rounds)
+    _tell("tables of a long training")
+    results["tables"] = tables.measure(STEPS // 50 if options.quick else STEPS)
     _tell("")
     checked = budgets.check(results)
     results["budgets"] = [{**budget._asdict(), "verdict": budget.verdict} for budget in checked]
@@ -118,6 +184,9 @@ def main() -> None:
         console.print(f"  left out: {name} ({reason})", style="dim", markup=False, highlight=False)
     console.print(reading_table(results["reading"]))
     console.print(value_table(results["values"]))
+    console.print(step_table(results["steps"]))
+    console.print(pipeline_table(results))
+    console.print(training_table(results["tables"]))
     console.print(budget_table(checked))
     options.json.write_text(json.dumps(results, indent=2) + "\n")
     console.print(f"Written to {options.json}", style="dim")

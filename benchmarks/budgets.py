@@ -56,4 +56,32 @@ def check(results: dict[str, Any]) -> list[Budget]:
         Budget("traced function, no trace", _ratio(values["idle_ns"], values["call_ns"]), 1.5, "x an empty call"),
         Budget("import sonde", importing["import_ms"], 40.0, "ms CPU"),
         Budget("modules of others at import", float(len(importing["third_party"])), 0.0, "modules"),
+        *_of_training(results),
+        *_of_pipeline(results["provider"], results["infer"]),
+    ]
+
+
+def _of_training(results: dict[str, Any]) -> list[Budget]:
+    steps = results["steps"]
+    items = next(row for row in results["items"]["rows"] if row["batch"] == 32)
+    return [
+        Budget("all phases of an MLP step", _share(steps["sonde"]["MLP"]), 5.0, "% of the step"),
+        Budget("trace_step, MLP step", _share(steps["sonde trace_step"]["MLP"]), 5.0, "% of the step"),
+        Budget("deep, 12-layer transformer", _share(steps["sonde deep"]["transformer"]), 10.0, "% of the step"),
+        Budget("an item in a loader worker, batch of 32", items["added_ns"], 1000.0, "ns"),
+    ]
+
+
+def _share(one: dict[str, Any]) -> float | None:
+    return None if "missing" in one else 100 * one["added_us"] / one["bare_us"]
+
+
+def _of_pipeline(provider: dict[str, Any], infer: dict[str, Any]) -> list[Budget]:
+    peaks = provider["peak_mb"]
+    growth = _ratio(peaks["200000"], peaks["10000"])
+    return [
+        Budget("provider + collate, per item", provider["ratio"], 1.3, "x bare getters and np.stack"),
+        Budget("peak memory, 200 k items over 10 k", growth, 1.1, "x"),
+        Budget("infer of a tiny model", infer["infer_over_hand"], 1.15, "x a loop by hand"),
+        Budget("import sonde.pipeline", infer["pipeline_over_torch"], 1.15, "x import torch"),
     ]

@@ -56,7 +56,7 @@ print(json.dumps({"cpu_s": use.ru_utime + use.ru_stime, "peak_mb": use.ru_maxrss
 """
 
 
-def _run(code: str, *arguments: str) -> tuple[dict[str, float], str]:
+def run_apart(code: str, *arguments: str) -> tuple[dict[str, float], str]:
     """CPU seconds and peak memory of a fresh interpreter that runs the code; and what it printed."""
     done = subprocess.run([sys.executable, "-c", REPORT, code, *arguments], check=True, capture_output=True, text=True)
     *printed, last = done.stdout.strip().splitlines()
@@ -71,13 +71,13 @@ def measure(events: int) -> dict[str, Any]:
     """Record `events`, and read them raw and sealed."""
     with scratch() as folder:
         started = time.perf_counter()
-        recorded, run = _run(RECORD, folder, str(events))
+        recorded, run = run_apart(RECORD, folder, str(events))
         wall = time.perf_counter() - started
         raw = _bytes(Path(run))
-        from_raw, counted = _run(SUMMARISE, run)
-        sealing, _ = _run(SEAL, run)
+        from_raw, counted = run_apart(SUMMARISE, run)
+        sealing, _ = run_apart(SEAL, run)
         sealed = _bytes(Path(run))
-        from_sealed, again = _run(SUMMARISE, run)
+        from_sealed, again = run_apart(SUMMARISE, run)
     count = int(counted)
     if count != int(again):
         raise SystemExit(f"{count} spans were read raw, {again} sealed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.cells import cell_len
 from sonde.cli import main
 from sonde.store import record
 from sonde.store.folder import boot_id, host
-from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run
+from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run, build_training
 
 SECOND = 1_000_000_000
 
@@ -101,6 +102,35 @@ def test_a_table_can_be_printed(folder: Path) -> None:
     assert "4 of 48 rows" in lines[-1]
 
 
+def test_times_and_sizes_of_a_table_are_written_for_people(tmp_path: Path) -> None:
+    """Durations and sizes with units, moments from the start of the run, what is not known as such."""
+    build_training(tmp_path / "run", steps=2, rss=lambda rank, step: 123_000_000)
+    lines = show(tmp_path, "run", "steps").output.splitlines()
+    cells = dict(zip(lines[0].split(), lines[2].replace(" ms", "_ms").split(), strict=True))
+    assert (cells["start_ns"], cells["dur_ns"], cells["forward_ns"], cells["h2d_ns"]) == (
+        "+12.0_ms",
+        "12.0_ms",
+        "3.00_ms",
+        "n/a",
+    )
+    assert "123 MB" in show(tmp_path, "run", "memory").output
+
+
+def test_a_table_without_rows_says_so(tmp_path: Path) -> None:
+    """Not an empty screen."""
+    build_training(tmp_path / "run", steps=2)
+    assert "no rows" in show(tmp_path, "run", "layers").output
+
+
+def test_a_narrow_terminal_keeps_what_says_the_most(tmp_path: Path) -> None:
+    """The step, its time and the phases."""
+    build_training(tmp_path / "run", ranks=2, steps=5, loss=float)
+    text = on_a_terminal(tmp_path, "run", "steps", COLUMNS="80", NO_COLOR="1")
+    words = [re.sub(r"\x1b\[\d+m", "", word) for word in text.split()]
+    assert words[:4] == ["rank", "step", "dur_ns", "input_wait_ns"]
+    assert "not shown: host, pid" in text
+
+
 def test_a_table_as_json_has_columns_and_rows(folder: Path) -> None:
     """For scripts."""
     found = json.loads(show(folder, "3f2a", "processes", "--json").output)
@@ -126,12 +156,12 @@ def test_many_processes_are_summed_up(tmp_path: Path) -> None:
     assert "and 85 more that ended" in text
 
 
-def on_a_terminal(folder: Path, **environment: str) -> str:
+def on_a_terminal(folder: Path, *args: str, **environment: str) -> str:
     """What `sonde show` writes to a terminal."""
     master, slave = pty.openpty()
     environment = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], **environment}
     environment |= {name: os.environ[name] for name in ("PYTHONPATH", "HOME") if name in os.environ}
-    command = [sys.executable, "-m", "sonde", "show", "--dir", str(folder)]
+    command = [sys.executable, "-m", "sonde", "show", "--dir", str(folder), *args]
     with subprocess.Popen(command, stdout=slave, stderr=subprocess.PIPE, env=environment) as process:
         os.close(slave)
         output = b""

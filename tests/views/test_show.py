@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from sonde.analysis import tables
 from sonde.analysis.run import open_run
 from sonde.errors import UnknownName
 from sonde.store import record
 from sonde.store.folder import boot_id, host
-from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run
+from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run, build_training
 from sonde.views.listing import listing
 from sonde.views.show import Show, show
 
@@ -149,3 +150,21 @@ def test_an_unknown_table_names_the_valid_ones(tmp_path: Path) -> None:
     """A typo gets a hint."""
     with open_run(build_run(tmp_path / "run")) as run, pytest.raises(UnknownName, match="events"):
         listing(run, "evnts", 1)
+
+
+@pytest.mark.parametrize("table", tables.TABLES)
+def test_every_table_can_be_listed(tmp_path: Path, table: str) -> None:
+    """With rows or without."""
+    for path in (build_training(tmp_path / "full", steps=2, layers=["a"]), build_run(tmp_path / "empty")):
+        with open_run(path) as run:
+            found = listing(run, table, 3)
+            assert found.columns == [name for name, _ in tables.COLUMNS[table]]
+            assert len(found.rows) == min(found.total, 3)
+
+
+def test_steps_are_listed_in_the_order_of_time(tmp_path: Path) -> None:
+    """Ranks side by side."""
+    with open_run(build_training(tmp_path / "run", ranks=2, steps=3)) as run:
+        found = listing(run, "steps", 0)
+        place = [found.columns.index(name) for name in ("step", "rank")]
+        assert [[row[one] for one in place] for row in found.rows] == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.store import record
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -46,9 +48,9 @@ class Part(NamedTuple):
     arrays: dict[str, NDArray[Any]]
     expressions: dict[str, str]
 
-    def select(self, table: str) -> str:
+    def select(self, table: str, names: Iterable[str] = (*_WIDE, "value")) -> str:
         """The query that gives the rows, if the arrays are registered as `table`."""
-        columns = ", ".join(f"{self.expressions[name]} AS {name}" for name in (*_WIDE, "value"))
+        columns = ", ".join(f"{self.expressions[name]} AS {name}" for name in names)
         return f"SELECT {columns} FROM {table}"
 
 
@@ -120,6 +122,28 @@ class Columns:
 def part_size(rows: int) -> int:
     """How large the parts should be, for about so many rows."""
     return max(SMALLEST_PART, rows // MOST_PARTS + 1)
+
+
+def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = ()) -> Part:
+    """A part of whole numbers (LEAST stands for none in the columns `gaps`), floats and flags. The columns are used up."""
+    import numpy as np
+
+    part = Part({}, {})
+    for name, column in columns.items():
+        if column.strides == (0,):  # one value, repeated
+            part.expressions[name] = "NULL::BIGINT" if name in gaps and column[0] == LEAST else _number(int(column[0]))
+        elif name in gaps:
+            _add_with_gaps(part, name, column, LEAST)
+        elif column.dtype.kind == "i":
+            _add(part, name, column)
+        elif column.dtype.kind == "b" and column.all() == column.any():
+            part.expressions[name] = "true" if column[0] else "false"
+        else:
+            part.arrays[name] = column
+            part.expressions[name] = name
+    if not part.arrays:
+        part.arrays["row"] = np.zeros(len(next(iter(columns.values()))), dtype=np.uint8)
+    return part
 
 
 def _sort(wide: dict[str, NDArray[Any]]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import tables
+from sonde.analysis import batches, items, layers, memory, phases, steps, system, tables
 from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
 from sonde.analysis.locate import EVENTS_FILE, PROCESSES_FILE
+from sonde.analysis.training import owners
 from sonde.errors import RunUnreadable
+from sonde.store import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +32,20 @@ LANES = (
     ("process", "VARCHAR"),
 )
 NAMES = (("id", "UINTEGER"), ("cat", "VARCHAR"), ("name", "VARCHAR"))
+NUMBERS = (
+    ("number", "BIGINT"),
+    ("owner", "BIGINT"),  # the process that it works for: its own number, but for loader workers
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("worker", "BIGINT"),
+    ("from_ns", "BIGINT"),
+    ("process", "VARCHAR"),
+)
 
 
 class Database:
-    """The tables `events` and `processes` of one run. `rows` has one entry per process, `notes` is what was wrong."""
+    """The tables of one run. `rows` has one entry per process, `notes` is what was wrong."""
 
     def __init__(self, folders: Sequence[Folder], prefixes: Sequence[str], *, files: bool) -> None:
         import duckdb
@@ -41,12 +54,14 @@ class Database:
         self._arguments: Arguments | None = None
         self._sealed: list[str] = []
         self._files = files
+        self._made: set[str] = set()
         self.rows: list[dict[str, Any]] = []
         self.notes: list[str] = []
         # Nothing is fetched from the network behind the user's back.
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
+        self.connection.execute("SET enable_progress_bar = false")  # commands draw their own
         self._allow(folders)
         for folder, prefix in zip(folders, prefixes, strict=True):
             if folder.sealed:
@@ -59,6 +74,8 @@ class Database:
         self.rows.sort(key=lambda row: str(row["process"]))
         raw = [tables.raw_events(self._register(loaded))] if loaded.parts else []
         self.connection.execute(f"CREATE VIEW events AS {tables.joined(self._sealed + raw)}")
+        if (probe.PROCESS, probe.EXIT) in loaded.names:
+            self._tell_ends()
         self.write_processes()
         self.connection.execute(f"CREATE VIEW processes AS SELECT {tables.names(tables.PROCESSES)} FROM process_rows")
         if not self._files:
@@ -67,6 +84,29 @@ class Database:
     def write_processes(self) -> None:
         """Write the table of processes as it is known now."""
         self._create("process_rows", ALL, [_process_row(row) for row in self.rows])
+
+    def prepare(self, query: str) -> None:
+        """Make the tables that a query names, unless they are there."""
+        words = {word.lower() for word in re.findall(r"\w+", query)}
+        for table in tables.MADE:
+            if table in words:
+                self.make(table)
+
+    def make(self, table: str) -> None:
+        """Make a table of those that are made when they are first asked for."""
+        if table in self._made:
+            return
+        if not self._made:
+            self._create("process_numbers", NUMBERS, _numbers(self.rows))
+        self._made.add(table)
+        if table in ("phases", "memory"):
+            self.make("steps")
+        if table == "steps":
+            steps.create(self.connection, self.rows)
+        elif table == "batches":
+            batches.create(self.connection, self.rows)
+        else:
+            _VIEWS[table](self.connection)
 
     def close(self) -> None:
         """Close everything; harmless when done already."""
@@ -119,6 +159,15 @@ class Database:
             selects.append(part.select(f"part_{number}"))
         return selects
 
+    def _tell_ends(self) -> None:
+        """Put into the rows how processes ended, as those saw it that had started them."""
+        marks = self.connection.execute(_ENDS).fetchall()
+        for host, pid, moment, code, signal in marks:
+            known = [row for row in self.rows if (row["host"], row["pid"]) == (host, pid) and _began(row) <= moment]
+            row = max(known, key=_began, default=None)
+            if row is not None and row["exit_code"] is None and row["signal"] is None:
+                row["exit_code"], row["signal"] = code, signal
+
     def _create(self, table: str, columns: tables.Columns, rows: Sequence[Sequence[object]]) -> None:
         import numpy as np
 
@@ -132,6 +181,18 @@ class Database:
         self.connection.unregister("given")
 
 
+_VIEWS = {
+    "phases": phases.create,
+    "items": items.create,
+    "layers": layers.create,
+    "memory": memory.create,
+    "system": system.create,
+}
+_ENDS = f"""
+    SELECT host, key, start_ns, try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT)
+    FROM events WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL
+    ORDER BY start_ns, process, seq
+"""
 _PROCESS = [name for name, _ in ALL].index("process")
 
 
@@ -143,6 +204,22 @@ def _sealed_events(file: str, prefix: str, listed: list[str]) -> str:
     ]
     names = ", ".join(map(tables.quoted, listed)) or "NULL"
     return f'SELECT {", ".join(columns)} FROM read_parquet({file}) WHERE "process" IN ({names})'
+
+
+def _began(row: dict[str, Any]) -> int:
+    return row["start_ns"] if isinstance(row["start_ns"], int) else 0
+
+
+def _numbers(rows: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+    places = {row["process"]: number for number, row in enumerate(rows)}
+    owner = owners(rows)
+    return [
+        (
+            number, places[owner.get(row["process"], row["process"])], row["host"], row["rank"], row["pid"],
+            row["worker"], _began(row), row["process"],
+        )
+        for number, row in enumerate(rows)
+    ]  # fmt: skip
 
 
 def _listed(notes: str | None) -> list[str]:

@@ -112,13 +112,15 @@ class Run:
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Ask with SQL over the tables `events` and `processes`; `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer."""
+        """Ask with SQL over the tables (docs/tables.md); `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer."""
+        self.database.prepare(query)
         return self.database.connection.sql(query)
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
-        """A whole table: events or processes."""
+        """A whole table: events, processes, steps, phases, batches, items, layers, memory or system."""
         if name not in tables.TABLES:
             raise UnknownName(f"There is no table {name!r}. {nearest(name, list(tables.TABLES))}")
+        self.database.prepare(name)
         return self.database.connection.view(name)
 
     @property
@@ -144,6 +146,7 @@ class Run:
 
         Ask nothing else of this run until they are all read.
         """
+        self.database.prepare(query)
         found = self.database.connection.execute(query)
         while rows := found.fetchmany(size):
             yield rows

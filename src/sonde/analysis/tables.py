@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from sonde.store import record
 
+Columns = Sequence[tuple[str, str]]
+
 EVENTS = (
     ("host", "VARCHAR"),
     ("rank", "BIGINT"),
@@ -68,8 +70,131 @@ MORE = (
     ("corrupt", "BIGINT"),
     ("notes", "VARCHAR"),  # a JSON list of texts
 )
-TABLES = ("events", "processes")
-Columns = Sequence[tuple[str, str]]
+# The phases of a step. With the residual they add up to its duration.
+PHASES = (
+    "input_wait",
+    "h2d",
+    "forward",
+    "backward",
+    "optimizer",
+    "communication",
+    "checkpoint",
+    "evaluation",
+)
+RESIDUAL = "residual"
+STEPS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("epoch", "BIGINT"),
+    ("start_ns", "BIGINT"),
+    ("dur_ns", "BIGINT"),
+    ("micro_batches", "BIGINT"),
+    ("samples", "BIGINT"),
+    *((f"{phase}_ns", "BIGINT") for phase in (*PHASES, RESIDUAL)),
+    ("gc_ns", "BIGINT"),
+    ("loss", "DOUBLE"),
+    ("warmup", "BOOLEAN"),
+    ("skipped", "BOOLEAN"),
+    ("batches", "BIGINT"),
+    ("process", "VARCHAR"),
+)
+PHASE_ROWS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("phase", "VARCHAR"),
+    ("start_ns", "BIGINT"),
+    ("dur_ns", "BIGINT"),
+    ("calls", "BIGINT"),
+    ("process", "VARCHAR"),
+)
+BATCHES = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("loader", "BIGINT"),
+    ("round", "BIGINT"),
+    ("batch", "BIGINT"),
+    ("epoch", "BIGINT"),
+    ("step", "BIGINT"),
+    ("purpose", "VARCHAR"),
+    ("worker", "BIGINT"),
+    ("size", "BIGINT"),
+    ("start_ns", "BIGINT"),
+    ("wait_ns", "BIGINT"),
+    ("fetch_ns", "BIGINT"),
+    ("collate_ns", "BIGINT"),
+    ("process", "VARCHAR"),
+)
+ITEMS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("loader", "BIGINT"),
+    ("round", "BIGINT"),
+    ("batch", "BIGINT"),
+    ("position", "BIGINT"),
+    ("index", "BIGINT"),
+    ("id", "VARCHAR"),
+    ("worker", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("start_ns", "BIGINT"),
+    ("dur_ns", "BIGINT"),
+    ("error", "BOOLEAN"),
+    ("process", "VARCHAR"),
+)
+LAYERS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("layer", "VARCHAR"),
+    ("type", "VARCHAR"),
+    ("forward_ns", "BIGINT"),
+    ("backward_ns", "BIGINT"),
+    ("activation_bytes", "BIGINT"),
+    ("parameter_bytes", "BIGINT"),
+    ("gradient_bytes", "BIGINT"),
+    ("calls", "BIGINT"),
+    ("compiled", "BOOLEAN"),
+    ("process", "VARCHAR"),
+)
+MEMORY = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("time_ns", "BIGINT"),
+    ("step", "BIGINT"),
+    ("rss", "BIGINT"),
+    ("device", "VARCHAR"),
+    ("allocated", "BIGINT"),
+    ("reserved", "BIGINT"),
+    ("peak", "BIGINT"),
+    ("process", "VARCHAR"),
+)
+SYSTEM = (
+    ("host", "VARCHAR"),
+    ("pid", "BIGINT"),
+    ("time_ns", "BIGINT"),
+    ("metric", "VARCHAR"),
+    ("value", "DOUBLE"),
+    ("process", "VARCHAR"),
+)
+COLUMNS: dict[str, Columns] = {
+    "events": EVENTS,
+    "processes": PROCESSES,
+    "steps": STEPS,
+    "phases": PHASE_ROWS,
+    "batches": BATCHES,
+    "items": ITEMS,
+    "layers": LAYERS,
+    "memory": MEMORY,
+    "system": SYSTEM,
+}
+TABLES = tuple(COLUMNS)
+MADE = TABLES[2:]  # of the others, when they are first asked for
 
 _KINDS = ((record.SPAN, "span"), (record.COUNTER, "counter"), (record.MARK, "mark"))
 _RAW = {

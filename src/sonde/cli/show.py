@@ -18,7 +18,7 @@ NAMES, ROWS = 30, 50
     epilog="""\b
 Example: sonde show                              the newest run
 Example: sonde show train-3f2a --sort p99 --limit 10
-Example: sonde show train-3f2a events --limit 20
+Example: sonde show train-3f2a steps --limit 20
 Example: sonde show --json | jq .open"""
 )
 @one_run
@@ -38,7 +38,8 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
     """Show where the time of a run went, what was still open, and what was lost.
 
     RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
-    still be recorded, have been killed, or be sealed. With TABLE (events or processes), prints that table instead.
+    still be recorded, have been killed, or be sealed. With TABLE, prints the first rows of that table instead: events,
+    processes, steps, phases, batches, items, layers, memory or system.
     """
     path = choose(run, runs_dir(dir))
     with progress("Reading") as told, open_run(path, progress=told) as opened:

@@ -9,7 +9,23 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 # Columns that say the most, in the order in which a narrow terminal keeps them.
-TELLING = ("name", "cat", "dur_ns", "start_ns", "state", "pid", "value", "key", "step", "kind", "thread", "args")
+TELLING = (
+    "name", "cat", "step", "phase", "layer", "batch", "index", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
+    "forward_ns", "backward_ns", "optimizer_ns", "residual_ns", "loss", "evaluation_ns", "communication_ns", "wait_ns",
+    "fetch_ns", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",
+)  # fmt: skip
+
+
+# How rows are sorted, where it is not by time and process.
+_ORDERS = {
+    "events": ("start_ns", "process", "seq"),
+    "phases": ("step NULLS LAST", "process", "start_ns NULLS LAST", "phase"),
+    "batches": ("start_ns", "process", "loader", "round", "batch"),
+    "items": ("start_ns", "process", "loader", "round", "batch", "position"),
+    "layers": ("step NULLS LAST", "process", "forward_ns DESC", "layer"),
+    "memory": ("time_ns", "process", "pid", "device", "rss", "allocated", "reserved", "peak"),
+    "system": ("time_ns", "process", "pid", "metric"),
+}
 
 
 @dataclass(frozen=True)
@@ -20,12 +36,13 @@ class Listing:
     columns: list[str]
     rows: list[list[object]]
     total: int
+    started_ns: int | None  # when the run began
 
 
 def listing(run: Run, table: str, limit: int) -> Listing:
     """The first `limit` rows (0: all) in the order of time. Raises UnknownName if there is no such table."""
     found = run.table(table)
     ((total,),) = found.aggregate("count(*)").fetchall()
-    ordered = found.order("start_ns, process, seq" if "seq" in found.columns else "start_ns, process")
+    ordered = found.order(", ".join(_ORDERS.get(table, ("start_ns", "process"))))
     rows = (ordered.limit(limit) if limit > 0 else ordered).fetchall()
-    return Listing(table, list(found.columns), [list(row) for row in rows], total)
+    return Listing(table, list(found.columns), [list(row) for row in rows], total, run.started)

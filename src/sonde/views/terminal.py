@@ -21,6 +21,9 @@ STATE_STYLES = {"recording": "green", "running": "green", "died": "red", BROKEN:
 MOST_PROCESSES = 16
 MOST_OPEN = 20
 MOST_ARGS = 60
+NOT_KNOWN = "n/a"
+MOMENTS = ("start_ns", "end_ns", "time_ns", "last_ns")
+SIZES = ("rss", "allocated", "reserved", "peak")
 WORDS = {"running": "still run", "unknown": "ran elsewhere"}
 
 
@@ -245,6 +248,8 @@ def draw_listing(view: Listing, console: Console) -> None:
     left_out = [title for title in view.columns if title not in kept]
     if left_out:
         note(console, f"not shown: {', '.join(left_out)} (a wider terminal or --json shows them)", "dim")
+    if not view.total:
+        note(console, "no rows: nothing was recorded that belongs here", "dim")
     if view.total > len(view.rows):
         note(console, f"{units.count(len(view.rows))} of {units.count(view.total)} rows; --limit 0 shows all", "dim")
 
@@ -252,15 +257,27 @@ def draw_listing(view: Listing, console: Console) -> None:
 def _listed(view: Listing, index: int) -> Column:
     title = view.columns[index]
     values = [row[index] for row in view.rows]
-    cells = [
-        units.NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        for value in values
-    ]
+    cells = [_value(view, title, value) for value in values]
     need = TELLING.index(title) if title in TELLING else len(TELLING) + index
-    if values and all(value == values[0] for value in values):
+    if values and all(value == values[0] for value in values) and (values[0] is None or not title.endswith("_ns")):
         need += 100  # what is the same everywhere tells least
     number = all(isinstance(value, int | float | None) for value in values)
     return Column(title, cells, need, right=number, least=None if number else 12)
+
+
+def _value(view: Listing, column: str, value: object) -> str:
+    """A value as its column says: a moment counted from the start of the run, a duration, a size."""
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and column in MOMENTS and view.started_ns is not None:
+        return f"+{units.duration(value - view.started_ns)}".replace("+-", "-")
+    if isinstance(value, int) and column.endswith("_ns"):
+        return units.duration(value)
+    if isinstance(value, int) and (column.endswith("_bytes") or column in SIZES):
+        return units.size(value)
+    return units.number(value) if isinstance(value, float) else str(value)
 
 
 # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,86 @@
+"""What recording cost a run: how many records there are, times what one of them takes, measured in the run itself.
+
+Between the end of `optimizer` and the mark `update`, and between the end of `input_wait` and the counter `samples`, no code
+but Sonde's own runs. What lies between two such records is therefore the price of a record as that program paid it, with the
+state of its caches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sonde.analysis.tables import quoted
+from sonde.store import probe
+
+if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+
+PAIRS = ((probe.OPTIMIZER, probe.UPDATE), (probe.INPUT_WAIT, probe.SAMPLES))
+LOOKED_AT = 20_000  # records of a process, from its middle
+FEWEST = 20  # pairs: the median of fewer says nothing
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate. `share`: of the time that the processes which trained were recorded for. None: it cannot be told."""
+
+    records: int
+    trainer_records: int
+    record_ns: float | None
+    pairs: int
+    total_ns: int | None
+    share: float | None
+    size: int  # bytes of the run folder
+    basis: str
+
+
+def cost(run: Run) -> Cost:
+    """What recording cost."""
+    rows = [row for row in run.rows if row["role"] not in ("launcher", "worker") and row["events"]]
+    gaps = [gap for row in rows for gap in _gaps(run, row["process"], row["events"])]
+    pairs = sum(count for _, count in gaps)
+    each = sum(ns for ns, _ in gaps) / len(gaps) if pairs >= FEWEST else None
+    records = sum(row["events"] for row in rows)
+    times = [
+        max(row["end_ns"] or 0, row["last_ns"] or 0) - row["start_ns"] for row in rows if row["start_ns"] is not None
+    ]
+    total = sum(times) if times and min(times) > 0 else None
+    return Cost(
+        records=sum(row["events"] or 0 for row in run.rows),
+        trainer_records=records,
+        record_ns=each,
+        pairs=pairs if each is not None else 0,
+        total_ns=total,
+        share=each * records / total if each is not None and total else None,
+        size=run.size,
+        basis=_basis(each),
+    )
+
+
+def _basis(each: float | None) -> str:
+    if each is None:
+        return f"not measured: fewer than {FEWEST} pairs of records that only Sonde's own code lies between"
+    return (
+        "estimate: records x the median time between two records that only Sonde's own code lies between, in this run"
+    )
+
+
+def _gaps(run: Run, process: str, events: int) -> list[tuple[float, int]]:
+    """For each kind of pair that the process has: the median time between the two, and how many there are."""
+    first = max(0, (events - LOOKED_AT) // 2)
+    found = run.sql(
+        f"""
+        WITH near AS (
+            SELECT lane, seq, name, start_ns, dur_ns FROM events
+            WHERE process = {quoted(process)} AND seq BETWEEN {first} AND {first + LOOKED_AT} AND cat = '{probe.PROBE}'
+              AND name IN ({", ".join(quoted(name) for pair in PAIRS for name in pair)})
+        )
+        SELECT median(b.start_ns - a.start_ns - a.dur_ns), count(*)
+        FROM near a JOIN near b ON b.seq = a.seq + 1 AND b.lane = a.lane
+        WHERE (a.name, b.name) IN ({", ".join(f"({quoted(a)}, {quoted(b)})" for a, b in PAIRS)})
+          AND b.start_ns >= a.start_ns + a.dur_ns
+        GROUP BY a.name ORDER BY a.name
+        """
+    ).fetchall()
+    return [(float(ns), int(count)) for ns, count in found if ns is not None]

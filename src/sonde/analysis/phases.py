@@ -1,0 +1,37 @@
+"""The table `phases`: the phases of the steps as rows, with the moment of the first call and how many there were."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.analysis import steps, tables
+
+if TYPE_CHECKING:
+    import duckdb
+
+_PHASES = ", ".join(f"({place}::UTINYINT, '{phase}')" for place, phase in enumerate((*tables.PHASES, tables.RESIDUAL)))
+
+
+def create(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table. Needs the rows of `steps`, which are read once, however many phases there are."""
+    made = {
+        "phase": "f.phase",
+        "start_ns": f"start_ns + {_each('after', 'NULL')}",
+        "dur_ns": _each("ns", f"CASE WHEN whole THEN {steps.RESIDUAL} END"),
+        "calls": _each("calls", "NULL"),
+        "step": "s.step",
+    }
+    columns = ", ".join(f'{made.get(name, f"p.{name}")} AS "{name}"' for name, _ in tables.PHASE_ROWS)
+    connection.execute(
+        f"""
+        CREATE OR REPLACE VIEW phases AS
+        SELECT {columns} FROM {steps.ROWS} s JOIN process_numbers p USING (number)
+        CROSS JOIN (VALUES {_PHASES}) f(place, phase) WHERE {made["dur_ns"]} IS NOT NULL
+        """
+    )
+
+
+def _each(what: str, residual: str) -> str:
+    """The column that each phase has of something, as SQL."""
+    cases = " ".join(f"WHEN {place} THEN {phase}_{what}" for place, phase in enumerate(tables.PHASES))
+    return f"(CASE f.place {cases} ELSE {residual} END)"

@@ -1,0 +1,163 @@
+"""What each batch was fetched for: training, if a backward followed before the next fetch of the same iterator.
+
+Some loops fetch ahead: batch k + 1 before batch k is used. So batches are matched with what follows them first-in
+first-out: an iterator that was asked n times before the first forward is n - 1 batches ahead from then on. Others fetch all
+micro-batches of a step at once: there the backwards are counted, as many for each batch. After the last fetch of an iterator
+nothing says whose backward it is that follows: such a batch is for what the one before it was for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+UNKNOWN, TRAIN, EVALUATE = range(3)
+WORDS = ("unknown", "train", "evaluate")
+_NEVER = 2**63 - 1
+ITERATOR_SHIFT, LOADER_SHIFT = 28, 44  # a batch key without its number, and without its round
+
+
+class Waits(NamedTuple):
+    """The fetches of one thread in the order of time."""
+
+    key: Ints
+    start: Ints
+    end: Ints
+
+
+class Purposes(NamedTuple):
+    """For each fetch its purpose, and after which fetch its batch was used: itself, or a later one.
+
+    `over`: how many more batches were used before it after that one, the last of its iterator.
+    """
+
+    purpose: NDArray[np.uint8]
+    used: Ints
+    over: Ints
+
+
+def purposes_of(waits: Waits, forwards: Ints, backwards: Ints, *, sparse: bool = False) -> Purposes:
+    """Judge all fetches. `forwards` and `backwards`: their starts, in order. `sparse`: one backward speaks for an iterator."""
+    import numpy as np
+
+    count = len(waits.key)
+    if count == 0:
+        return Purposes(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    iterator = waits.key >> ITERATOR_SHIFT
+    if np.all(iterator[1:] >= iterator[:-1]):
+        return _Fetches(waits).judge(forwards, backwards, sparse=sparse)
+    order = np.argsort(iterator, kind="stable")
+    fetches = _Fetches(Waits(*(column[order] for column in waits)))
+    found = fetches.judge(forwards, backwards, sparse=sparse)
+    back = np.argsort(order)
+    return Purposes(found.purpose[back], order[found.used][back], found.over[back])
+
+
+class _Fetches:
+    """Fetches sorted by their iterator. What follows each, until the next one, is its window."""
+
+    def __init__(self, waits: Waits) -> None:
+        import numpy as np
+
+        count = len(waits.key)
+        iterator = waits.key >> ITERATOR_SHIFT
+        last = np.append(iterator[1:] != iterator[:-1], True)
+        self._places = np.arange(count)
+        self._group = np.cumsum(np.append(False, last[:-1]))
+        self._first = np.append(0, self._places[1:][last[:-1]])  # of each iterator
+        self._size = np.diff(np.append(self._first, count))
+        self._final = (self._first + self._size - 1)[self._group]  # for each fetch, the last one of its iterator
+        self._low = waits.end
+        self._high = np.where(last, _next_of_any(waits.start), np.append(waits.start[1:], 0))
+
+    def judge(self, forwards: Ints, backwards: Ints, *, sparse: bool) -> Purposes:
+        """Purpose and use of each."""
+        import numpy as np
+
+        taught = self._has(backwards)
+        acted = taught | self._has(forwards)
+        if sparse:
+            taught = np.maximum.reduceat(taught, self._first)[self._group]
+        used = self._places + self._ahead(acted)[self._group]
+        counted = np.zeros(0, np.int64) if sparse else self._count(used, self._number(backwards), acted)
+        purpose = np.where(taught[np.minimum(used, self._final)], TRAIN, EVALUATE)
+        at_end = used >= self._final
+        purpose = np.where(at_end, self._as_before(purpose, at_end, acted), purpose)
+        purpose[counted] = TRAIN
+        return Purposes(purpose.astype(np.uint8), np.minimum(used, self._final), np.maximum(used - self._final, 0))
+
+    def _has(self, moments: Ints) -> Flags:
+        """Whether any of the moments lies in each window."""
+        found: Flags = self._number(moments) > 0
+        return found
+
+    def _number(self, moments: Ints) -> Ints:
+        """How many of the moments lie in each window."""
+        import numpy as np
+
+        found: Ints = np.searchsorted(moments, self._high) - np.searchsorted(moments, self._low)
+        return found
+
+    def _count(self, used: Ints, backwards: Ints, acted: Flags) -> Ints:
+        """Correct `used` for batches that were fetched several at once, and used one after the other; returns which."""
+        import numpy as np
+
+        bursts = np.append(~acted[:-1] & (self._group[1:] == self._group[:-1]), False)
+        found = [np.zeros(0, np.int64)]
+        for group in np.flatnonzero(np.add.reduceat(bursts, self._first)):
+            first, size = self._first[group], self._size[group]
+            each = slice(first, first + size)
+            known = _one_by_one(backwards[each], acted[each])
+            if known is not None:
+                used[each] = first + np.minimum(known, size - 1)
+                found.append(first + np.flatnonzero(known < size))
+        return np.concatenate(found)
+
+    def _ahead(self, acted: Flags) -> Ints:
+        """By how many batches each iterator is ahead: fetches before anything was done with the first one."""
+        import numpy as np
+
+        active = np.where(acted, self._places, len(self._places))
+        before = np.minimum.reduceat(active, self._first) - self._first
+        found: Ints = np.where(before < self._size, before, 0)
+        return found
+
+    def _as_before(self, purpose: Ints, at_end: Flags, acted: Flags) -> Ints:
+        """For batches used after the last fetch of their iterator: the purpose of the last one that is decided."""
+        import numpy as np
+
+        decided = np.maximum.reduceat(np.where(at_end, -1, self._places), self._first)[self._group]
+        over = acted[self._final] & (self._high[self._final] < _NEVER)
+        alone = np.where(purpose == TRAIN, TRAIN, np.where(over, EVALUATE, UNKNOWN))
+        found: Ints = np.where(decided >= 0, purpose[np.maximum(decided, 0)], alone)
+        return found
+
+
+def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
+    """After which fetch each batch of an iterator was used, by counting; its size: not yet. None: the numbers do not fit."""
+    import numpy as np
+
+    size = len(backwards)
+    several = np.flatnonzero(acted)
+    most = int(np.diff(np.append(-1, several)).max(initial=1))  # fetched at once
+    each = max(round(int(backwards.sum()) / size), 1)
+    total = np.cumsum(backwards) // each
+    if most < 2 or backwards[:-1].max(initial=0) <= each or not 0 <= size - total[-1] <= most:
+        return None
+    found: Ints = np.maximum(np.searchsorted(total, np.arange(size), side="right"), np.arange(size))
+    return found
+
+
+def _next_of_any(starts: Ints) -> Ints:
+    """The next start after each."""
+    import numpy as np
+
+    ordered = np.sort(starts)
+    found: Ints = np.append(ordered, _NEVER)[np.searchsorted(ordered, starts, side="right")]
+    return found

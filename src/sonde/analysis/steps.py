@@ -1,0 +1,261 @@
+"""The table `steps`: one row for each step of each process that trained, and where its time went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sonde.analysis import tables
+from sonde.analysis.purpose import LOADER_SHIFT, TRAIN
+from sonde.analysis.rows import PART, Rows
+from sonde.analysis.timeline import BACKWARD, COMMUNICATION, NONE
+from sonde.analysis.training import NO_VALUE, Trainer, arrays, trainers
+from sonde.store import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sonde.analysis.timeline import Folded
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+ROWS = "step_rows"  # what `steps` and `phases` are made of
+WARMUP = 3  # so many first steps of a process are warm-up
+BLOCK = PART  # steps at a time
+
+_PLAIN = ("number", "step", "epoch", "start_ns", "dur_ns", "micro_batches", "samples", "batches", "gc_ns")
+_WIDE = tuple(f"{phase}_{what}" for what in ("ns", "calls", "after") for phase in tables.PHASES)
+_FLAGS = ("warmup", "skipped", "whole", "has_loss")
+_COLUMNS = {
+    **dict.fromkeys((*_PLAIN, *_WIDE), "BIGINT"),
+    **dict.fromkeys(_FLAGS, "BOOLEAN"),
+    "loss": "DOUBLE",
+}
+_GAPS = {*_PLAIN, *_WIDE} - {"number"}
+
+_SUM = " + ".join(f"coalesce({phase}_ns, 0)" for phase in tables.PHASES)
+_ANY = ", ".join(f"{phase}_ns" for phase in tables.PHASES)
+# Nothing of a step may have been recorded but its end: then nobody knows what its time went to.
+RESIDUAL = f"CASE WHEN coalesce({_ANY}) IS NOT NULL THEN dur_ns - ({_SUM}) END"
+_MADE = {
+    "residual_ns": RESIDUAL,
+    # DuckDB takes NaN in an array for "none", and NaN is the loss that matters most.
+    "loss": "CASE WHEN has_loss THEN coalesce(loss, 'NaN'::DOUBLE) END",
+    **{name: f"p.{name}" for name in ("host", "rank", "pid", "process")},
+}
+
+
+def create(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]]) -> None:
+    """Make the table, and the rows that `phases` is made of too."""
+    found = Rows(ROWS, _COLUMNS, _GAPS)
+    for trainer in trainers(connection, rows):
+        _add(found, trainer, _Facts(connection, trainer))
+        del trainer  # before the next one is read: they are large
+    found.register(connection)
+    columns = ", ".join(f'{_MADE.get(name, f"s.{name}")} AS "{name}"' for name, _ in tables.STEPS)
+    connection.execute(
+        f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s JOIN process_numbers p USING (number) WHERE whole"
+    )
+
+
+def _add(found: Rows, trainer: Trainer, facts: _Facts) -> None:
+    import numpy as np
+
+    timeline = trainer.timeline
+    updates = timeline.updates
+    count = len(updates.time)
+    aborted = np.append(updates.key & probe.UPDATE_ABORTED != 0, False)
+    skipped = np.append(updates.key & probe.UPDATE_SKIPPED != 0, False)
+    ordinal = np.cumsum(~aborted) - 1
+    for low in range(0, count + 1, BLOCK):
+        high = min(low + BLOCK, count + 1)
+        folded = timeline.fold(low, high)
+        facts.move_communication(folded, low)
+        columns = {
+            "number": np.broadcast_to(np.int64(trainer.number), high - low),
+            "step": np.append(updates.step, NONE)[low:high],
+            "epoch": np.append(updates.epoch, NONE)[low:high],
+            **_times(folded),
+            **facts.columns(low, high),
+            "warmup": ordinal[low:high] < WARMUP,
+            "skipped": skipped[low:high],
+            "whole": np.arange(low, high) < count,
+        }
+        if aborted[low:high].any():
+            kept = np.flatnonzero(~aborted[low:high])
+            columns = {name: column[kept] for name, column in columns.items()}
+        found.add(columns)
+
+
+def _times(folded: Folded) -> dict[str, Ints]:
+    """Start, duration and phases."""
+    import numpy as np
+
+    known = (folded.start != NONE) & (folded.end != NONE)
+    nothing = np.broadcast_to(np.int64(NONE), len(known))
+    columns = {
+        "start_ns": np.where(known, folded.start, folded.end),
+        "dur_ns": np.where(known, folded.end - folded.start, NONE),
+    }
+    for place, phase in enumerate(tables.PHASES):
+        spent, calls, first = folded.spent[:, place], folded.calls[:, place], folded.first[:, place]
+        seen = (calls > 0) | (spent > 0)
+        some = seen.any()
+        columns[f"{phase}_ns"] = np.where(seen, spent, NONE) if some else nothing
+        columns[f"{phase}_calls"] = _or_none(calls) if some else nothing
+        columns[f"{phase}_after"] = np.where(first != NONE, first - folded.start, NONE) if some else nothing
+    return columns
+
+
+class _Facts:
+    """What else is known of the steps of a process: batches, samples, losses, collections of garbage."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, trainer: Trainer) -> None:
+        self._connection = connection
+        self._trainer = trainer
+        self._rows = len(trainer.timeline.updates.time) + 1
+        self._columns = {**self._batch_columns(), **self._loss_columns(), "gc_ns": self._collections()}
+        self._exposed = self._exposed_communication()
+
+    def columns(self, low: int, high: int) -> dict[str, NDArray[Any]]:
+        """The columns of some steps."""
+        return {name: column[low:high] for name, column in self._columns.items()}
+
+    def move_communication(self, folded: Folded, low: int) -> None:
+        """What DistributedDataParallel communicates without computing meanwhile lies in the backward: take it out."""
+        import numpy as np
+
+        if self._exposed is None:
+            return
+        exposed = self._exposed[low : low + len(folded.start)]
+        moved = np.minimum(np.nan_to_num(exposed).astype(np.int64), folded.spent[:, BACKWARD])
+        folded.spent[:, BACKWARD] -= moved
+        folded.spent[:, COMMUNICATION] += moved
+        measured = ~np.isnan(exposed) & (folded.calls[:, BACKWARD] > 0)
+        folded.calls[measured & (folded.calls[:, COMMUNICATION] == 0), COMMUNICATION] = 1
+
+    def _batch_columns(self) -> dict[str, Ints]:
+        """Batches, micro-batches (those of the loader that gave the most, or else backward calls), and samples."""
+        import numpy as np
+
+        timeline = self._trainer.timeline
+        waits, purposes, row = timeline.batches()
+        trained = np.flatnonzero(purposes.purpose == TRAIN)
+        keys, rows = waits.key[trained], row[trained]
+        del waits, purposes, row
+        micro = timeline.count(BACKWARD)
+        if len(trained):
+            loader = keys >> LOADER_SHIFT
+            micro = np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0)
+        return {
+            "batches": _or_none(self._counts(rows)),
+            "micro_batches": _or_none(micro),
+            "samples": self._samples(keys, rows),
+        }
+
+    def _counts(self, rows: Ints) -> Ints:
+        import numpy as np
+
+        return np.bincount(rows, minlength=self._rows)
+
+    def _samples(self, keys: Ints, rows: Ints) -> Ints:
+        import numpy as np
+
+        sizes = self._counters(probe.SAMPLES, "key")
+        if sizes is None or not len(keys):
+            return np.broadcast_to(np.int64(NONE), self._rows)
+        known, values = sizes["key"], sizes["value"]
+        if not np.all(known[1:] >= known[:-1]):
+            order = np.argsort(known, kind="stable")
+            known, values = known[order], values[order]
+        place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        right = np.flatnonzero(known[place] == keys)
+        weights = values[place[right]]
+        total = np.bincount(rows[right], weights, self._rows).astype(np.int64)
+        return np.where(self._counts(rows[right]) > 0, total, NONE)
+
+    def _loss_columns(self) -> dict[str, NDArray[Any]]:
+        """The mean over the backward calls of the step."""
+        import numpy as np
+
+        mean = self._mean_of(probe.LOSS)
+        if mean is None:
+            return {"loss": np.broadcast_to(np.int64(0), self._rows), "has_loss": np.zeros(self._rows, bool)}
+        return {"loss": mean[0], "has_loss": mean[1] > 0}
+
+    def _collections(self) -> Ints:
+        import numpy as np
+
+        if probe.GC not in self._trainer.names:
+            return np.broadcast_to(np.int64(NONE), self._rows)
+        lanes = ", ".join(map(str, self._trainer.lanes))
+        found = arrays(
+            self._connection,
+            f"SELECT start_ns, dur_ns FROM events WHERE {self._which(probe.GC)} AND kind = 'span' AND NOT open "
+            f"AND coalesce(lane, 0) IN ({lanes})",
+        )
+        row = self._trainer.timeline.step_of(found["start_ns"])
+        total = np.bincount(row, found["dur_ns"], self._rows).astype(np.int64)
+        return np.where(self._counts(row) > 0, total, NONE)
+
+    def _exposed_communication(self) -> Floats | None:
+        """For each step, NaN where it was not measured: communication without the part behind which there was computing."""
+        import numpy as np
+
+        all_of_it, hidden = (self._mean_of(probe.DDP + what) for what in ("backward_comm", "overlap"))
+        if all_of_it is None or hidden is None:
+            return None
+        both = (all_of_it[1] > 0) & (hidden[1] > 0)
+        return np.where(both, np.maximum(all_of_it[0] - hidden[0], 0), np.nan)
+
+    def _mean_of(self, name: str) -> tuple[Floats, Ints] | None:
+        """The mean of a counter in each step, and of how many values it is."""
+        import numpy as np
+
+        found = self._counters(name, "step")
+        if found is None:
+            return None
+        row = self._row_of(found["start_ns"], found["step"])
+        counts = self._counts(row)
+        with np.errstate(invalid="ignore"):  # a loss may be infinite
+            return np.bincount(row, found["value"], self._rows) / np.maximum(counts, 1), counts
+
+    def _counters(self, name: str, column: str) -> dict[str, NDArray[Any]] | None:
+        """Values with one more column; None if there are none."""
+        if name not in self._trainer.names:
+            return None
+        time = "" if column == "key" else "start_ns, "
+        return arrays(
+            self._connection,
+            f"SELECT {time}value, coalesce({column}, {NO_VALUE}) AS {column} FROM events "
+            f"WHERE {self._which(name)} AND kind = 'counter'",
+        )
+
+    def _row_of(self, times: Ints, steps: Ints) -> Ints:
+        """The step that values belong to. One that was written later says which it is about."""
+        import numpy as np
+
+        known = np.append(self._trainer.timeline.updates.step, NONE)
+        row = self._trainer.timeline.step_of(times)
+        order = np.argsort(known[:-1], kind="stable")
+        if not len(order):
+            return row
+        place = order[np.minimum(np.searchsorted(known[:-1], steps, side="right", sorter=order), len(order)) - 1]
+        elsewhere = (known[row] != steps) & (known[place] == steps)
+        return np.where(elsewhere, place, row)
+
+    def _which(self, name: str) -> str:
+        return (
+            f"process = {tables.quoted(self._trainer.row['process'])} AND cat = '{probe.PROBE}' "
+            f"AND name = {tables.quoted(name)}"
+        )
+
+
+def _or_none(counts: Ints) -> Ints:
+    import numpy as np
+
+    return np.where(counts > 0, counts, NONE)

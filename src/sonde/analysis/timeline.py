@@ -1,0 +1,392 @@
+"""Where the time of each step went: lays the phases of one process on its clock, each moment in one phase only.
+
+Pure arithmetic on arrays, so that the tables of a finished run and a live view of its last steps give the same numbers.
+
+- A step reaches from the end of the update before it to the end of its own.
+- A span inside another one takes its time away from it: a forward that an optimizer calls is forward, and the rest of that
+  call is optimizer. So phases never overlap, and what no phase has is the residual.
+- Evaluation is a stretch: from the first fetch or forward for evaluation to the end of the last one without training in
+  between. All of it, pauses included, is evaluation, but for checkpoints.
+- In a program that waits for no loader, the input wait of a step is what no phase has before its first forward.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Waits, purposes_of
+from sonde.analysis.tables import PHASES
+from sonde.store.probe import FORWARD_GRAD, FORWARD_TRAINING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sonde.analysis.purpose import Purposes
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+INPUT_WAIT, H2D, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT, EVALUATION = range(len(PHASES))
+ITER = len(PHASES)  # the start of a loader: input wait, but no batch
+NONE = -(2**63)  # stands for no value
+
+_TRAINING, _EVALUATING, _EITHER = range(3)
+_MODES = FORWARD_TRAINING | FORWARD_GRAD
+_HABIT = 0.5  # a forward without gradients in more than so many of the steps is a part of the step
+
+
+class Spans(NamedTuple):
+    """Completed spans of one thread, in the order in which they began. `code` is a phase or ITER; `key` is NONE where there is none."""
+
+    code: NDArray[np.uint8]
+    start: Ints
+    end: Ints
+    key: Ints
+
+    def take(self, places: Ints | slice) -> Spans:
+        """Those at some places, in that order."""
+        return Spans(self.code[places], self.start[places], self.end[places], self.key[places])
+
+
+class Updates(NamedTuple):
+    """The updates of one process in the order of time; `step` and `epoch` are NONE if not known, `key` has the bits."""
+
+    time: Ints
+    step: Ints
+    epoch: Ints
+    key: Ints
+
+
+class Folded(NamedTuple):
+    """Some steps: each row is the time from `start` to `end`, NONE if not known.
+
+    `spent`, `calls` and `first` have a column for each phase: ns, spans, and the start of the first one. A phase with
+    neither calls nor time was not recorded in that step. An input wait without calls was inferred.
+    """
+
+    start: Ints
+    end: Ints
+    spent: Ints
+    calls: Ints
+    first: Ints
+
+
+class Timeline:
+    """The phases of one thread, laid into the steps of its process. Row n of n updates is what came after all of them."""
+
+    def __init__(self, spans: Spans, updates: Updates) -> None:
+        import numpy as np
+
+        self.updates = updates
+        self._spans = _sorted(_without_whole_trainings(spans, updates.time))
+        self.ends = _ends(self._spans, updates.time)  # of the steps
+        self._waits = _outermost_waits(self._spans)
+        self.purposes = self._judge()
+        self._waited = bool(np.any(self.purposes.purpose == TRAIN))
+        self._habits = self._bare_is_habit()
+
+    def step_of(self, moments: Ints) -> Ints:
+        """The row that each moment falls into."""
+        import numpy as np
+
+        return np.searchsorted(self.ends, moments, side="right")
+
+    def batches(self) -> tuple[Waits, Purposes, Ints]:
+        """The fetches, what they were for, and the row of the step that used their batch."""
+        import numpy as np
+
+        waits = Waits(*(column[self._waits] for column in (self._spans.key, self._spans.start, self._spans.end)))
+        trained = np.count_nonzero(self.purposes.purpose == TRAIN)
+        # What was fetched ahead is used up at the pace at which steps take batches.
+        pace = min(len(self.ends) / trained, 1.0) if trained else 0.0
+        row = self.step_of(waits.start[self.purposes.used]) + (self.purposes.over * pace).astype(np.int64)
+        return waits, self.purposes, np.minimum(row, len(self.ends))
+
+    def count(self, code: int) -> Ints:
+        """How many spans of a phase each row has."""
+        import numpy as np
+
+        rows = self.step_of(self._spans.start[self._spans.code == code])
+        return np.bincount(rows, minlength=len(self.ends) + 1)
+
+    def fold(self, low: int, high: int) -> Folded:
+        """The rows from `low` to before `high`."""
+        import numpy as np
+
+        starts, ends = self._bounds(low, high)
+        count = len(self.ends)
+        first = 0 if low == 0 else int(np.searchsorted(self._spans.start, self.ends[low - 1]))
+        last = len(self._spans.start) if high > count else int(np.searchsorted(self._spans.start, self.ends[high - 1]))
+        stretch = _Stretch(
+            self._spans.take(slice(first, last)),
+            self.step_of(self._spans.start[first:last]) - low,
+            self._sides(first, last),
+        )
+        folded = stretch.fold(starts, ends)
+        if not self._waited:
+            stretch.infer_waits(folded, 0 if low else 1)  # nobody knows when the first step began
+        return folded
+
+    def _bounds(self, low: int, high: int) -> tuple[Ints, Ints]:
+        import numpy as np
+
+        count = len(self.ends)
+        starts, over = self._spans.start, int(self._spans.end.max(initial=NONE))
+        begun = int(starts[0]) if len(starts) else NONE
+        if count and begun > self.ends[0]:
+            begun = NONE  # nothing was recorded of the first step but its end
+        return (
+            np.append(begun, self.ends)[low:high],
+            np.append(self.ends, max(over, int(self.ends[-1])) if count else over)[low:high],
+        )
+
+    # ── training or evaluation ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _judge(self) -> Purposes:
+        code, start = self._spans.code, self._spans.start
+        waits = Waits(*(column[self._waits] for column in (self._spans.key, start, self._spans.end)))
+        backwards = start[code == BACKWARD]
+        if len(backwards):
+            return purposes_of(waits, start[code == FORWARD], backwards)
+        return purposes_of(waits, start[code == FORWARD], self.updates.time, sparse=True)
+
+    def _sides(self, first: int, last: int) -> NDArray[np.uint8]:
+        """For some spans: does each belong to training, to evaluation, or to either?"""
+        import numpy as np
+
+        code = self._spans.code[first:last]
+        sides = np.full(last - first, _EITHER, np.uint8)
+        sides[(code == BACKWARD) | (code == OPTIMIZER)] = _TRAINING
+        sides[code == EVALUATION] = _EVALUATING
+        waits = slice(*np.searchsorted(self._waits, [first, last]))
+        evaluates = self.purposes.purpose[waits] == EVALUATE
+        sides[self._waits[waits] - first] = np.where(evaluates, _EVALUATING, _TRAINING)
+        starting = np.flatnonzero(code == ITER)
+        sides[starting] = self._iterator_sides(self._spans.key[first:last][starting])
+        forwards = np.flatnonzero(code == FORWARD) + first
+        sides[forwards - first] = self._forward_sides(forwards)
+        return sides
+
+    def _iterator_sides(self, keys: Ints) -> NDArray[np.uint8]:
+        """The start of a loader is for what its first batch is for."""
+        import numpy as np
+
+        sides = np.full(len(keys), _EITHER, np.uint8)
+        if len(keys) and len(self._waits):
+            iterators, first = np.unique(self._spans.key[self._waits] >> ITERATOR_SHIFT, return_index=True)
+            place = np.minimum(np.searchsorted(iterators, keys >> ITERATOR_SHIFT), len(iterators) - 1)
+            evaluates = self.purposes.purpose[first[place]] == EVALUATE
+            same = iterators[place] == keys >> ITERATOR_SHIFT
+            sides[same] = np.where(evaluates, _EVALUATING, _TRAINING)[same]
+        return sides
+
+    def _forward_sides(self, forwards: Ints) -> NDArray[np.uint8]:
+        """A forward is for what its batch is for. Where nothing was fetched for it, its modes tell.
+
+        After a batch for evaluation it is still training if gradients were on and a backward comes before any other fetch:
+        some loops evaluate between the fetch of a batch and its use.
+        """
+        import numpy as np
+
+        own, purpose, bare = self._fed(forwards)
+        evaluates = bare & ~own & ~self._habits
+        doubtful = np.flatnonzero(own & (purpose == EVALUATE))
+        if len(doubtful):
+            key = self._spans.key[forwards[doubtful]]
+            learns = ((key == NONE) | (key & FORWARD_GRAD != 0)) & self._learns(forwards[doubtful])
+            evaluates[doubtful] = ~learns
+        return np.where(evaluates, _EVALUATING, _TRAINING).astype(np.uint8)
+
+    def _fed(self, forwards: Ints) -> tuple[Flags, NDArray[np.uint8], Flags]:
+        """For each forward: was a batch fetched in the same step before it, for what; was it without training and gradients?"""
+        import numpy as np
+
+        key = self._spans.key[forwards]
+        bare = (key != NONE) & (key & (FORWARD_TRAINING | FORWARD_GRAD) == 0)
+        batch = np.searchsorted(self._waits, forwards) - 1  # the last fetch before each
+        if not len(self._waits):
+            return np.zeros(len(forwards), bool), np.full(len(forwards), TRAIN, np.uint8), bare
+        start = self._spans.start
+        own = (batch >= 0) & (self.step_of(start[self._waits[batch]]) == self.step_of(start[forwards]))
+        return own, self.purposes.purpose[batch], bare
+
+    def _bare_is_habit(self) -> bool:
+        """Do most steps have a forward without gradients and without a batch? Then it is a part of the step."""
+        import numpy as np
+
+        forwards = np.flatnonzero((self._spans.code == FORWARD) & (self._spans.key & _MODES == 0))
+        if not len(forwards) or not len(self.ends):
+            return False
+        own, _, bare = self._fed(forwards)
+        steps = np.unique(self.step_of(self._spans.start[forwards[bare & ~own]]))
+        return len(steps) > _HABIT * len(self.ends)
+
+    def _learns(self, forwards: Ints) -> Flags:
+        """Whether a backward comes after each, before the next fetch."""
+        import numpy as np
+
+        nothing = len(self._spans.code)
+        backwards = np.append(np.flatnonzero(self._spans.code == BACKWARD), nothing)
+        waits = np.append(self._waits, nothing)
+        found: Flags = (
+            backwards[np.searchsorted(backwards[:-1], forwards)] < waits[np.searchsorted(waits[:-1], forwards)]
+        )
+        return found
+
+
+class _Stretch:
+    """Some steps of a timeline: spans by start, the row of each, and what each is for."""
+
+    def __init__(self, spans: Spans, rows: Ints, sides: NDArray[np.uint8]) -> None:
+        import numpy as np
+
+        self._code, self._start = spans.code, spans.start
+        outer, self._end = nest(spans.start, spans.end)
+        self._self = _self_times(outer, self._end - self._start)
+        self._roots = np.flatnonzero(outer < 0)
+        self._root = np.cumsum(outer < 0) - 1  # the place in `_roots` of the outermost span around each
+        self._row = rows[self._roots]  # of each outermost span
+        self._evaluating = self._evaluations(sides[self._roots])
+        self._pause = self._pauses()
+
+    def fold(self, starts: Ints, ends: Ints) -> Folded:
+        """The rows, which have these starts and ends."""
+        import numpy as np
+
+        shape = (len(starts), len(PHASES))
+        size = len(starts) * len(PHASES)
+        cells = self._row[self._root] * len(PHASES) + self._phases()
+        spent = np.bincount(cells, self._self, size)
+        spent += np.bincount(self._row * len(PHASES) + EVALUATION, self._pause, size)
+        first = np.full(size, NONE)
+        first[cells[::-1]] = self._start[::-1]  # of several the first one stays
+        calls = np.bincount(cells, minlength=size)
+        return Folded(starts, ends, spent.astype(np.int64).reshape(shape), calls.reshape(shape), first.reshape(shape))
+
+    def infer_waits(self, folded: Folded, least: int) -> None:
+        """Where no loader is waited for: the time from the start of a step to its first forward that no phase has."""
+        import numpy as np
+
+        busy = np.append(0, np.cumsum(self._end[self._roots] - self._start[self._roots] + self._pause))
+        code = self._code[self._roots]
+        works = np.flatnonzero(~self._evaluating & (code >= FORWARD) & (code <= OPTIMIZER))
+        rows, first = np.unique(self._row[works], return_index=True)
+        wanted = (rows >= least) & (folded.calls[rows, INPUT_WAIT] == 0) & (folded.start[rows] != NONE)
+        rows, at = rows[wanted], works[first[wanted]]
+        opened = np.searchsorted(self._row, rows)  # the first outermost span of the step
+        idle = self._start[self._roots[at]] - folded.start[rows] - (busy[at] - busy[opened])
+        folded.spent[rows, INPUT_WAIT] = idle
+        folded.first[rows, INPUT_WAIT] = folded.start[rows]
+
+    def _evaluations(self, side: NDArray[np.uint8]) -> Flags:
+        """For each outermost span: is it part of a stretch of evaluation?"""
+        import numpy as np
+
+        if not np.any(side == _EVALUATING):
+            return np.zeros(len(side), bool)
+        places = np.arange(len(side))
+        told = side != _EITHER
+        before = np.maximum.accumulate(np.where(told, places, -1))
+        after = np.minimum.accumulate(np.where(told, places, len(side))[::-1])[::-1]
+        known = np.append(side == _EVALUATING, False)  # the last one stands for none
+        row = np.append(self._row, -1)
+        between = known[before] & known[after] & (row[before] == self._row) & (row[after] == self._row)
+        found: Flags = np.where(told, side == _EVALUATING, between)
+        return found
+
+    def _pauses(self) -> Ints:
+        """After each outermost span, the time until the next one if both are in one stretch of evaluation."""
+        import numpy as np
+
+        pause = np.zeros(len(self._roots), np.int64)
+        both = self._evaluating[:-1] & self._evaluating[1:] & (self._row[:-1] == self._row[1:])
+        places = np.flatnonzero(both)
+        pause[places] = self._start[self._roots[places + 1]] - self._end[self._roots[places]]
+        return pause
+
+    def _phases(self) -> Ints:
+        """The phase that each span counts for."""
+        import numpy as np
+
+        code = self._code.astype(np.int64)
+        code[code == ITER] = INPUT_WAIT
+        if self._evaluating.any():
+            code[self._evaluating[self._root] & (code != CHECKPOINT)] = EVALUATION
+        return code
+
+
+def _ends(spans: Spans, updates: Ints) -> Ints:
+    """Where each step ends. An update inside a span (the optimizer's) ends its step with that span."""
+    import numpy as np
+
+    if not len(spans.start):
+        return updates
+    reach = np.maximum.accumulate(spans.end)
+    over = np.append(spans.start[1:] >= reach[:-1], True)  # nothing is open any more when the next one begins
+    around = np.searchsorted(spans.start, updates) - 1
+    crossed = np.flatnonzero(~over[around])
+    if len(crossed):
+        last = np.flatnonzero(over)
+        around[crossed] = np.where(around[crossed] < 0, -1, last[np.searchsorted(last, around[crossed])])
+    return np.where(around >= 0, np.maximum(updates, reach[around]), updates)
+
+
+def _outermost_waits(spans: Spans) -> Ints:
+    """Where the fetches are that lie in no other fetch (of a loader inside a dataset)."""
+    import numpy as np
+
+    waits = np.flatnonzero(spans.code == INPUT_WAIT)
+    reach = np.maximum.accumulate(spans.end[waits])
+    return waits[np.append(True, spans.start[waits[1:]] >= reach[:-1])] if len(waits) else waits
+
+
+def nest(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """For each span the innermost one around it (-1: none), and its end, which is never behind that of the outer one.
+
+    They must be sorted by start, outer ones first.
+    """
+    import numpy as np
+
+    outer = np.full(len(start), -1, np.int64)
+    end = np.maximum(end, start)
+    level = np.arange(len(start))
+    while len(level):
+        reach = np.maximum.accumulate(end[level])
+        inside = np.append(False, start[level[1:]] < reach[:-1])
+        around = level[np.maximum.accumulate(np.where(inside, 0, np.arange(len(level))))]
+        inner = level[inside]
+        outer[inner] = around[inside]
+        end[inner] = np.maximum(np.minimum(end[inner], end[around[inside]]), start[inner])
+        level = inner
+    return outer, end
+
+
+def _self_times(outer: Ints, lasting: Ints) -> Ints:
+    """The time of each span without that of the spans in it."""
+    import numpy as np
+
+    inner = np.flatnonzero(outer >= 0)
+    if not len(inner):
+        return lasting
+    return lasting - np.bincount(outer[inner], lasting[inner], len(outer)).astype(np.int64)
+
+
+def _without_whole_trainings(spans: Spans, updates: Ints) -> Spans:
+    """An evaluation in which parameters are updated is none: somebody put a span around more than that."""
+    import numpy as np
+
+    marked = np.flatnonzero(spans.code == EVALUATION)
+    inside = np.searchsorted(updates, spans.end[marked]) > np.searchsorted(updates, spans.start[marked])
+    kept = np.ones(len(spans.code), bool)
+    kept[marked[inside]] = False
+    return spans if kept.all() else spans.take(np.flatnonzero(kept))
+
+
+def _sorted(spans: Spans) -> Spans:
+    import numpy as np
+
+    if np.all(spans.start[1:] > spans.start[:-1]):
+        return spans
+    order = np.lexsort((-spans.end, spans.start))
+    return spans.take(order)

@@ -1,0 +1,220 @@
+"""The tables of trainings that were really recorded, loop by loop."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from sonde.analysis.run import Run, open_run
+from sonde.analysis.seal import seal
+from sonde.testing import record
+
+SLOW = 13
+
+
+class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Twenty items, one of which takes its time."""
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if index == SLOW:
+            time.sleep(0.05)
+        return torch.full((4,), float(index)), torch.tensor([float(index)])
+
+
+class Loop:
+    """A model and what is needed to train it."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.loss = nn.MSELoss()
+        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
+
+    def backward(self, batch: Any) -> torch.Tensor:
+        """Forward and backward."""
+        self.optimizer.zero_grad()
+        found: torch.Tensor = self.loss(self.model(batch[0]), batch[1])
+        found.backward()  # type: ignore[no-untyped-call]
+        return found
+
+    def train(self, batches: Any) -> None:
+        """One update per batch."""
+        for batch in batches:
+            self.backward(batch)
+            self.optimizer.step()
+
+    def evaluate(self, batches: Any) -> None:
+        """No gradients."""
+        self.model.eval()
+        with torch.no_grad():
+            for batch in batches:
+                self.loss(self.model(batch[0]), batch[1])
+        self.model.train()
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[[Callable[[Loop], None]], Run]:
+    """Runs a function that trains, and opens what was recorded."""
+
+    def run(train: Callable[[Loop], None]) -> Run:
+        with record(dir=str(tmp_path)) as found:
+            train(Loop())
+        return open_run(found.path)
+
+    return run
+
+
+def rows(run: Run, query: str) -> list[tuple[Any, ...]]:
+    return run.sql(query).fetchall()
+
+
+Recorded = Callable[[Callable[[Loop], None]], Run]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_plain_loop_with_evaluation(recorded: Recorded, tmp_path: Path, workers: int) -> None:
+    """Steps, batches and items; the evaluation is the delay of the step after it."""
+
+    def train(loop: Loop) -> None:
+        for _ in range(2):
+            loop.train(DataLoader(Numbers(), batch_size=4, num_workers=workers))
+            loop.evaluate(DataLoader(Numbers(), batch_size=10))
+        torch.save(loop.model.state_dict(), tmp_path / "model.pt")
+
+    with recorded(train) as run:
+        counts = "count(input_wait_ns), count(forward_ns), count(backward_ns), count(optimizer_ns), count(loss)"
+        assert rows(run, f"SELECT count(*), {counts}, min(samples), max(samples) FROM steps") == [(10,) * 6 + (4, 4)]
+        assert rows(run, "SELECT step FROM steps WHERE evaluation_ns > 50000000") == [(5,)]
+        assert rows(run, "SELECT phase FROM phases WHERE step IS NULL ORDER BY 1") == [("checkpoint",), ("evaluation",)]
+        assert rows(run, "SELECT purpose, count(*), sum(size) FROM batches GROUP BY 1 ORDER BY 1") == [
+            ("evaluate", 4, 40), ("train", 10, 40),
+        ]  # fmt: skip
+        assert rows(run, "SELECT count(*), count(DISTINCT index) FROM items") == [(80, 20)]
+        slow = (
+            "SELECT DISTINCT b.step, i.index, i.worker IS NULL FROM items i JOIN batches b USING (process, loader, round, batch) "
+            "WHERE i.dur_ns > 50000000 AND b.purpose = 'train' ORDER BY 1"
+        )
+        assert rows(run, slow) == [(3, SLOW, not workers), (8, SLOW, not workers)]
+        _holds(run)
+
+
+def test_accumulation_is_one_step_with_its_micro_batches(recorded: Recorded) -> None:
+    """One update for every two batches."""
+
+    def train(loop: Loop) -> None:
+        for number, batch in enumerate(DataLoader(Numbers(), batch_size=5)):
+            loop.backward(batch)
+            if number % 2:
+                loop.optimizer.step()
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT step, micro_batches, samples FROM steps ORDER BY step") == [(0, 2, 10), (1, 2, 10)]
+        _holds(run)
+
+
+def test_a_closure_is_not_counted_twice(recorded: Recorded) -> None:
+    """LBFGS calls forward and backward itself."""
+
+    def train(loop: Loop) -> None:
+        loop.optimizer = torch.optim.LBFGS(loop.model.parameters(), lr=1e-4, max_iter=3)
+        for batch in DataLoader(Numbers(), batch_size=10):
+            loop.optimizer.step(lambda batch=batch: loop.backward(batch))  # type: ignore[no-untyped-call]
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT count(*), min(micro_batches) FROM steps") == [(2, 1)]
+        assert rows(run, "SELECT min(calls) > 1 FROM phases WHERE phase IN ('forward', 'backward')") == [(True,)]
+        _holds(run)
+
+
+def test_a_loop_that_fetches_ahead(recorded: Recorded) -> None:
+    """Each batch belongs to the step that used it."""
+
+    def train(loop: Loop) -> None:
+        batches: Iterator[Any] = iter(DataLoader(Numbers(), batch_size=4))
+        ahead = next(batches)
+        for following in itertools.chain(batches, [None]):
+            loop.train([ahead])
+            ahead = following
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT batch, step, purpose FROM batches ORDER BY batch") == [
+            (number, number, "train") for number in range(5)
+        ]
+        _holds(run)
+
+
+def test_a_loop_without_a_loader_waits_between_its_steps(recorded: Recorded) -> None:
+    """What takes long before the forward is waiting for input."""
+
+    def train(loop: Loop) -> None:
+        for _ in range(4):
+            time.sleep(0.02)
+            loop.train([(torch.ones(2, 4), torch.ones(2, 1))])
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT step, input_wait_ns > 20000000 FROM steps ORDER BY step") == [
+            (0, None), (1, True), (2, True), (3, True),
+        ]  # fmt: skip
+        assert rows(run, "SELECT count(*) FROM batches") == [(0,)]
+        _holds(run)
+
+
+KILLED = """
+import os, signal, sys
+import torch, sonde
+sonde.init("killed", dir=sys.argv[1], enabled=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.arange(40.0).reshape(10, 4), batch_size=2)
+for batch in loader:
+    model(batch).sum().backward()
+    optimizer.step()
+print("trained", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_living_a_killed_and_a_sealed_run_have_the_same_rows(tmp_path: Path) -> None:
+    """Nothing that was recorded is lost, and nothing depends on how it ended."""
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"trained\n"
+        path = next(tmp_path.iterdir())
+        living = _all(path)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(60)
+    assert len(living[0]) == 5
+    assert _all(path) == living
+    seal(path)
+    assert _all(path) == living
+
+
+def _all(path: Path) -> list[list[str]]:
+    with open_run(path) as run:
+        return [sorted(map(repr, run.table(table).fetchall())) for table in ("steps", "phases", "batches", "items")]
+
+
+def _holds(run: Run) -> None:
+    """What is true of every run: phases and residual are the step, and no time is negative."""
+    assert rows(run, "SELECT count(*) FROM phases WHERE dur_ns < 0") == [(0,)]
+    off = (
+        "SELECT s.step FROM steps s JOIN phases p USING (process, step) "
+        "GROUP BY s.process, s.step, s.dur_ns HAVING s.dur_ns <> sum(p.dur_ns)"
+    )
+    assert rows(run, off) == []
