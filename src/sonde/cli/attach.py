@@ -1,0 +1,132 @@
+"""Watches a run: on the screen, or line by line where there is no terminal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from sonde.analysis.live import RECORDING, STARTING, Live
+from sonde.analysis.locate import is_plain
+from sonde.cli.judge import Judge
+from sonde.cli.keeper import OUTPUT, SUFFIX, Kept
+from sonde.store.regular import RegularFile
+from sonde.tui.app import Screen
+from sonde.tui.scroll import Scroll
+from sonde.views.line import line
+from sonde.views.watch import Watch, watch
+
+FIRST = 256 * 1024  # bytes of the output that is there already
+MOST = 1 << 20  # bytes of new output at one look
+LAST_LINES = 20
+
+
+class Reader:
+    """Looks at a run again and again."""
+
+    def __init__(self, run: Path) -> None:
+        """Raises RunNotFound if there is no run."""
+        self._live = Live(run)
+        self._judge = Judge(run)
+
+    def look(self) -> Watch:
+        """The run as it is now."""
+        self._live.look()
+        verdict = None
+        if self._live.trainers:
+            verdict = self._judge.look(over=self._live.state not in (RECORDING, STARTING))
+        return watch(self._live, verdict)
+
+    def close(self) -> None:
+        """Ask for no further verdict."""
+        self._judge.close()
+
+
+class Output:
+    """The end of a file that grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._place: int | None = None
+
+    def read(self) -> bytes:
+        """What was added since the last time; of too much, the newest."""
+        try:
+            with RegularFile(self.path) as file:
+                size = file.size()
+                first = 0 if self._place is None else self._place
+                first = max(first, size - (FIRST if self._place is None else MOST))
+                content = file.read(size - first, first)
+        except OSError:
+            return b""
+        self._place = first + len(content)
+        return content
+
+
+def output_of(run: Path) -> Output | None:
+    """The output of the program, if it was started by `sonde watch`; of several, the newest."""
+    found = [path for path in run.glob(f"{OUTPUT}*{SUFFIX}") if is_plain(path)]
+    return Output(max(found, key=lambda path: path.stat().st_mtime_ns)) if found else None
+
+
+def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Watch | None:
+    """Watch until the user leaves; the last view. Returns None if there was none."""
+    output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)
+    reader = Reader(run)
+    app = Screen(
+        reader.look,
+        output.read if output is not None else None,
+        refresh=refresh,
+        interrupt=(lambda: kept.signal(signal.SIGINT)) if kept is not None else None,
+        resized=kept.resize if kept is not None else None,
+        pane=pane,
+    )
+    try:
+        app.run(mouse=False)
+    finally:
+        reader.close()
+    return app.view
+
+
+def last_lines(path: Path) -> str:
+    """The end of the output as a terminal would show it, without colours."""
+    shown = Scroll()
+    shown.feed(Output(path).read())
+    return "\n".join(one.plain for one in shown.lines(len(shown) - LAST_LINES, len(shown)))
+
+
+def in_lines(run: Path, seconds: float, over: Callable[[float], bool]) -> None:
+    """Print a line every few seconds until it is over; `over` waits so long, and says whether it is."""
+    with closing(Reader(run)) as reader:
+        while True:
+            view = reader.look()
+            click.echo(line(view))
+            for notice in view.notices:
+                click.echo(f"sonde: {notice}")
+            if view.headline.state not in (RECORDING, STARTING) or over(seconds):
+                return
+
+
+def beside(run: str, seconds: float) -> Callable[[], None]:
+    """Print lines on the error channel while a program runs; call what is returned when it has ended."""
+    done = threading.Event()
+    reader = Reader(Path(run))
+
+    def tell() -> None:
+        while not done.wait(seconds):
+            click.echo(line(reader.look()), err=True)
+
+    thread = threading.Thread(target=tell, name="sonde watch", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        done.set()
+        thread.join()
+        click.echo(line(reader.look()), err=True)
+        reader.close()
+
+    return end

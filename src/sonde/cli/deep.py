@@ -1,0 +1,28 @@
+"""`sonde deep`: as `sonde watch`, and every layer of the model is recorded and shown too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sonde import launch
+from sonde.cli.watch import follow, options
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="""\b
+Example: sonde deep train.py --epochs 1
+Example: sonde deep --steps 100:200 train.py     only these steps""",
+)
+@options
+@click.pass_context
+def command(
+    context: click.Context, /, words: tuple[str, ...], refresh: float | None, plain: bool, **given: Any
+) -> None:
+    """Start a program and watch it with every layer: time forward and backward, memory.
+
+    The same as `sonde watch --deep`.
+    """
+    context.exit(follow(words, launch.Options(**given, deep=True), refresh, plain))

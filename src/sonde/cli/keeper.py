@@ -1,0 +1,187 @@
+"""Keeps a program that is watched: a process of its own starts it, takes its output, and stays when the screen goes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import struct
+import sys
+import termios
+import threading
+import tty
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde import launch
+from sonde.errors import CommandRefused, FolderRefused, SettingError
+from sonde.store.folder import open_new, opened, write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OUTPUT = "output"
+SUFFIX = ".log"
+CHUNK = 1 << 16
+DRAIN_SECONDS = 0.2  # for output that is still on its way when the program has ended
+FAILED = 1
+
+
+class Kept(NamedTuple):
+    """A program and its keeper. `run` is None if nothing is recorded; the output then goes to the terminal as it is."""
+
+    keeper: int
+    program: int
+    terminal: int
+    run: str | None
+    output: str | None
+    notices: list[str]
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Tell the program how large its terminal is."""
+        with suppress(OSError):
+            set_size(self.terminal, columns, rows)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program, by way of its keeper."""
+        with suppress(ProcessLookupError):
+            os.kill(self.keeper, number)
+
+    def poll(self) -> int | None:
+        """The exit code of the program, or None while it runs."""
+        with suppress(ChildProcessError):
+            pid, status = os.waitpid(self.keeper, os.WNOHANG)
+            return os.waitstatus_to_exitcode(status) if pid else None
+        return FAILED
+
+    def wait(self) -> int:
+        """Wait for the end of the program; its exit code."""
+        _, status = os.waitpid(self.keeper, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) -> Kept:
+    """Start a program on a terminal of its own. Raises CommandRefused or SettingError if it cannot be started."""
+    terminal, program_end = os.openpty()
+    tty.setraw(program_end)  # what it writes arrives as it was written
+    set_size(terminal, columns, rows)
+    ear, mouth = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    keeper = os.fork()
+    if keeper == 0:
+        os.close(ear)
+        _become_keeper(line, options, terminal, program_end, mouth)
+    os.close(program_end)
+    os.close(mouth)
+    told = _hear(ear)
+    if "refused" in told or not told:
+        os.close(terminal)
+        os.waitpid(keeper, 0)
+        _raise(told)
+    return Kept(keeper, told["program"], terminal, told["run"], told["output"], told["notices"])
+
+
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    """Set the size of a terminal."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", max(rows, 1), max(columns, 1), 0, 0))
+
+
+def _hear(ear: int) -> dict[str, Any]:
+    """What the keeper tells when the program was started, or could not be."""
+    with os.fdopen(ear, "rb") as file:
+        told: dict[str, Any] = json.loads(file.read() or b"{}")
+    return told
+
+
+def _raise(told: dict[str, Any]) -> None:
+    if told.get("setting"):
+        raise SettingError(told["refused"])
+    raise CommandRefused(told.get("refused", "The program could not be started."), told.get("code", FAILED))
+
+
+# ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _become_keeper(line: Sequence[str], options: launch.Options, terminal: int, program_end: int, mouth: int) -> None:
+    """Never returns: the process ends with the exit code of the program."""
+    code = FAILED
+    try:
+        os.setsid()  # neither Ctrl-C nor the end of the user's terminal is meant for it
+        screen = os.dup(1)
+        _leave_terminal()
+        with launch.blocked() as before:
+            launched = _started(line, options, program_end, mouth, before)
+            if launched is not None:
+                os.close(program_end)
+                code = _stay(launched, terminal, screen, mouth)
+    finally:
+        os._exit(code)
+
+
+def _leave_terminal() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+
+
+def _started(
+    line: Sequence[str], options: launch.Options, program_end: int, mouth: int, mask: set[int]
+) -> launch.Launched | None:
+    try:
+        return launch.start(line, options, output=program_end, mask=mask)
+    except CommandRefused as error:
+        _tell(mouth, {"refused": str(error), "code": error.exit_code})
+    except SettingError as error:
+        _tell(mouth, {"refused": str(error), "setting": True})
+    return None
+
+
+def _stay(launched: launch.Launched, terminal: int, screen: int, mouth: int) -> int:
+    """Take the output until the end of the program; its exit code."""
+    name, sink = _sink(launched.run, screen)
+    _tell(
+        mouth,
+        {"program": launched.pid, "run": launched.run, "output": name, "notices": list(launched.notices)},
+    )
+    over = threading.Event()
+    pump = threading.Thread(target=_pump, args=(terminal, sink, over), daemon=True)
+    pump.start()
+    code = launch.attend(launched)
+    over.set()
+    pump.join()
+    return code
+
+
+def _sink(run: str | None, screen: int) -> tuple[str | None, int]:
+    """Where the output goes: a new file in the run folder; without a run, the terminal."""
+    if run is None:
+        return None, screen
+    with opened(run) as folder:
+        for name in (OUTPUT + SUFFIX, f"{OUTPUT}-{os.getpid()}{SUFFIX}"):
+            with suppress(FolderRefused):  # another program of the same run has one
+                return name, open_new(folder, name, os.O_WRONLY)
+    return None, os.open(os.devnull, os.O_WRONLY)
+
+
+def _pump(terminal: int, sink: int, over: threading.Event) -> None:
+    """Copy what the program writes, byte by byte the same. A full disk costs the copy, never the program."""
+    while True:
+        ready, _, _ = select.select([terminal], [], [], DRAIN_SECONDS)
+        if not ready:
+            if over.is_set():
+                return
+            continue
+        try:
+            content = os.read(terminal, CHUNK)
+        except OSError:  # nobody has the other end any more
+            return
+        with suppress(OSError):
+            write_all(sink, content)
+
+
+def _tell(mouth: int, what: dict[str, Any]) -> None:
+    with suppress(OSError):
+        write_all(mouth, json.dumps(what).encode())
+    os.close(mouth)

@@ -1,0 +1,199 @@
+"""`sonde watch`: start a program and watch it, or watch a run that is going on or over."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde import config, launch
+from sonde.cli.choose import choose, runs_dir
+from sonde.cli.keeper import Kept, keep
+from sonde.cli.run import tell
+from sonde.errors import CommandRefused, MissingExtra, RunNotFound, SettingError
+from sonde.store.folder import RUN_FILE
+
+SCRIPTS = (".py", ".pyw", ".pyc", ".pyz", ".sh")
+PLAIN_SECONDS = 5.0
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def options(command: Any) -> Any:
+    """The options of `sonde watch` and `sonde deep`."""
+    for option in reversed(
+        (
+            click.option("--name", metavar="NAME", help="The name of the run; without it, that of the script."),
+            click.option("--dir", type=click.Path(file_okay=False), help="The folder with the runs."),
+            click.option("--steps", metavar="A:B", help="Record the phases of these steps only, such as 100:200."),
+            click.option(
+                "--every", type=click.IntRange(min=1), metavar="N", help="Record the phases of every N-th step only."
+            ),
+            click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3."),
+            click.option(
+                "--refresh",
+                type=click.FloatRange(min=0.2, max=3600),
+                metavar="SECONDS",
+                help="Look so often; without it once a second, and every 5 seconds where lines are printed.",
+            ),
+            click.option("--plain", is_flag=True, help="Print lines instead of showing a screen."),
+        )
+    ):
+        command = option(command)
+    return click.argument("words", nargs=-1, metavar="[RUN | PROGRAM [ARGUMENT]...]", type=click.UNPROCESSED)(command)
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="""\b
+Example: sonde watch train.py --epochs 3
+Example: sonde watch torchrun --nproc-per-node 2 train.py
+Example: sonde watch                             the newest run
+Example: sonde watch train-3f2a                  from any other terminal""",
+)
+@options
+@click.option("--deep", is_flag=True, default=None, help="Record each layer of the model too, and show them.")
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    words: tuple[str, ...],
+    refresh: float | None,
+    plain: bool,
+    deep: bool | None,
+    **given: Any,
+) -> None:
+    """Start a program and watch it, or watch a run that is going on or over.
+
+    PROGRAM is started as by `sonde run`, and what it prints is shown in a part of the screen. RUN is a path, the name of a
+    run folder or a part of it that only one run has; with neither, the newest run. `q` leaves the screen, and the program goes
+    on. Ctrl-C interrupts a program that was started here.
+    """
+    context.exit(follow(words, launch.Options(**given, deep=deep), refresh, plain))
+
+
+def follow(words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool) -> int:
+    """Watch what is meant; the exit code."""
+    plain = plain or not _terminal()
+    if not plain and importlib.util.find_spec("textual") is None:
+        raise MissingExtra("The screen needs Textual: pip install 'sonde[tui]'. Without it, use --plain.")
+    run = _run_meant(words, options.dir)
+    try:
+        if run is not None:
+            return _attach(run, refresh, plain)
+        return _start(words, options, refresh, plain)
+    except CommandRefused as error:
+        tell(str(error))
+        return error.exit_code
+    except SettingError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _terminal() -> bool:
+    """Is there a person at a terminal that can draw?"""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and not config.dumb_terminal()
+
+
+def _run_meant(words: tuple[str, ...], dir: str | None) -> Path | None:
+    """The run that is meant, or None if the words are a program."""
+    if not words:
+        return choose(None, runs_dir(dir))
+    word = words[0]
+    if (Path(word) / RUN_FILE).exists():
+        return Path(word)
+    if len(words) > 1 or word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists():
+        return None
+    try:
+        return choose(word, runs_dir(dir))
+    except RunNotFound:
+        if shutil.which(word) is not None:
+            return None
+        raise
+
+
+# ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _attach(run: Path, refresh: float | None, plain: bool) -> int:
+    attach = importlib.import_module("sonde.cli.attach")
+    if not plain:
+        attach.on_screen(run, refresh or 1.0, None, "")
+        return 0
+    try:
+        attach.in_lines(run, refresh or PLAIN_SECONDS, _wait)
+    except KeyboardInterrupt:  # only the watching ends
+        return INTERRUPTED
+    return 0
+
+
+def _wait(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+# ── a program ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _start(words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool) -> int:
+    line = launch.command_of(words)
+    if not launch.wanted(options):
+        sys.stdout.flush()
+        launch.replace(line)
+    if plain:
+        return _beside(line, options, refresh or PLAIN_SECONDS)
+    columns, rows = shutil.get_terminal_size()
+    kept = keep(line, options, columns - 2, rows)
+    for notice in kept.notices:
+        tell(notice)
+    if kept.run is None:
+        return _let_it_run(kept)
+    attach = importlib.import_module("sonde.cli.attach")  # loads the screen, which the keeper does without
+    view = attach.on_screen(Path(kept.run), refresh or 1.0, kept, "layers" if options.deep else "")
+    return _leave(kept, view, attach)
+
+
+def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
+    """The program has the terminal, or the pipe, and lines come on the error channel."""
+    with launch.blocked() as before:
+        launched = launch.start(line, options, mask=before)
+        for notice in launched.notices:
+            tell(notice)
+        if launched.run is None:
+            return launch.attend(launched)
+        end = importlib.import_module("sonde.cli.attach").beside(launched.run, seconds)
+        code = launch.attend(launched)
+        end()
+    return code
+
+
+def _let_it_run(kept: Kept) -> int:
+    """Nothing is recorded, so there is nothing to watch: the output goes to the terminal."""
+    while True:
+        try:
+            return kept.wait()
+        except KeyboardInterrupt:
+            kept.signal(signal.SIGINT)
+
+
+def _leave(kept: Kept, view: Any, attach: Any) -> int:
+    """Say how it stands, on the terminal that is the user's again."""
+    run = os.path.basename(kept.run or "")
+    code = kept.poll()
+    if code is None and view is not None and view.headline.state not in ("recording", "starting"):
+        code = kept.wait()
+    if code is None:
+        tell(f"the program goes on (pid {kept.program}). Look again: sonde watch {run}")
+        return 0
+    if code and kept.output:
+        click.echo(attach.last_lines(Path(kept.run or "") / kept.output))
+    if view is not None:
+        click.echo(attach.line(view))
+    tell(f"the program ended with exit code {code}. Look at it: sonde report {run}")
+    return code

@@ -1,0 +1,1 @@
+"""Draws a run that is going on in a terminal, with Textual; what is shown is decided in views."""

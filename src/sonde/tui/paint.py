@@ -1,0 +1,429 @@
+"""Draws the parts of the screen as text of a given width: pure functions of what is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from sonde.views import units
+from sonde.views.table import Column, lines
+from sonde.views.text import printable, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sonde.views.watch import Headline, Item, Layer, Memory, Part, Rank, StepTime, Watch
+
+MISSING = "n/a"
+QUIET = "#7d8590"
+STRONG = "bold #e6edf3"
+ACCENT = "#7cc4ff"
+WARN = "#f0b95b"
+BAD = "#ff7b7b"
+GOOD = "#7ee2a8"
+LINE = "#4f7fc4"
+DOT = " · "
+NARROW = 74  # below this the legend does without times
+BLOCKS = " ▁▂▃▄▅▆▇█"
+SEVERITIES = {"info": GOOD, "warn": WARN, "critical": BAD}
+STATES = {"recording": ("●", GOOD), "starting": ("○", QUIET), "ended": ("■", QUIET), "died": ("✖", BAD)}
+
+
+class Look(NamedTuple):
+    """How a phase is drawn: its colour, and the letter that stands for it where there are no colours."""
+
+    colour: str
+    letter: str
+
+
+LOOKS = {
+    "input wait": Look("#f0b95b", "I"),
+    "host to device": Look("#c79bff", "H"),
+    "forward": Look("#6ea8fe", "F"),
+    "backward": Look("#38c6b4", "B"),
+    "optimizer": Look("#9bd46a", "O"),
+    "communication": Look("#ff7b9c", "C"),
+    "checkpoint": Look("#c08a5e", "K"),
+    "evaluation": Look("#b8c7e0", "E"),
+    "residual": Look("#5b6472", "R"),
+}
+OTHER = Look("#8b949e", "?")
+
+
+# ── headline ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def headline(view: Watch, width: int) -> Text:
+    """Two lines: what runs and how it is; how far it got and how fast."""
+    head = view.headline
+    return Text("\n").join([_first_line(head, width), _fitting(_facts(head), width)])
+
+
+def verdict(view: Watch, width: int) -> Text:
+    """Two lines: what is wrong and why; what to do first."""
+    found = view.verdict
+    if found is None:
+        return Text()
+    first = Text(found.kind, f"bold {SEVERITIES.get(found.severity, WARN)}")
+    first.append("  " + shorten(printable(found.why), max(width - first.cell_len - 2, 0)), "not bold #c9d1d9")
+    return Text("\n").join(
+        [first, Text.assemble(("next  ", QUIET), (shorten(printable(found.next), max(width - 6, 0)), STRONG))]
+    )
+
+
+def _first_line(head: Headline, width: int) -> Text:
+    sign, colour = STATES.get(head.state, ("?", WARN))
+    right = Text.assemble((f"{sign} {head.state}", colour))
+    if head.how:
+        right.append(f" ({printable(head.how)})", BAD)
+    right.append(f"  {clock(head.elapsed_ns)}", STRONG)
+    room = max(width - right.cell_len - 2, 8)
+    left = Text.assemble((shorten(printable(head.name), room), STRONG))
+    command = printable(head.command)
+    if command and room - left.cell_len > 12:
+        left.append("  " + shorten(command, room - left.cell_len - 2), QUIET)
+    left.append(" " * max(width - left.cell_len - right.cell_len, 1))
+    return left + right
+
+
+def _facts(head: Headline) -> list[Text]:
+    facts = [_fact("step", units.count(head.step) if head.step is not None else MISSING)]
+    if head.epoch is not None:
+        facts.append(_fact("epoch", units.count(head.epoch)))
+    facts.append(_fact("", f"{rate(head.steps_per_s)} steps/s"))
+    facts.append(_fact("", f"{rate(head.samples_per_s)} samples/s"))
+    facts.append(_fact("loss", MISSING if head.loss is None else f"{head.loss:.4g}"))
+    if head.ranks > 1:
+        facts.append(_fact("", units.plural(head.ranks, "rank")))
+    if head.workers:
+        facts.append(_fact("", units.plural(head.workers, "worker")))
+    if head.deep:
+        facts.append(_fact("", "deep"))
+    return facts
+
+
+def _fact(name: str, value: str) -> Text:
+    return Text.assemble((f"{name} " if name else "", QUIET), (value, QUIET if value.startswith(MISSING) else STRONG))
+
+
+def _fitting(facts: list[Text], width: int) -> Text:
+    """As many facts as fit, the first ones first."""
+    line = Text(no_wrap=True)
+    for fact in facts:
+        gap = len(DOT) if line.plain else 0
+        if line.cell_len + gap + fact.cell_len > width:
+            break
+        line.append(DOT if gap else "", QUIET)
+        line.append_text(fact)
+    return line
+
+
+def clock(ns: int | None) -> str:
+    """`0:00:41`, `3:12:09`, `2 d 03:12`."""
+    if ns is None:
+        return MISSING
+    seconds = max(0, ns) // 1_000_000_000
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    return f"{days} d {hours:02}:{minutes:02}" if days else f"{hours}:{minutes:02}:{seconds % 60:02}"
+
+
+def rate(value: float | None) -> str:
+    """Three digits: `18.3`, `1,240`, `0.21`."""
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def took(ns: float | None) -> str:
+    """A duration, or that it is not known."""
+    return MISSING if ns is None else units.duration(ns)
+
+
+def weight(count: int | None) -> str:
+    """A size, or that it is not known."""
+    return MISSING if count is None else units.size(count)
+
+
+# ── step time ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def step_time(view: Watch, width: int, *, rows: int, coloured: bool, short: bool = False) -> Text:
+    """Percentiles, the stacked bar with its legend, and the history in `rows` rows. `short`: one row of legend."""
+    found = view.step_time
+    if not found.steps:
+        return _waiting(view)
+    drawn = [_percentiles(found, width), bar(found.parts, width, coloured=coloured)]
+    by_share = sorted(found.parts, key=lambda part: -part.share)
+    drawn += legend(by_share, width, coloured=coloured)[:1] if short else legend(found.parts, width, coloured=coloured)
+    if rows:
+        drawn += _history(found, width, rows)
+    return Text("\n").join(drawn)
+
+
+def _waiting(view: Watch) -> Text:
+    if view.headline.state in ("ended", "died"):
+        return Text("No training step was recorded.", QUIET)
+    return Text("Waiting for the first training step to end.", QUIET)
+
+
+def _percentiles(found: StepTime, width: int) -> Text:
+    facts = [
+        _fact("mean", took(found.mean_ns)),
+        _fact("p50", took(found.p50_ns)),
+        _fact("p95", took(found.p95_ns)),
+        _fact("p99", took(found.p99_ns)),
+        _fact("max", took(found.max_ns)),
+    ]
+    return _fitting(facts, width)
+
+
+def steps_title(found: StepTime) -> str:
+    """What the numbers of the panel are about."""
+    if not found.steps:
+        return "step time"
+    warmup = f", without {found.warmup} of warm-up" if found.warmup else ""
+    return f"step time{DOT}newest {units.plural(found.steps, 'step')}{warmup}"
+
+
+def bar(parts: Sequence[Part], width: int, *, coloured: bool) -> Text:
+    """One line in which each phase has as many cells as its share is large."""
+    line = Text(no_wrap=True)
+    for part, cells in zip(parts, shares([part.share for part in parts], width), strict=True):
+        look = LOOKS.get(part.name, OTHER)
+        line.append(("█" if coloured else look.letter) * cells, look.colour)
+    return line
+
+
+def shares(values: Sequence[float], width: int) -> list[int]:
+    """Whole cells for each value, `width` in total: rounded down, and what is left to those that lost the most."""
+    total = sum(values)
+    if total <= 0:
+        return [0] * len(values)
+    exact = [value / total * width for value in values]
+    cells = [int(one) for one in exact]
+    behind = sorted(range(len(values)), key=lambda index: cells[index] - exact[index])
+    for index in behind[: width - sum(cells)]:
+        cells[index] += 1
+    return cells
+
+
+def legend(parts: Sequence[Part], width: int, *, coloured: bool) -> list[Text]:
+    """What each colour means, with share and time, in as many lines as it takes."""
+    entries = [_entry(part, coloured=coloured, times=width >= NARROW) for part in parts]
+    widest = max((entry.cell_len for entry in entries), default=0)
+    columns = max(1, (width + 3) // (widest + 3))
+    found: list[Text] = []
+    for first in range(0, len(entries), columns):
+        line = Text(no_wrap=True)
+        for entry in entries[first : first + columns]:
+            line.append_text(entry)
+            line.append(" " * (widest + 3 - entry.cell_len))
+        line.rstrip()
+        found.append(line)
+    return found
+
+
+def _entry(part: Part, *, coloured: bool, times: bool) -> Text:
+    look = LOOKS.get(part.name, OTHER)
+    sign = "■" if coloured else look.letter
+    entry = Text.assemble((f"{sign} ", look.colour), f"{part.name:<14}", (f"{units.share(part.share):>7}", STRONG))
+    return entry.append(f"{took(part.ns):>9}", QUIET) if times else entry
+
+
+def _history(found: StepTime, width: int, rows: int) -> list[Text]:
+    values = found.history
+    top = max((value for value in values if value is not None), default=0.0)
+    label = took(top)
+    room = max(width - len(label) - 1, 1)
+    drawn = spark(values, room, rows, top)
+    drawn[0].append(" " * (room - drawn[0].cell_len + 1) + label, QUIET)
+    drawn[-1].append(" " * (room - drawn[-1].cell_len + 1) + "0" if rows > 1 else "", QUIET)
+    return drawn
+
+
+def spark(values: Sequence[float | None], width: int, rows: int, top: float) -> list[Text]:
+    """The newest values as columns of `rows` cells, the newest at the right end; where there is none, nothing."""
+    shown = list(values)[-width:]
+    levels = [_level(value, top, rows) for value in shown]
+    found: list[Text] = []
+    for row in reversed(range(rows)):
+        cells = [BLOCKS[min(max(level - row * 8, 0), 8)] for level in levels]
+        found.append(Text.assemble((" " * (width - len(cells)) + "".join(cells), LINE)))
+    return found
+
+
+def _level(value: float | None, top: float, rows: int) -> int:
+    """Eighths of a cell; what is there is never nothing."""
+    if value is None:
+        return 0
+    return max(1, round(value / top * rows * 8)) if top > 0 else 1
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def memory(view: Watch, width: int, height: int) -> Text:
+    """Processes and the host: what they hold, and of how much."""
+    rows = view.memory[:height]
+    if not rows:
+        return Text("No memory was measured yet.", QUIET)
+    columns = [
+        Column("", [one.who for one in rows], right=False, least=16),
+        Column("used", [weight(one.used) for one in rows], styles=[STRONG] * len(rows)),
+        Column("peak", [weight(one.peak) for one in rows], need=2),
+        Column("limit", [_limit(one) for one in rows], need=1, styles=[_pressure(one) for one in rows]),
+        Column("cpu", [_busy(one) for one in rows], need=3),
+    ]
+    if any(one.device is not None for one in rows):
+        columns.append(Column("device", [weight(one.device) for one in rows], need=4))
+        columns.append(Column("device peak", [weight(one.device_peak) for one in rows], need=5))
+    return _table(columns, width, height, len(view.memory))
+
+
+def _busy(one: Memory) -> str:
+    if one.cpu is not None:
+        return f"{one.cpu:.2f} cores"
+    return MISSING if one.load is None else f"{one.load:.0%}".replace("%", " % of all")
+
+
+def _limit(one: Memory) -> str:
+    if one.limit is None:
+        return MISSING
+    share = "" if one.used is None else f"{units.share(one.used / one.limit)} of "
+    return f"{share}{weight(one.limit)}"
+
+
+def _pressure(one: Memory) -> str:
+    if one.limit is None or one.used is None:
+        return QUIET
+    return BAD if one.used > 0.95 * one.limit else WARN if one.used > 0.85 * one.limit else ""
+
+
+def ranks_title(view: Watch) -> str:
+    """The median over the ranks, and the slowest of them."""
+    known = sorted(one.p50_ns for one in view.ranks if one.p50_ns is not None)
+    if len(known) < 2:
+        return "ranks"
+    worst = next((one for one in view.ranks if one.worst), None)
+    middle = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
+    slow = f"{DOT}slowest is rank {worst.rank}, {took(worst.p50_ns)}" if worst is not None else ""
+    return f"ranks{DOT}median {took(middle)}{slow}"
+
+
+def ranks(view: Watch, width: int, height: int) -> Text:
+    """One row for each rank, the slowest marked; with many ranks the slowest come first."""
+    rows = view.ranks
+    if not rows:
+        return Text("No rank has trained yet.", QUIET)
+    if len(rows) > height - 1:
+        rows = sorted(rows, key=lambda one: -(one.p50_ns or 0))
+    rows = rows[: max(height - 1, 1)]
+    columns = [
+        Column("rank", ["main" if one.rank is None else str(one.rank) for one in rows]),
+        Column("state", [one.state for one in rows], right=False, need=4, styles=[_state(one) for one in rows]),
+        Column("step", [MISSING if one.step is None else units.count(one.step) for one in rows]),
+        Column("p50", [took(one.p50_ns) for one in rows], styles=[WARN if one.worst else STRONG for one in rows]),
+        Column("p95", [took(one.p95_ns) for one in rows], need=3),
+        Column("of median", [_times(one) for one in rows], need=2, styles=[WARN if one.worst else "" for one in rows]),
+        Column("most time in", [_largest(one) for one in rows], right=False, need=5, least=12),
+        Column("memory", [weight(one.rss) for one in rows], need=6),
+    ]
+    return _table(columns, width, height, len(view.ranks))
+
+
+def _state(one: Rank) -> str:
+    return STATES.get("recording" if one.state == "running" else one.state, ("", WARN))[1]
+
+
+def _times(one: Rank) -> str:
+    return MISSING if one.slow is None else f"{one.slow:.2f}x{' slowest' if one.worst else ''}"
+
+
+def _largest(one: Rank) -> str:
+    part = max(one.parts, key=lambda part: part.share, default=None)
+    return MISSING if part is None else f"{part.name} {units.share(part.share)}"
+
+
+def items(view: Watch, width: int, height: int) -> Text:
+    """The slowest items of the datasets."""
+    rows = view.items.slowest[: max(height - 1, 1)]
+    if not rows:
+        return Text("No item was seen yet." if not view.items.seen else "No slow item yet.", QUIET)
+    several = len({one.rank for one in rows}) > 1
+    columns = [
+        Column("item", [MISSING if one.index is None else str(one.index) for one in rows], styles=[STRONG] * len(rows)),
+        Column("took", [took(one.ns) for one in rows]),
+        Column("of median", [MISSING if one.times is None else f"{rate(one.times)}x" for one in rows], need=1),
+        Column("worker", [_worker(one) for one in rows], need=2),
+        Column("batch", [MISSING if one.batch is None else str(one.batch) for one in rows], need=3),
+    ]
+    if several:
+        columns.append(Column("rank", [MISSING if one.rank is None else str(one.rank) for one in rows], need=4))
+    return _table(columns, width, height, len(rows))
+
+
+def _worker(one: Item) -> str:
+    return "main" if one.worker is None else str(one.worker)
+
+
+def items_title(view: Watch) -> str:
+    """How many items there were, and how long one usually takes."""
+    found = view.items
+    if not found.seen:
+        return "slowest items"
+    return f"slowest items{DOT}{units.count(found.seen)} seen{DOT}median {took(found.p50_ns)}"
+
+
+def layers(view: Watch, width: int, height: int) -> Text:
+    """The layers that take the most time."""
+    rows = view.layers[: max(height - 1, 1)]
+    if not rows:
+        return Text("No layer was seen yet." if view.headline.deep else "Layers are recorded with --deep.", QUIET)
+    columns = [
+        Column("layer", [one.name for one in rows], right=False, least=10),
+        Column("type", [one.type for one in rows], right=False, need=6),
+        Column("share", [_seen(one, units.share(one.share)) for one in rows], styles=[STRONG] * len(rows)),
+        Column("forward", [_seen(one, took(one.forward_ns)) for one in rows], need=1),
+        Column("backward", [_seen(one, took(one.backward_ns)) for one in rows], need=2),
+        Column("activation", [weight(one.activation) for one in rows], need=3),
+        Column("parameters", [weight(one.parameters) for one in rows], need=4),
+        Column("gradients", [weight(one.gradients) for one in rows], need=5),
+    ]
+    return _table(columns, width, height, len(view.layers))
+
+
+def _seen(one: Layer, text: str) -> str:
+    return text if one.visible else "not visible"
+
+
+def _table(columns: list[Column], width: int, height: int, total: int) -> Text:
+    drawn = lines(columns, width, title_style=QUIET)
+    if len(drawn) > height > 1:
+        drawn = drawn[: height - 1]
+        drawn.append(Text(f"and {total - len(drawn) + 1} more", QUIET))
+    return Text("\n").join(drawn[:height])
+
+
+# ── notices and keys ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def notices(view: Watch, width: int, most: int) -> Text:
+    """What should be known beside the numbers, a line each."""
+    shown = [Text(shorten(f"! {printable(one)}", width), WARN) for one in view.notices[:most]]
+    if len(view.notices) > most:
+        shown[-1] = Text(f"! and {len(view.notices) - most + 1} more notices: sonde show {view.id}", WARN)
+    return Text("\n").join(shown)
+
+
+def keys(names: Sequence[tuple[str, str]], chosen: str | None, width: int) -> Text:
+    """What can be pressed; what does not fit is left out from the right."""
+    line = Text(no_wrap=True)
+    for key, name in names:
+        entry = Text.assemble((key, f"bold {ACCENT}"), (f" {name}", STRONG if name == chosen else QUIET))
+        if line.cell_len + 3 + cell_len(entry.plain) > width:
+            break
+        line.append("   " if line.plain else "")
+        line.append_text(entry)
+    return line

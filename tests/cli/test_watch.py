@@ -1,0 +1,134 @@
+"""`sonde watch` and `sonde deep`: what is meant, and lines where there is no terminal."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sonde import launch
+from sonde.cli import attach, main, watch
+from sonde.errors import MissingExtra, RunNotFound
+from sonde.testing import build_training
+
+NAME = "20250101-000000-train-aaaa"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A folder with one run of a training."""
+    build_training(tmp_path / "runs" / NAME, steps=20)
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize("word", [NAME, "train-aaaa", ""])
+def test_a_run_is_watched_in_lines(runs: Path, word: str) -> None:
+    """By its name, a part of it, or as the newest."""
+    result = CliRunner().invoke(main, ["watch", "--dir", str(runs), *([word] if word else [])])
+    assert result.exit_code == 0
+    assert "| ended | step 19 | 83.3 steps/s" in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_a_path_is_a_run_too(runs: Path) -> None:
+    """Wherever it lies."""
+    assert "step 19" in CliRunner().invoke(main, ["watch", str(runs / NAME)]).output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("train.py",), ("train-aaaa", "more"), ("-m", "package"), ("python",), ("torchrun", "train.py")],
+    ids=" ".join,
+)
+def test_other_words_are_a_program(runs: Path, words: tuple[str, ...]) -> None:
+    """A script, several words, an option of Python, a command on the path."""
+    assert watch._run_meant(words, str(runs)) is None
+
+
+def test_an_existing_file_is_a_program(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a run has that name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train").write_text("")
+    assert watch._run_meant(("train",), str(runs)) is None
+
+
+def test_a_typo_names_the_nearest_run(runs: Path) -> None:
+    """What is neither a run nor a command is an error."""
+    with pytest.raises(RunNotFound, match="Did you mean"):
+        watch._run_meant(("trian",), str(runs))
+
+
+def test_no_run_at_all_is_told(tmp_path: Path) -> None:
+    """With exit code 1."""
+    result = CliRunner().invoke(main, ["watch", "--dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "There is no run" in result.output
+
+
+@pytest.mark.parametrize("name", ["watch", "deep"])
+def test_a_missing_script_has_the_exit_code_of_python(name: str) -> None:
+    """And says what is missing."""
+    result = CliRunner().invoke(main, [name, "nothing-here.py"])
+    assert result.exit_code == 2
+    assert "There is no script nothing-here.py" in result.output
+
+
+def test_a_wrong_option_is_a_usage_error() -> None:
+    """Before anything is started."""
+    result = CliRunner().invoke(main, ["watch", "--steps", "x:y", "-c", "print('started')"])
+    assert result.exit_code == 2
+    assert "started" not in result.output
+
+
+def test_deep_is_watch_with_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same options, and the layers."""
+    asked: list[launch.Options] = []
+
+    def follow(words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool) -> int:
+        asked.append(options)
+        return 0
+
+    deep = importlib.import_module("sonde.cli.deep")
+    monkeypatch.setattr(deep, "follow", follow)
+    assert CliRunner().invoke(main, ["deep", "--name", "x", "train.py"]).exit_code == 0
+    assert asked == [launch.Options(name="x", deep=True)]
+
+
+def test_a_screen_without_its_library_names_the_extra(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the way to do without."""
+    monkeypatch.setattr(watch, "_terminal", lambda: True)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"sonde\[tui\].*--plain"):
+        watch.follow((str(runs / NAME),), launch.Options(), None, plain=False)
+
+
+def test_output_that_grows_is_read_on(tmp_path: Path) -> None:
+    """Each byte once; of much that is there already, the end."""
+    file = tmp_path / "output.log"
+    file.write_bytes(b"x" * (attach.FIRST + 5))
+    output = attach.Output(file)
+    assert len(output.read()) == attach.FIRST
+    assert output.read() == b""
+    with file.open("ab") as growing:
+        growing.write(b"more")
+    assert output.read() == b"more"
+    file.unlink()
+    assert output.read() == b""
+
+
+def test_the_newest_output_of_a_run_is_taken(tmp_path: Path) -> None:
+    """Several programs may record into one run; a link is no output."""
+    assert attach.output_of(tmp_path) is None
+    (tmp_path / "output.log").write_bytes(b"old")
+    (tmp_path / "output-7.log").symlink_to("/etc/passwd")
+    found = attach.output_of(tmp_path)
+    assert found is not None
+    assert found.path.name == "output.log"
+
+
+def test_help_names_both_uses() -> None:
+    """RUN or PROGRAM."""
+    assert "[RUN | PROGRAM [ARGUMENT]...]" in click.unstyle(CliRunner().invoke(main, ["watch", "--help"]).output)

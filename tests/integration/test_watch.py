@@ -1,0 +1,275 @@
+"""`sonde watch` as a person uses it: in a terminal of its own (a pty), in a pipe, with Ctrl-C, detached and attached."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.launching import TRAINING, script
+
+from sonde.analysis.run import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.integration.conftest import Programs
+
+SECONDS = 60
+
+# Trains without torch: it says itself what it does, and goes on until the file `stop` is there.
+STEPPING = """
+    import os, sys, time
+    import sonde
+    print("ready", os.getpid(), flush=True)
+    step = 0
+    while not os.path.exists("stop"):
+        sonde.ai.update(step=step)
+        with sonde.ai.compute.forward:
+            time.sleep(0.002)
+        with sonde.ai.compute.backward:
+            time.sleep(0.004)
+        step += 1
+        sys.stdout.write(f"\\rstep {step}")
+        sys.stdout.flush()
+    print("\\nstopped at", step)
+"""
+
+
+class Terminal:
+    """A terminal with a program in it; `text` is all that was ever drawn, without its codes."""
+
+    def __init__(
+        self, command: list[str], folder: Path, env: dict[str, str], size: tuple[int, int] = (120, 40)
+    ) -> None:
+        self._end, other = os.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        self.process = subprocess.Popen(
+            command, stdin=other, stdout=other, stderr=other, cwd=folder, env=env, start_new_session=True
+        )
+        os.close(other)
+        self._drawn = bytearray()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while content := os.read(self._end, 65536):
+                self._drawn += content
+
+    @property
+    def raw(self) -> bytes:
+        return bytes(self._drawn)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~])", "", self.raw.decode(errors="replace"))
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._end, keys)
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=SECONDS)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._end)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"it did not happen: {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def terminals(programs: Programs) -> Iterator[Callable[..., Terminal]]:
+    """Opens terminals with `sonde WORDS` in them; whatever runs is ended afterwards."""
+    opened: list[Terminal] = []
+
+    def open_terminal(*words: str, size: tuple[int, int] = (120, 40), env: dict[str, str] | None = None) -> Terminal:
+        environment = programs.environment({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})})
+        if not env:
+            environment.pop("NO_COLOR", None)
+        opened.append(Terminal([sys.executable, "-m", "sonde", *words], programs.folder, environment, size))
+        return opened[-1]
+
+    yield open_terminal
+    (programs.folder / "stop").touch()
+    for terminal in opened:
+        terminal.close()
+
+
+def the_run(programs: Programs) -> Path:
+    (found,) = [path for path in programs.dir.iterdir() if path.is_dir()]
+    return found
+
+
+def test_a_training_is_on_the_screen(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """A script with torch and without any edit: its steps, phases, items, memory and output."""
+    program = TRAINING + "\n    for _ in range(8):\n        train(method='fork')\n    print('trained', flush=True)\n"
+    terminal = terminals("watch", str(script(programs.folder, program)))
+    until(lambda: "■ ended" in terminal.text, f"the end of the training {terminal.text[-2000:]}")
+    for part in ("samples/s", "p50", "input wait", "slowest items", "memory", "trained"):
+        assert part in terminal.text, part
+    terminal.press(b"q")
+    assert terminal.wait() == 0
+    assert "the program ended with exit code 0" in terminal.text
+
+
+def test_the_first_screen_comes_soon_after_the_first_step(
+    programs: Programs, terminals: Callable[..., Terminal]
+) -> None:
+    """The numbers of a program that has just begun are there while it runs."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING)))
+    until(lambda: "forward" in terminal.text and "backward" in terminal.text, "the first screen")
+    assert "● recording" in terminal.text
+
+
+def test_q_detaches_and_the_program_goes_on(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """It can be watched again from another terminal, and ends as if nobody had ever looked."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING)))
+    until(lambda: "forward" in terminal.text, "the first screen")
+    terminal.press(b"q")
+    assert terminal.wait() == 0
+    assert "the program goes on (pid " in terminal.text
+    again = terminals("watch")
+    until(lambda: "● recording" in again.text and "ready" in again.text, "the second screen with the output")
+    (programs.folder / "stop").touch()
+    until(lambda: "■ ended" in again.text, "the end on the second screen")
+    again.press(b"q")
+    assert again.wait() == 0
+    assert b"stopped at" in (the_run(programs) / "output.log").read_bytes()
+
+
+def test_a_killed_screen_does_not_end_the_program(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """Nor does closing the window."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING)))
+    until(lambda: "forward" in terminal.text, "the first screen")
+    terminal.process.kill()
+    terminal.wait()
+    output = the_run(programs) / "output.log"
+    size = output.stat().st_size
+    until(lambda: output.stat().st_size > size, "more output")
+    (programs.folder / "stop").touch()
+    until(lambda: b"stopped at" in output.read_bytes(), "the end")
+
+
+def test_ctrl_c_interrupts_the_program(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """As without a screen: KeyboardInterrupt, its traceback, its exit code."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING)))
+    until(lambda: "forward" in terminal.text, "the first screen")
+    terminal.press(b"\x03")
+    until(lambda: "■ ended" in terminal.text, "the end")
+    terminal.press(b"q")
+    assert terminal.wait() == 128 + signal.SIGINT
+    assert "KeyboardInterrupt" in terminal.text.rpartition("the program ended")[0]
+
+
+def test_ctrl_c_where_the_program_is_not_ours_only_leaves(
+    programs: Programs, terminals: Callable[..., Terminal]
+) -> None:
+    """Whoever attached may not stop it by accident."""
+    first = terminals("watch", str(script(programs.folder, STEPPING)))
+    until(lambda: "forward" in first.text, "the first screen")
+    second = terminals("watch")
+    until(lambda: "forward" in second.text, "the second screen")
+    second.press(b"\x03")
+    assert second.wait() == 0
+    assert first.process.poll() is None
+    assert "■ ended" not in first.text
+
+
+def test_output_is_kept_byte_for_byte_and_the_program_has_a_terminal(
+    programs: Programs, terminals: Callable[..., Terminal]
+) -> None:
+    """Line ends, colours and bytes that are no text; standard error too."""
+    program = """
+        import os, sys
+        os.write(1, b"tty %d%d\\n" % (os.isatty(1), os.isatty(2)))
+        os.write(1, b"a\\r\\nb\\rc\\tq\\x1b[31mred\\x1b[0m\\x00\\xff\\n")
+        os.write(2, b"error\\n")
+        os.write(1, b"x" * 300_000 + b"\\nend\\n")
+        sys.exit(3)
+    """
+    terminal = terminals("watch", str(script(programs.folder, program)))
+    until(lambda: "■ ended" in terminal.text, "the end")
+    terminal.press(b"q")
+    assert terminal.wait() == 3
+    content = (the_run(programs) / "output.log").read_bytes()
+    expected = b"tty 11\na\r\nb\rc\tq\x1b[31mred\x1b[0m\x00\xff\nerror\n" + b"x" * 300_000 + b"\nend\n"
+    assert content == expected
+    assert (the_run(programs) / "output.log").stat().st_mode & 0o777 == 0o600
+    assert "exit code 3" in terminal.text
+
+
+def test_a_narrow_terminal_without_colours(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """60 columns, NO_COLOR: letters make the bar, and no colour code is written."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING)), size=(60, 20), env={"NO_COLOR": "1"})
+    until(lambda: "FFFF" in terminal.text and "BBBB" in terminal.text, "the bar")
+    assert not re.search(rb"\x1b\[[0-9;]*(3[0-8]|4[0-8])[;m]", terminal.raw)
+
+
+def test_without_a_terminal_lines_come_on_the_error_channel(programs: Programs) -> None:
+    """The program's own output stays what it was, and so does its exit code."""
+    code = STEPPING.replace('while not os.path.exists("stop")', "while step < 300") + "\n    sys.exit(5)\n"
+    command = [sys.executable, "-m", "sonde", "watch", "--refresh", "0.5", str(script(programs.folder, code))]
+    found = subprocess.run(
+        command, cwd=programs.folder, env=programs.environment(None), capture_output=True, timeout=SECONDS, check=False
+    )
+    assert found.returncode == 5
+    assert found.stdout.startswith(b"ready ")
+    assert found.stdout.endswith(b"\nstopped at 300\n")
+    lines = found.stderr.decode().splitlines()
+    assert "ended (exit code 5) | step 299" in lines[-1]
+    assert any("recording" in line for line in lines)
+    assert b"\x1b" not in found.stderr
+
+
+def test_a_finished_run_in_a_pipe_is_one_line(programs: Programs) -> None:
+    """`sonde watch RUN | cat` says how it ended, and ends."""
+    programs.run("import sonde\nsonde.init()\nwith sonde.span('x'): pass\n")
+    command = [sys.executable, "-m", "sonde", "watch"]
+    found = subprocess.run(
+        command, cwd=programs.folder, env=programs.environment(None), capture_output=True, timeout=SECONDS, check=False
+    )
+    (line,) = found.stdout.decode().splitlines()
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert "| ended | step n/a" in line
+
+
+def test_a_missing_script_is_told_before_there_is_a_screen(
+    programs: Programs, terminals: Callable[..., Terminal]
+) -> None:
+    """With the exit code of Python, and no run."""
+    terminal = terminals("watch", "trian.py")
+    assert terminal.wait() == 2
+    assert "There is no script trian.py" in terminal.text
+    assert "\x1b[?1049h" not in terminal.raw.decode(errors="replace")
+    assert not programs.dir.exists()
+
+
+def test_the_run_of_a_watched_program_has_its_exit_code(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """As under `sonde run`."""
+    terminal = terminals("watch", str(script(programs.folder, "import sonde, sys\nsonde.mark('x')\nsys.exit(7)\n")))
+    until(lambda: "■ ended" in terminal.text, "the end")
+    terminal.press(b"q")
+    assert terminal.wait() == 7
+    with open_run(the_run(programs)) as run:
+        ((code,),) = run.sql(
+            "SELECT cast(args->>'code' AS INT) FROM events WHERE cat = 'process' AND name = 'exit'"
+        ).fetchall()
+    assert code == 7

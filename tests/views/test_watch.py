@@ -1,0 +1,214 @@
+"""What is shown of a run that goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonde.analysis.live import Live
+from sonde.store import probe, record
+from sonde.store.folder import boot_id, host
+from sonde.store.record import COUNTER, MARK
+from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run, build_training
+from sonde.views.line import line
+from sonde.views.watch import Watch, watch
+
+MS = 1_000_000
+
+
+def view_of(path: Path) -> Watch:
+    live = Live(path)
+    live.look()
+    return watch(live)
+
+
+def training(tmp_path: Path, **facts: Any) -> Watch:
+    return view_of(build_training(tmp_path / "run", **facts))
+
+
+def test_a_run_without_steps_shows_nothing_as_zero(tmp_path: Path) -> None:
+    """What is not known is None."""
+    view = view_of(build_run(tmp_path / "run", [BuiltProcess([BuiltRecord("load")])]))
+    head = view.headline
+    assert (head.step, head.steps_per_s, head.samples_per_s, head.loss, head.ranks) == (None, None, None, None, 0)
+    assert (view.step_time.steps, view.step_time.p50_ns, view.step_time.parts) == (0, None, [])
+    assert (view.ranks, view.items.slowest, view.layers, view.notices) == ([], [], [], [])
+
+
+def test_headline_tells_how_far_and_how_fast(tmp_path: Path) -> None:
+    """12 ms each with 4 samples: 83 steps and 333 samples in a second."""
+    head = training(tmp_path, steps=20, loss=lambda step: 5.0 - step).headline
+    assert (head.name, head.command, head.state, head.step, head.loss) == ("built", "python train.py", "ended", 19, -14)
+    assert head.steps_per_s == pytest.approx(1e3 / 12)
+    assert head.samples_per_s == pytest.approx(4e3 / 12)
+
+
+def test_samples_of_all_ranks_are_added_up(tmp_path: Path) -> None:
+    """Steps are not: the ranks do the same step together."""
+    head = training(tmp_path, steps=20, ranks=3).headline
+    assert head.steps_per_s == pytest.approx(1e3 / 12)
+    assert head.samples_per_s == pytest.approx(3 * 4e3 / 12)
+
+
+def test_parts_add_up_to_the_step(tmp_path: Path) -> None:
+    """Shares to one, times to the mean step; what was never seen is not there."""
+    times = training(tmp_path, steps=20).step_time
+    assert [part.name for part in times.parts] == ["input wait", "forward", "backward", "optimizer", "residual"]
+    assert sum(part.share for part in times.parts) == pytest.approx(1)
+    assert sum(part.ns for part in times.parts) == pytest.approx(times.mean_ns)
+
+
+def test_warmup_is_left_out_once_there_are_enough_steps(tmp_path: Path) -> None:
+    """Three slow first steps change neither median nor maximum."""
+
+    def phases(_: int, step: int) -> dict[str, int]:
+        return {"input_wait": MS, "forward": (100 if step < 3 else 1) * MS, "backward": MS, "optimizer": MS}
+
+    times = training(tmp_path, steps=20, phases=phases).step_time
+    assert (times.steps, times.warmup, times.max_ns) == (17, 3, 4 * MS)
+
+
+def test_few_steps_count_all(tmp_path: Path) -> None:
+    """The first screen does not wait for the end of the warm-up."""
+    times = training(tmp_path, steps=2).step_time
+    assert (times.steps, times.warmup) == (2, 0)
+
+
+def test_the_slowest_rank_is_marked(tmp_path: Path) -> None:
+    """Compared with the median of the ranks."""
+
+    def phases(rank: int, _: int) -> dict[str, int]:
+        return {"input_wait": MS, "forward": (9 if rank == 2 else 3) * MS, "backward": MS, "optimizer": MS}
+
+    ranks = training(tmp_path, steps=20, ranks=3, phases=phases).ranks
+    assert [rank.worst for rank in ranks] == [False, False, True]
+    assert ranks[2].slow == pytest.approx(2)
+
+
+def test_equal_ranks_have_no_slowest(tmp_path: Path) -> None:
+    """Nor has a single one."""
+    assert not any(rank.worst for rank in training(tmp_path, steps=20, ranks=3).ranks)
+
+
+def test_memory_of_ranks_and_host(tmp_path: Path) -> None:
+    """A container's limit and the host's memory stand beside what the processes hold."""
+    samples = [
+        BuiltRecord("rss", probe.MEMORY, kind=COUNTER, value=2e9, key=1000),
+        BuiltRecord("cpu", probe.SYSTEM, kind=COUNTER, value=150.0, key=1000),
+        BuiltRecord("cgroup.limit", probe.SYSTEM, kind=COUNTER, value=8e9, key=0),
+        BuiltRecord("cgroup.used", probe.SYSTEM, kind=COUNTER, value=3e9, key=0),
+        BuiltRecord("ram.used", probe.SYSTEM, kind=COUNTER, value=5e9, key=0),
+        BuiltRecord("ram.total", probe.SYSTEM, kind=COUNTER, value=16e9, key=0),
+        BuiltRecord("cpu", probe.SYSTEM, kind=COUNTER, value=40.0, key=0),
+    ]
+    process, container, machine = view_of(build_run(tmp_path / "run", [BuiltProcess(samples)])).memory
+    assert (process.who, process.used, process.limit, process.cpu, process.device) == ("main", 2e9, None, 1.5, None)
+    assert (container.who, container.used, container.limit) == ("container", 3e9, 8e9)
+    assert (machine.who, machine.used, machine.limit, machine.load) == ("host", 5e9, 16e9, 0.4)
+
+
+def test_items_are_compared_with_the_median(tmp_path: Path) -> None:
+    """A slow one says how many times as long it took, in which worker and batch."""
+    found = training(tmp_path, workers=2, steps=20, item_ns=lambda _, index: 40 * MS if index == 21 else MS).items
+    slow = found.slowest[0]
+    assert (slow.index, slow.worker, slow.batch, slow.times, found.seen) == (21, 1, 5, 40, 80)
+
+
+def test_layers_are_told_per_step(tmp_path: Path) -> None:
+    """Forward 3 ms shared by two layers."""
+    layers = training(tmp_path, steps=20, layers=("a", "b")).layers
+    assert [(one.name, one.forward_ns, one.share) for one in layers] == [("a", 1.5 * MS, 0.5), ("b", 1.5 * MS, 0.5)]
+
+
+def running(*records: BuiltRecord, **facts: Any) -> BuiltProcess:
+    """A process of this very moment."""
+    now = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
+    info = {"end": None, "boot_id": boot_id(), "start": now, **facts}
+    return BuiltProcess(records, pid=os.getpid(), host=host(), process=info)
+
+
+def test_who_is_in_something_for_long_is_told(tmp_path: Path) -> None:
+    """Only the innermost span, with the item that it is about."""
+    begun = time.monotonic_ns() - 60 * 1_000_000_000
+    fetch = BuiltRecord(probe.FETCH, probe.PROBE, start=begun, flags=record.OPEN, key=1)
+    item = BuiltRecord(probe.ITEM, probe.PROBE, start=begun, flags=record.OPEN, key=8412, parent=1, depth=1)
+    process = running(fetch, item, role="worker", worker=2, rank=0)
+    view = view_of(build_run(tmp_path / "run", [process]))
+    assert view.headline.state == "recording"
+    (notice,) = view.notices
+    assert notice.startswith("rank 0 worker 2 is in item 8412 for 6")
+
+
+def test_what_lasts_a_moment_is_not_told(tmp_path: Path) -> None:
+    """Open spans are normal."""
+    span = BuiltRecord(probe.FORWARD, probe.PROBE, start=time.monotonic_ns(), flags=record.OPEN)
+    assert view_of(build_run(tmp_path / "run", [running(span)])).notices == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "how"),
+    [({"code": 3, "signal": None}, "exit code 3"), ({"code": None, "signal": 9}, "signal 9"), ({"code": 0}, "")],
+)
+def test_how_the_program_ended_stands_in_the_headline(tmp_path: Path, facts: dict[str, Any], how: str) -> None:
+    """As its launcher saw it."""
+    mark = BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, key=1000, args=facts)
+    launcher = BuiltProcess([mark], pid=900, process={"role": "launcher"})
+    program = BuiltProcess([BuiltRecord("load")], pid=1000, process={"parent_pid": 900})
+    assert view_of(build_run(tmp_path / "run", [launcher, program])).headline.how == how
+
+
+def test_the_program_is_what_the_first_launcher_started(tmp_path: Path) -> None:
+    """torchrun is a launcher too, and hides the exit codes of its ranks."""
+    seen = [BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, key=950, args={"code": 1, "signal": None})]
+    hidden = [BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, key=1000, args={"code": 3, "signal": None})]
+    processes = [
+        BuiltProcess(seen, pid=900, process={"role": "launcher"}),
+        BuiltProcess(hidden, pid=950, process={"role": "launcher", "parent_pid": 900}),
+        BuiltProcess([BuiltRecord("x")], pid=1000, process={"rank": 0, "parent_pid": 950}),
+    ]
+    view = view_of(build_run(tmp_path / "run", processes))
+    assert view.headline.how == "exit code 1"
+    assert view.notices == ["rank 0 (pid 1000) ended with exit code 3"]
+
+
+def test_a_worker_that_died_is_told(tmp_path: Path) -> None:
+    """The program goes on or not; that a worker was killed is a fact."""
+    mark = BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, key=2000, args={"code": None, "signal": 9})
+    trainer = BuiltProcess([mark], pid=1000)
+    worker = BuiltProcess([BuiltRecord("x")], pid=2000, process={"role": "worker", "worker": 1, "parent_pid": 1000})
+    view = view_of(build_run(tmp_path / "run", [trainer, worker]))
+    assert "worker 1 (pid 2000) ended with signal 9" in view.notices
+
+
+def test_lost_and_aborted_are_counted(tmp_path: Path) -> None:
+    """What is missing from the numbers is said."""
+    marks = [
+        BuiltRecord(probe.UPDATE, probe.PROBE, kind=MARK, start=START_NS + n, step=n, key=4 if n == 1 else 0)
+        for n in range(3)
+    ]
+    view = view_of(build_run(tmp_path / "run", [BuiltProcess(marks, header={"lost_space": 12})]))
+    assert "12 records could not be written" in view.notices[0]
+    assert "1 step did not come to an end" in view.notices[1]
+
+
+def test_the_line_says_everything_at_once(tmp_path: Path) -> None:
+    """State, step, speed, percentiles, phases, memory."""
+    text = line(training(tmp_path, steps=20, rss=lambda rank, step: 10**9))
+    assert "\n" not in text
+    for fact in (
+        "sonde: 240 ms | ended | step 19 | 83.3 steps/s",
+        "p50 12.0 ms",
+        "input wait 16.7 %",
+        "memory 1.00 GB",
+    ):
+        assert fact in text
+
+
+def test_the_line_of_a_run_without_steps_says_na(tmp_path: Path) -> None:
+    """Missing is n/a."""
+    text = line(view_of(build_run(tmp_path / "run", [])))
+    assert "starting | step n/a | n/a steps/s | n/a samples/s | memory n/a" in text
