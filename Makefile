@@ -91,6 +91,7 @@ docs: setup
 	$(BIN)/python tests/test_docs.py
 	$(BIN)/python tests/test_api.py
 	$(BIN)/python tests/pipeline/test_config.py
+	$(BIN)/python tests/diagnosis/test_policy.py
 
 test: lint
 	@for core in $(CORES); do \

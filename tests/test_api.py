@@ -136,6 +136,8 @@ def test_public_names_are_the_intended_ones() -> None:
         "open_run",
         "pipeline",
         "span",
+        "summary",
+        "trace_model_instance",
         "trace_step",
         "wrap_backward",
         "wrap_dataloader",

@@ -51,12 +51,14 @@ if TYPE_CHECKING:
     from sonde import flow, pipeline
     from sonde.ai.tree import ai  # at run time it stands in the place of the module sonde.ai
     from sonde.analysis.run import Run, open_run
+    from sonde.diagnosis.summary import summary
     from sonde.errors import SondeError
     from sonde.events import counter, mark
     from sonde.events.log import log
     from sonde.events.span import Span as span  # noqa: N813  it is used like a function
     from sonde.pipeline.pipeline import Pipeline
     from sonde.probes.boundary import trace_step
+    from sonde.probes.layers import trace_model_instance
     from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
     from sonde.session import Session
 
@@ -76,6 +78,8 @@ __all__ = [
     "open_run",
     "pipeline",
     "span",
+    "summary",
+    "trace_model_instance",
     "trace_step",
     "wrap_backward",
     "wrap_dataloader",
@@ -98,6 +102,8 @@ _HOMES = {
     "open_run": ("sonde.analysis.run", "open_run"),
     "pipeline": ("sonde.pipeline", ""),
     "span": ("sonde.events.span", "Span"),
+    "summary": ("sonde.diagnosis.summary", "summary"),
+    "trace_model_instance": ("sonde.probes.layers", "trace_model_instance"),
     "trace_step": ("sonde.probes.boundary", "trace_step"),
     "wrap_backward": ("sonde.probes.wrap", "wrap_backward"),
     "wrap_dataloader": ("sonde.probes.wrap", "wrap_dataloader"),

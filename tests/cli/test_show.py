@@ -56,6 +56,12 @@ def test_it_tells_the_whole_story(folder: Path) -> None:
         assert part in text
 
 
+def test_a_table_alone_is_that_of_the_newest_run(folder: Path) -> None:
+    """One word that names a table needs no run before it."""
+    newest = build_run(folder / "20250102-000000-later-0001", [BuiltProcess([BuiltRecord("late", dur=1)])])
+    assert show(folder, "events").output == show(folder, newest.name, "events").output
+
+
 def test_no_loss_is_said_too(tmp_path: Path) -> None:
     """Nothing lost is told in a quiet line."""
     build_run(tmp_path / "run", [BuiltProcess([BuiltRecord(dur=1)])])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.integration.conftest import Programs, programs
 from tests.probes.training import Module, model, sgd, train
 from torch import nn
 from torch._dynamo.testing import CompileCounter
@@ -21,9 +22,11 @@ import sonde
 from sonde import guard
 from sonde.errors import WrapRefused
 from sonde.hooks.torch.module import module_call
-from sonde.probes import layers
+from sonde.probes import graph, layers
 from sonde.probes.layers import trace_model_instance
 from sonde.testing import Recorded, record
+
+__all__ = ["programs"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +35,15 @@ def _no_failures() -> Iterator[None]:
     before = guard.counts()
     yield
     assert guard.counts() == before
+
+
+@pytest.fixture(autouse=True, params=["c", "python"])
+def _core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both of those that follow calls: in C, and in Python where that was not built."""
+    if request.param == "python":
+        monkeypatch.setattr(graph, "native", None)
+    elif graph.native is None:
+        pytest.skip("the C part was not built")
 
 
 def forwards(recorded: Recorded) -> list[str]:
@@ -57,7 +69,7 @@ class Slow(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    def backward(_ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+    def backward(_ctx: Any, gradient: Any) -> Any:
         time.sleep(0.02)
         return gradient
 
@@ -388,7 +400,7 @@ def test_a_graph_may_be_gone_through_twice() -> None:
 
 def test_a_compiled_model_is_said_to_be_invisible() -> None:
     """It is recorded as a whole; its layers are known, and have no times."""
-    net = torch.compile(model(), backend="eager")
+    net: Any = torch.compile(model(), backend="eager")
     with record(deep=True) as recorded:
         for _ in range(2):
             net(torch.ones(2, 4)).sum().backward()
@@ -544,6 +556,28 @@ def test_the_gate_is_as_before_when_the_recording_ends() -> None:
     with record() as recorded:
         net(torch.ones(1, 4))
     assert forwards(recorded) == []
+
+
+def test_the_layer_that_a_program_died_in_is_known(programs: Programs) -> None:
+    """The span of the last layer that was entered is open in what `kill -9` leaves; those before it are whole."""
+    code = """
+        import os, signal
+        import torch, sonde
+
+        class Deadly(torch.nn.Module):
+            def forward(self, value):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), Deadly(), torch.nn.Tanh())
+        sonde.init()
+        from sonde.probes.layers import trace_model_instance
+        trace_model_instance(net, trace_layer_forward_time=False, trace_layer_forward_memory=False)
+        net(torch.ones(1, 4))
+    """
+    programs.run(code, code_expected=-9)
+    assert programs.rows("select name, open from events where cat = 'layer' order by start_ns") == [
+        ("0", False), ("1", True),
+    ]  # fmt: skip
 
 
 # ── trace_model_instance ─────────────────────────────────────────────────────────────────────────────────────────────

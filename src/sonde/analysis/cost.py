@@ -7,6 +7,7 @@ state of its caches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ class Cost:
 def cost(run: Run) -> Cost:
     """What recording cost."""
     rows = [row for row in run.rows if row["role"] not in ("launcher", "worker") and row["events"]]
-    gaps = [gap for row in rows for gap in _gaps(run, row["process"], row["events"])]
+    gaps = _gaps(run, [(row["process"], row["events"]) for row in rows])
     pairs = sum(count for _, count in gaps)
     each = sum(ns for ns, _ in gaps) / len(gaps) if pairs >= FEWEST else None
     records = sum(row["events"] for row in rows)
@@ -66,21 +67,23 @@ def _basis(each: float | None) -> str:
     )
 
 
-def _gaps(run: Run, process: str, events: int) -> list[tuple[float, int]]:
-    """For each kind of pair that the process has: the median time between the two, and how many there are."""
-    first = max(0, (events - LOOKED_AT) // 2)
+def _gaps(run: Run, processes: Sequence[tuple[str, int]]) -> list[tuple[float, int]]:
+    """For each kind of pair in each process: the median time between the two, and how many there are."""
+    if not processes:
+        return []
+    middles = [(process, max(0, (events - LOOKED_AT) // 2)) for process, events in processes]
+    where = " OR ".join(f"process = {quoted(one)} AND seq BETWEEN {low} AND {low + LOOKED_AT}" for one, low in middles)
     found = run.sql(
         f"""
         WITH near AS (
-            SELECT lane, seq, name, start_ns, dur_ns FROM events
-            WHERE process = {quoted(process)} AND seq BETWEEN {first} AND {first + LOOKED_AT} AND cat = '{probe.PROBE}'
-              AND name IN ({", ".join(quoted(name) for pair in PAIRS for name in pair)})
+            SELECT process, lane, seq, name, start_ns, dur_ns FROM events
+            WHERE cat = '{probe.PROBE}' AND name IN ({", ".join(quoted(name) for pair in PAIRS for name in pair)}) AND ({where})
         )
         SELECT median(b.start_ns - a.start_ns - a.dur_ns), count(*)
-        FROM near a JOIN near b ON b.seq = a.seq + 1 AND b.lane = a.lane
+        FROM near a JOIN near b ON b.process = a.process AND b.seq = a.seq + 1 AND b.lane = a.lane
         WHERE (a.name, b.name) IN ({", ".join(f"({quoted(a)}, {quoted(b)})" for a, b in PAIRS)})
           AND b.start_ns >= a.start_ns + a.dur_ns
-        GROUP BY a.name ORDER BY a.name
+        GROUP BY a.process, a.name ORDER BY a.process, a.name
         """
     ).fetchall()
     return [(float(ns), int(count)) for ns, count in found if ns is not None]

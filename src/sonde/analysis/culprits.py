@@ -56,13 +56,16 @@ class Items:
     slowest: list[Slow]
 
 
+NONE = Items(0, None, None, None, 0, [])
+
+
 def items(run: Run, most: int) -> Items:
     """What is known of the items."""
     seen, points, longest, errors = run.sql(
         f"SELECT count(*), quantile_cont(dur_ns, [0.5, 0.99]), max(dur_ns), count(*) FILTER (error) FROM {_ITEMS}"
     ).fetchall()[0]
     if not seen:
-        return Items(0, None, None, None, 0, [])
+        return NONE
     middle, high = points or (None, None)
     # Iterable datasets number their items in each worker: those of different workers are different items.
     found = run.sql(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-PART = 1 << 15  # rows that are packed together: few, since they are wide until then
+PART = 1 << 17  # rows that are packed together: they are wide until then, but each part costs every query a little
 
 
 class Rows:

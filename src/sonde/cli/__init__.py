@@ -12,9 +12,15 @@ from sonde.version import __version__
 
 # (name, what it does). The file of a command has its name, and calls it `command`.
 COMMANDS = (
+    ("run", "Start a program, and record it without an edit."),
+    ("watch", "Start a program and watch it, or watch a run that is going on or over."),
+    ("deep", "Start a program and watch it with every layer: time forward and backward, memory."),
+    ("report", "Say what is wrong with a run, how that is known, and what to do first."),
     ("runs", "List the recorded runs, the newest first."),
     ("show", "Show where the time of a run went, what was still open, and what was lost."),
+    ("rules", "List the rules of the diagnosis, with their thresholds."),
     ("flow", "Look at captured values, and compare two traces."),
+    ("pipeline", "Train, run, test and export a model that a TOML file declares."),
     ("seal", "Turn the raw records of a finished run into compact tables."),
     ("rm", "Remove runs, after asking."),
     ("export", "Write a run in the format of another tool."),

@@ -50,13 +50,13 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def print_json(view: object) -> None:
     """A view as JSON on standard output: ASCII, and without NaN."""
-    click.echo(json.dumps(_finite(dataclasses.asdict(view)), indent=1, allow_nan=False))  # type: ignore[call-overload]
+    click.echo(json.dumps(finite(dataclasses.asdict(view)), indent=1, allow_nan=False))  # type: ignore[call-overload]
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
     """The same, with numbers that JSON does not have as texts."""
     if isinstance(value, float) and not math.isfinite(value):
         return values.nonfinite(value)
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list) else value
+        return {key: finite(one) for key, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sonde.analysis.run import open_run
+from sonde.analysis.tables import TABLES
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.views import terminal
@@ -18,6 +19,7 @@ NAMES, ROWS = 30, 50
     epilog="""\b
 Example: sonde show                              the newest run
 Example: sonde show train-3f2a --sort p99 --limit 10
+Example: sonde show steps                        a table of the newest run
 Example: sonde show train-3f2a steps --limit 20
 Example: sonde show --json | jq .open"""
 )
@@ -39,8 +41,10 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
 
     RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
     still be recorded, have been killed, or be sealed. With TABLE, prints the first rows of that table instead: events,
-    processes, steps, phases, batches, items, layers, memory or system.
+    processes, steps, phases, batches, items, layers, memory or system. A TABLE alone is that of the newest run.
     """
+    if table is None and run in TABLES:
+        run, table = None, run
     path = choose(run, runs_dir(dir))
     with progress("Reading") as told, open_run(path, progress=told) as opened:
         view: Listing | Show

@@ -1,0 +1,20 @@
+"""KILLED: native code reads where nothing is, signal 11."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from benchmarks.faults.parts import Points, begin, marked, perceptron
+from torch.utils.data import DataLoader
+
+begin()
+net = perceptron(hidden=256)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for number, (points, classes) in enumerate(DataLoader(Points(2400), batch_size=16, shuffle=True)):
+    with marked(net):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(points), classes).backward()
+        if number == 100:
+            ctypes.string_at(8)
+        optimizer.step()

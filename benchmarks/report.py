@@ -1,0 +1,59 @@
+"""What a report costs: of 1 M steps on each of 4 ranks, of a run of 200 steps, and how large a page of 10,000 steps is."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.reading import run_apart
+from benchmarks.subjects import scratch
+from benchmarks.tables import RECORD, _copy
+
+STEPS, RANKS = 1_000_000, 4
+SHORT, PAGE = 200, 10_000
+ROUNDS = 5
+
+REPORT = """
+import io, sys
+from rich.console import Console
+from sonde import open_run
+from sonde.views.card import draw_card
+from sonde.views.report import report
+with open_run(sys.argv[1]) as run:
+    view = report(run)
+draw_card(view, Console(file=io.StringIO(), width=100))
+print(view.steps.count)
+"""
+
+
+def measure(steps: int = STEPS, ranks: int = RANKS) -> dict[str, Any]:
+    """CPU and memory of the long one, seconds from command to card of the short one, bytes of the page."""
+    found: dict[str, Any] = {"steps": steps, "ranks": ranks}
+    with scratch() as folder:
+        _, long = run_apart(RECORD, folder, str(steps))
+        for rank in range(1, ranks):
+            _copy(Path(long), rank)
+        found["long"], _ = run_apart(REPORT, long)
+        _, short = run_apart(RECORD, folder, str(SHORT))
+        found["short_s"] = statistics.median(_command(short) for _ in range(ROUNDS))
+        _, middle = run_apart(RECORD, folder, str(PAGE))
+        page = Path(folder) / "report.html"
+        _command(middle, "--html", str(page))
+        found["page_kb"] = page.stat().st_size / 1000
+    return found
+
+
+def _command(*words: str) -> float:
+    """Seconds that `sonde report` takes, from its start to its end."""
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "sonde", "report", *words], check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=2))

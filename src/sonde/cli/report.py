@@ -1,0 +1,72 @@
+"""`sonde report`: the verdict on a run with its evidence, as a card, as JSON, or as a page to send on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sonde.analysis.run import Run, open_run
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.console import out, print_json, progress
+from sonde.diagnosis.policy import Policy
+from sonde.errors import FolderRefused
+from sonde.exchange.output import opened as opened_file
+from sonde.html import is_report, page
+from sonde.views import units
+from sonde.views.card import draw_card
+from sonde.views.charts import charts
+from sonde.views.report import Report, report
+
+
+@click.command(
+    epilog="""\b
+Example: sonde report                            the newest run
+Example: sonde report train-3f2a --html train.html
+Example: sonde report --json | jq -r .verdict.next
+Example: sonde report --policy strict.toml"""
+)
+@one_run
+@directory
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the card.")
+@click.option("--html", metavar="FILE", type=click.Path(), help="Write a page with charts; it opens offline.")
+@click.option("--policy", metavar="FILE", type=click.Path(), help="A TOML file that changes thresholds (sonde rules).")
+@click.option("--narrow", is_flag=True, help="Draw the card in 60 columns, whatever the terminal has.")
+def command(
+    run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, narrow: bool
+) -> None:
+    """Say what is wrong with a run, how that is known, and what to do first.
+
+    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
+    still be going on, have been killed, or be sealed.
+    """
+    thresholds = Policy.load(policy)
+    target = None if html is None else _target(Path(html))
+    path = choose(run, runs_dir(dir))
+    with progress("Reading") as told, open_run(path, progress=told) as opened:
+        view = report(opened, thresholds)
+        if target is not None:
+            _write(target, view, opened)
+    if as_json:
+        print_json(view)
+    elif html is None or sys.stdout.isatty():
+        draw_card(view, out(), narrow=narrow)
+    if target is not None:
+        click.echo(f"Written to {target}: {units.size(target.stat().st_size)}.", err=True)
+
+
+def _target(path: Path) -> Path:
+    """Refuse now what could not be written later, and never write over what is no report."""
+    if path.is_dir():
+        raise FolderRefused(f"{path} is a folder. Give the name of a file with --html.")
+    if not path.parent.is_dir():
+        raise FolderRefused(f"There is no folder {path.parent}. Make it, or give another name with --html.")
+    if path.exists() and not (path.is_file() and is_report(path)):
+        raise FolderRefused(f"{path} exists, and is no report of Sonde. Give another name with --html.")
+    return path
+
+
+def _write(path: Path, view: Report, run: Run) -> None:
+    with opened_file(path, compressed=False) as file:
+        file.write(page(view, charts(run)))

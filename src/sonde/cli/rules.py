@@ -1,0 +1,44 @@
+"""`sonde rules`: what the diagnosis looks for, and its thresholds."""
+
+from __future__ import annotations
+
+import click
+
+from sonde.diagnosis.document import number, shared
+from sonde.diagnosis.policy import Policy, Threshold
+from sonde.diagnosis.rules import RULES
+
+
+@click.command(
+    epilog="""\b
+Example: sonde rules
+Example: sonde rules --policy my.toml"""
+)
+@click.option(
+    "--policy",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Take the thresholds in this TOML file instead of Sonde's own; what it changes is marked with *.",
+)
+def command(policy: str | None) -> None:
+    """List the rules of the diagnosis, with their thresholds.
+
+    The page of rules in the docs has the same list, and says how the verdict is found.
+    """
+    table = Policy.load(policy)
+    told: set[str] = set()
+    for rule in RULES:
+        click.echo(f"{click.style(rule.kind, bold=True)}  {rule.about}")
+        if rule.part in told:
+            click.echo(f"  thresholds: [{rule.part}], as above")
+        for one in [] if rule.part in told else table.of(rule.part):
+            click.echo(_line(one))
+        told.add(rule.part)
+    click.echo(f"{click.style('all rules', bold=True)}  Thresholds of no single rule.")
+    for one in [one for part in shared(table) for one in table.of(part)]:
+        click.echo(_line(one))
+
+
+def _line(one: Threshold) -> str:
+    value = f"{number(one.value)}{'*' if one.changed else ''}"
+    return f"  {one.name:<36} {value:>7} {one.unit}: {one.doc}"

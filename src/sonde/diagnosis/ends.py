@@ -1,0 +1,191 @@
+"""How the processes of a run ended, what failed in them, and which of them make no progress."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sonde.analysis.open import OpenSpan, open_spans
+from sonde.analysis.run import RECORDING
+from sonde.diagnosis.figures import Ask, literal
+from sonde.store import probe
+from sonde.store.alive import DIED, ENDED, RUNNING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sonde.analysis.run import Run
+
+MOST_FAILED = 20  # spans that an exception went through
+MOST_READ = 1 << 18  # bytes at the end of a file with stacks
+STACKS = re.compile(r"stacks-.+-(\d+)(?:-\d+)?\.txt")
+_FRAME = re.compile(r'  File "([^"]*)", line (\d+|\?\?) in (.*)')
+
+
+@dataclass(frozen=True)
+class End:
+    """A process, and how it ended. `when_ns`: when that was noticed, or the last moment known of it."""
+
+    process: str
+    host: str
+    pid: int | None
+    rank: int | None
+    role: str | None
+    worker: int | None
+    state: str
+    reason: str | None
+    exception: str | None
+    exit_code: int | None
+    signal: int | None
+    when_ns: int | None
+    query: str  # what gives signal and exit code
+
+    @property
+    def who(self) -> str:
+        """In words: `rank 1`, `worker 2 of rank 0`, `process 4711`."""
+        of = "" if self.rank is None else f" of rank {self.rank}"
+        if self.worker is not None:
+            return f"loader worker {self.worker}{of} (process {self.pid})"
+        return f"process {self.pid}" if self.rank is None else f"rank {self.rank} (process {self.pid})"
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A span that an exception went through. `key`: of an item its index, of a fetch or a wait its batch."""
+
+    process: str
+    rank: int | None
+    worker: int | None
+    name: str
+    key: int | None
+    step: int | None
+    end_ns: int
+    text: str | None  # of an item whose key is no number
+    seq: int
+    parent: int | None
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A process that trained, for how long nothing was heard of it, what it is in, and its stack if it was written."""
+
+    process: str
+    rank: int | None
+    pid: int | None
+    step: int | None
+    last_ns: int
+    idle_ns: int
+    open: list[OpenSpan]
+    stacks: str | None  # the file in the run folder
+    frames: list[str]  # of the main thread, the innermost first
+
+
+@dataclass(frozen=True)
+class Ends:
+    """All of it."""
+
+    state: str
+    processes: list[End] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    stuck: list[Stuck] = field(default_factory=list)  # of a run that is going on or died, those that trained
+
+
+def gather_ends(run: Run, ask: Ask, trained: frozenset[str]) -> Ends:
+    """Look at the ends of processes. `trained`: the processes that have steps."""
+    processes = _processes(ask)
+    bad = any(one.exception or one.exit_code or one.signal or one.state == DIED for one in processes)
+    failed = [Failed(*row) for row in ask.rows(_FAILED)] if bad or run.state == RECORDING else []
+    waits = run.state == RECORDING or any(one.state == DIED or one.signal for one in processes)
+    stuck = _stuck(run, ask, processes, trained) if waits else []
+    return Ends(run.state, processes, failed, stuck)
+
+
+_ENDS = f"""
+    WITH marks AS (
+        SELECT host, key AS pid, max(start_ns) AS latest, arg_max(args, start_ns) AS args FROM events
+        WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL GROUP BY ALL
+    )
+    SELECT p.process, p.host, p.pid, p.rank, p.role, p.worker, p.state, p.reason, p.exception, p.exit_code, p.signal,
+           coalesce(m.latest, p.end_ns, p.last_ns) AS noticed
+    FROM processes p LEFT JOIN marks m USING (host, pid)
+    UNION ALL
+    SELECT NULL, host, pid, NULL, NULL, NULL, '{DIED}', NULL, NULL, try_cast(args->>'$.code' AS BIGINT),
+           try_cast(args->>'$.signal' AS BIGINT), latest
+    FROM marks ANTI JOIN processes USING (host, pid)
+    ORDER BY noticed NULLS LAST, 1
+"""
+_FAILED = f"""
+    SELECT e.process, e.rank, p.worker, e.name, e.key, e.step, e.start_ns + e.dur_ns,
+           CASE WHEN e.name = '{probe.ITEM}' THEN e.args->>'$.key' END, e.seq, e.parent
+    FROM events e JOIN processes p USING (process)
+    WHERE e.kind = 'span' AND e.error AND e.dur_ns IS NOT NULL AND e.cat = '{probe.PROBE}'
+    ORDER BY e.start_ns DESC, e.seq DESC LIMIT {MOST_FAILED}
+"""
+
+
+def _processes(ask: Ask) -> list[End]:
+    found = []
+    for row in ask.rows(_ENDS):
+        process, host, pid, code, signal = row[0], row[1], row[2], row[9], row[10]
+        if process is not None:
+            query = f"SELECT coalesce(signal, exit_code) FROM processes WHERE process = {literal(process)}"
+        elif code or signal:  # one that recorded nothing itself: only a bad end is of interest
+            query = (
+                "SELECT coalesce(try_cast(args->>'$.signal' AS BIGINT), try_cast(args->>'$.code' AS BIGINT)) FROM events "
+                f"WHERE cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND host = {literal(host)} AND key = {pid} "
+                "ORDER BY start_ns DESC LIMIT 1"
+            )
+        else:
+            continue
+        values = (process or f"{host}-{pid}", *row[1:], query)
+        found.append(End(*values))
+    return found
+
+
+def _stuck(run: Run, ask: Ask, processes: list[End], trained: frozenset[str]) -> list[Stuck]:
+    offsets = {row["process"]: row["offset_ns"] for row in run.rows}
+    spans: dict[str, list[OpenSpan]] = {}
+    for span in open_spans(run):
+        if span.cat == probe.PROBE:
+            spans.setdefault(span.process, []).append(span)
+    seen = dict(ask.rows("SELECT host, max(last_ns) FROM processes GROUP BY 1"))
+    last = dict(ask.rows("SELECT process, last_ns FROM processes"))
+    steps = dict(ask.rows("SELECT process, max(step) FROM steps GROUP BY 1")) if trained else {}
+    found = []
+    for one in processes:
+        if one.worker is not None or not (one.process in trained or one.process in spans):
+            continue
+        told = one.exit_code is not None or one.signal is not None
+        now = one.when_ns if told else seen.get(one.host)
+        if one.state == RUNNING:
+            now = time.monotonic_ns() + (offsets[one.process] or 0)
+        if one.state == ENDED or now is None or last[one.process] is None:
+            continue
+        file, frames = _stack(run.path, one.pid)
+        idle = max(0, now - last[one.process])
+        who = (one.process, one.rank, one.pid, steps.get(one.process), last[one.process], idle)
+        found.append(Stuck(*who, spans.get(one.process, []), file, frames))
+    return found
+
+
+def _stack(folder: Path, pid: int | None) -> tuple[str | None, list[str]]:
+    """The file with the stacks of a process, and the frames of its main thread as they were written last."""
+    for path in sorted(folder.glob(f"stacks-*-{pid}*.txt"), reverse=True):
+        named = STACKS.fullmatch(path.name)
+        if named is None or named[1] != str(pid) or not path.is_file() or path.is_symlink():
+            continue
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - MOST_READ))
+            text = file.read(MOST_READ).decode("utf-8", "replace")
+        if text:
+            return path.name, frames_of(text)
+    return None, []
+
+
+def frames_of(text: str) -> list[str]:
+    """The frames of the main thread in the last of several dumps: faulthandler writes it as the last thread of each."""
+    threads = re.split(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", text, flags=re.MULTILINE)
+    found = [_FRAME.match(line) for line in threads[-1].splitlines()]
+    return [f"{match[3]} ({match[1].rpartition('/')[2]}:{match[2]})" for match in found if match]

@@ -1,0 +1,82 @@
+"""Puts a finding together: its severity by share and absolute floor, its numbers with the queries that give them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sonde.diagnosis.figures import NOTHING, Figure
+from sonde.finding import CRITICAL, WARN, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: the kind of what it finds, its part of the policy, and the function. `about`: what it looks for."""
+
+    kind: str
+    part: str
+    find: Callable[[Facts, Policy], Finding | None]
+
+    @property
+    def about(self) -> str:
+        """The first sentence of the function."""
+        return (self.find.__doc__ or "").partition("\n\n")[0].replace("\n    ", " ")
+
+
+def finding(
+    kind: str,
+    severity: str,
+    confidence: float,
+    why: str,
+    next: str,
+    *,
+    score: float | None = None,
+    figures: Mapping[str, Figure] | None = None,
+    **more: Any,
+) -> Finding:
+    """A finding. `score`: the share of the time that it costs; `more` goes into the evidence as it is."""
+    known = {name: one for name, one in (figures or {}).items() if one is not NOTHING}
+    evidence = {
+        "score": score,
+        "numbers": {name: one.value for name, one in known.items()},
+        "queries": {name: one.query for name, one in known.items()},
+        **more,
+    }
+    return Finding(kind, severity, confidence, why, next, evidence)
+
+
+def graded(policy: Policy, part: str, share: Figure, ns: Figure | float | None) -> str | None:
+    """The severity of a share with its absolute floor, after `<part>.warn_share`, `.warn_ms` and the same for critical."""
+    absolute = ns.value if isinstance(ns, Figure) else ns
+    if share.value is None or absolute is None:
+        return None
+    for severity in (CRITICAL, WARN):
+        enough = absolute >= 1e6 * policy[f"{part}.{severity}_ms"]
+        if share.value >= policy[f"{part}.{severity}_share"] and enough:
+            return severity
+    return None
+
+
+def enough_steps(facts: Facts, policy: Policy) -> bool:
+    """Whether there are enough steps to say something about speed."""
+    known = any(rank.steps.or_zero() for rank in facts.speed.ranks)  # not only steps in which workers start
+    return known and facts.speed.steps.at_least(policy["steps.least"])
+
+
+def correlation(values: list[float]) -> float:
+    """Spearman's: 1 where each value is above the one before, -1 where each is below. Equal ones share their place."""
+    number = len(values)
+    places = [sum(other < one for other in values) + (values.count(one) - 1) / 2 for one in values]
+    middle = (number - 1) / 2
+    spread = sum((place - middle) ** 2 for place in places)
+    if not spread:
+        return 0.0
+    whole = sum((position - middle) ** 2 for position in range(number))
+    together = sum((place - middle) * (position - middle) for position, place in enumerate(places))
+    return float(together / (spread * whole) ** 0.5)

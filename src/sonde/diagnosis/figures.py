@@ -1,0 +1,110 @@
+"""Numbers that know where they come from: each keeps the query that gives it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sonde.analysis.run import Run
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a run, and the query whose only answer it is. None: it is not known."""
+
+    value: float | None
+    query: str
+
+    def at_least(self, limit: float) -> bool:
+        """Whether it is known and reaches a limit."""
+        return self.value is not None and self.value >= limit
+
+    def or_zero(self) -> float:
+        """The number, 0 where nothing of the kind was recorded."""
+        return self.value or 0.0
+
+
+NOTHING = Figure(None, "SELECT NULL")
+
+
+class Row(dict[str, Figure]):
+    """Figures of one group of rows, by name; `which` says what group it is. What was not asked for is not known."""
+
+    def __init__(self, which: Mapping[str, Any], figures: Mapping[str, Figure]) -> None:
+        super().__init__(figures)
+        self.which = dict(which)
+
+    def __missing__(self, name: str) -> Figure:
+        return NOTHING
+
+    def number(self, name: str) -> float | None:
+        """The value of a figure."""
+        return self[name].value
+
+
+class Ask:
+    """Asks a run. Many figures over the same rows cost one query; each gets a query of its own to be asked again with."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._kept: dict[str, str] = {}
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The answer to a query."""
+        for source, table in self._kept.items():
+            query = query.replace(source, f"{table} WHERE true")
+        return self._run.sql(query).fetchall()
+
+    def keep(self, source: str, table: str) -> None:
+        """Put rows that are asked for again and again into a table of their own. Queries that name `source` get them there."""
+        self._run.table("steps")
+        self._run.database.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT * FROM {source}")
+        self._kept[source] = table
+
+    def one(self, source: str, columns: Mapping[str, str]) -> Row:
+        """Figures over all rows of `source`: a table, with its condition."""
+        (values,) = self.rows(f"SELECT {', '.join(columns.values())} FROM {source}")
+        figures = {
+            name: Figure(_number(value), f"SELECT {expression} FROM {source}")
+            for (name, expression), value in zip(columns.items(), values, strict=True)
+        }
+        return Row({}, figures)
+
+    def by(self, keys: Sequence[str], source: str, columns: Mapping[str, str], where: str = "true") -> list[Row]:
+        """Figures for each group of rows that have the same `keys`, in the order of these."""
+        named = ", ".join(keys)
+        found = self.rows(
+            f"SELECT {named}, {', '.join(columns.values())} FROM {source} WHERE {where} GROUP BY {named} ORDER BY {named}"
+        )
+        rows = []
+        for values in found:
+            group = dict(zip(keys, values, strict=False))
+            which = " AND ".join([where, *(f"{key} IS NOT DISTINCT FROM {literal(group[key])}" for key in keys)])
+            rows.append(
+                Row(
+                    group,
+                    {
+                        name: Figure(_number(value), f"SELECT {expression} FROM {source} WHERE {which}")
+                        for (name, expression), value in zip(columns.items(), values[len(keys) :], strict=True)
+                    },
+                )
+            )
+        return rows
+
+
+def literal(value: object) -> str:
+    """A value as SQL writes it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | float):
+        return str(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _number(value: Any) -> float | None:
+    if value is None or isinstance(value, int):  # whole numbers stay what they are
+        return value
+    return float(value)

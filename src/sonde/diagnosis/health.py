@@ -1,0 +1,198 @@
+"""What a run does to its host: memory and its trend, limits, threads and cores, collections of garbage; and its losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
+from sonde.store import probe
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.policy import Policy
+
+PARTS = 10  # of the time of a process, to see whether its memory grows
+MOST_PROCESSES = 32  # whose memory is looked at, the largest
+_RSS = (
+    "(SELECT host, coalesce(key, pid) AS about, value, start_ns, "
+    f"ntile({PARTS}) OVER (PARTITION BY host, coalesce(key, pid) ORDER BY start_ns) - 1 AS part "
+    f"FROM events WHERE kind = 'counter' AND cat = '{probe.MEMORY}' AND name = '{{name}}' AND isfinite(value) "
+    "AND start_ns >= {since} AND start_ns <= {until})"
+)
+_SYSTEM = f"events WHERE kind = 'counter' AND cat = '{probe.SYSTEM}' AND isfinite(value)"
+_HOST = {
+    "ram_total": "max(value) FILTER (name = 'ram.total')",
+    "ram_used": "quantile_cont(value, 0.9) FILTER (name = 'ram.used')",
+    "ram_last": "arg_max(value, start_ns) FILTER (name = 'ram.used')",
+    "limit": "min(value) FILTER (name = 'cgroup.limit')",
+    "used": "quantile_cont(value, 0.9) FILTER (name = 'cgroup.used')",
+    "used_last": "arg_max(value, start_ns) FILTER (name = 'cgroup.used')",
+    "cpu": "median(value) FILTER (name = 'cpu' AND coalesce(key, 0) = 0)",
+    "cores": "max(value) FILTER (name = 'cores')",
+}
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The memory of one process over its time. `parts`: the median in each tenth of it, in bytes."""
+
+    host: str
+    pid: int
+    rank: int | None
+    worker: int | None
+    what: str  # "rss", or "device.allocated"
+    samples: int
+    seconds: float
+    first: Figure  # in the third tenth: by then a program has loaded what it needs
+    last: Figure  # in the last tenth
+    most: Figure
+    parts: list[float]
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine, and what its processes of this run use together nine tenths of the time, in bytes."""
+
+    host: str
+    figures: Row
+    rss: Figure
+    threads: Figure  # that torch computes with, in all processes that are no loader workers
+    most_threads: Figure  # in one process
+    own: Figure  # load of the processes of this run, in % of one core
+
+    def crowded(self, policy: Policy) -> bool:
+        """Whether processes of others take so much of it that those of this run wait for cores."""
+        load, cores = self.figures["cpu"], self.figures["cores"]
+        if not load.at_least(policy["host.busy"]) or not cores.value or self.own.value is None:
+            return False
+        return load.or_zero() - self.own.value / cores.value >= policy["host.others"]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What the losses say. `first`: the first step with a loss that is no number; None: there is none."""
+
+    seen: Figure = NOTHING
+    bad: Figure = NOTHING
+    first: Figure = NOTHING
+    last_bad: Figure = NOTHING  # of the last ten losses, so many
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Health:
+    """All of it."""
+
+    memory: list[Trend] = field(default_factory=list)
+    hosts: list[Host] = field(default_factory=list)
+    losses: Losses = field(default_factory=Losses)
+    garbage: Row = field(default_factory=lambda: Row({}, {}))
+
+
+def gather_health(ask: Ask, policy: Policy, trained: bool) -> Health:
+    """Ask about memory, threads and losses. `trained`: there are steps."""
+    return Health(
+        memory=_memory(ask, policy, trained),
+        hosts=_hosts(ask),
+        losses=_losses(ask) if trained else Losses(),
+        garbage=_garbage(ask) if trained else Row({}, {}),
+    )
+
+
+def _memory(ask: Ask, policy: Policy, trained: bool) -> list[Trend]:
+    """Of a program that trains from its first step to its last: it loads what it needs before, and frees it afterwards."""
+    since, until = 0, 2**63 - 1
+    if trained:
+        ((since, until),) = ask.rows("SELECT min(start_ns + dur_ns), max(start_ns + dur_ns) FROM steps")
+    people = {
+        (host, pid): (rank, worker)
+        for host, pid, rank, worker, role in ask.rows("SELECT host, pid, rank, worker, role FROM processes")
+        if role != "launcher"
+    }
+    found = []
+    for name in ("rss", "device.allocated"):
+        source = _RSS.format(name=name, since=since, until=until)
+        largest = ask.rows(
+            f"SELECT host, about, count(*), (max(start_ns) - min(start_ns)) / 1e9 FROM {source} GROUP BY ALL "
+            f"HAVING count(*) >= {int(policy['memory_creep.samples'])} ORDER BY max(value) DESC LIMIT {MOST_PROCESSES}"
+        )
+        found += [
+            _trend(ask, source, name, (host, pid), people[host, pid], samples, seconds)
+            for host, pid, samples, seconds in largest
+            if (host, pid) in people
+        ]
+    return found
+
+
+def _trend(
+    ask: Ask,
+    source: str,
+    name: str,
+    who: tuple[str, int],
+    place: tuple[int | None, int | None],
+    samples: int,
+    seconds: float,
+) -> Trend:
+    here = f"{source} WHERE host = {literal(who[0])} AND about = {who[1]}"
+    columns = {str(part): f"median(value) FILTER (part = {part})" for part in range(PARTS)}
+    figures = ask.one(here, columns | {"most": "max(value)"})
+    parts = [figures[str(part)].or_zero() for part in range(PARTS)]
+    first, last = figures["2"], figures[str(PARTS - 1)]
+    return Trend(*who, *place, name, samples, seconds, first, last, figures["most"], parts)
+
+
+def _hosts(ask: Ask) -> list[Host]:
+    rows = ask.by(["host"], _SYSTEM.partition(" WHERE ")[0], _HOST, _SYSTEM.partition(" WHERE ")[2])
+    return [_host(ask, row) for row in rows]
+
+
+def _host(ask: Ask, row: Row) -> Host:
+    here = f"host = {literal(row.which['host'])}"
+    last = (
+        f"(SELECT quantile_cont(value, 0.9) AS value, max(start_ns) AS latest FROM events WHERE kind = 'counter' "
+        f"AND cat = '{probe.MEMORY}' AND name = 'rss' AND isfinite(value) AND {here} GROUP BY coalesce(key, pid))"
+    )
+    # Of processes that were there to the end: a worker of an earlier epoch has no memory any more.
+    alive = f"{last} WHERE latest >= (SELECT max(latest) - 3000000000 FROM {last})"
+    computing = (
+        f"(SELECT coalesce(e.key, e.pid) AS about, arg_max(e.value, e.start_ns) AS threads FROM events e JOIN processes p "
+        f"ON p.host = e.host AND p.pid = coalesce(e.key, e.pid) WHERE e.cat = '{probe.SYSTEM}' "
+        f"AND e.name = 'torch.threads' AND (p.worker IS NULL OR e.value > 1) AND p.role <> 'launcher' AND e.{here} GROUP BY 1)"
+    )
+    threads = ask.one(computing, {"all": "sum(threads)", "most": "max(threads)"})
+    load = (
+        f"(SELECT median(value) AS load FROM events WHERE kind = 'counter' AND cat = '{probe.SYSTEM}' AND name = 'cpu' "
+        f"AND isfinite(value) AND key > 0 AND {here} GROUP BY key)"
+    )
+    own = ask.one(load, {"own": "sum(load)"})["own"]
+    rss = ask.one(alive, {"rss": "sum(value)"})["rss"]
+    return Host(str(row.which["host"]), row, rss, threads["all"], threads["most"], own)
+
+
+def _losses(ask: Ask) -> Losses:
+    figures = ask.one(
+        "steps WHERE loss IS NOT NULL",
+        {
+            "seen": "count(*)",
+            "bad": "count(*) FILTER (NOT isfinite(loss))",
+            "first": "min(step) FILTER (NOT isfinite(loss))",
+        },
+    )
+    if not figures["bad"].or_zero():
+        return Losses(figures["seen"], figures["bad"])
+    last = "(SELECT loss FROM steps WHERE loss IS NOT NULL ORDER BY start_ns DESC LIMIT 10) WHERE NOT isfinite(loss)"
+    rank = ask.rows("SELECT rank FROM steps WHERE loss IS NOT NULL AND NOT isfinite(loss) ORDER BY step, rank LIMIT 1")
+    last_bad = ask.one(last, {"bad": "count(*)"})["bad"]
+    return Losses(figures["seen"], figures["bad"], figures["first"], last_bad, rank[0][0])
+
+
+def _garbage(ask: Ask) -> Row:
+    """Collections in the threads that train, after the warm-up."""
+    columns = {
+        "total": "sum(gc_ns)",
+        "share": "sum(gc_ns) / nullif(sum(dur_ns), 0)",
+        "steps": "count(gc_ns) FILTER (gc_ns > 0)",
+        "most": "max(gc_ns)",
+        "each": "avg(gc_ns) FILTER (gc_ns >= 1000000)",
+    }
+    return ask.one("steps WHERE NOT warmup", columns)

@@ -1,0 +1,87 @@
+"""Which rank the others wait for, how long, and what it does meanwhile.
+
+Ranks that train together end each step together. Who comes late waits the least for the others: in communication, or in
+backward where communication hides in it. What the late one spends more than the others on is the cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.figures import Figure
+from sonde.diagnosis.speed import TRAIN
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+    from sonde.diagnosis.speed import Rank
+
+INPUT, COMPUTE = "input", "compute"
+_COMPUTE = ("h2d", "forward", "backward", "optimizer")
+_WAITING = (("communication",), ("communication", "backward"))
+
+
+@dataclass(frozen=True)
+class Late:
+    """A rank that the others wait for. `cause`: input, compute, or None; `phase`: what it spends most more on."""
+
+    rank: Rank
+    others: list[Rank]
+    gap_ns: float  # what the others wait in a step because of it
+    step_ns: float
+    share: float
+    cause: str | None
+    phase: str | None
+    more_ns: float  # what it spends more on that phase
+    figures: dict[str, Figure]
+
+
+def late_rank(facts: Facts, policy: Policy) -> Late | None:
+    """The rank that the others wait for; None if they wait for none, or there is one rank only."""
+    ranks = [rank for rank in facts.speed.distributed if rank.usual[TRAIN].value is not None]
+    if len(ranks) < 2:
+        return None
+    gap, waiting, rank = max((_gap(ranks, waiting) for waiting in _WAITING), key=lambda found: found[0])
+    others = [one for one in ranks if one is not rank]
+    step = median(one.usual[TRAIN].or_zero() for one in others)
+    if gap <= 0 or step <= 0:
+        return None
+    more = _more(rank, others, waiting)
+    phase = max(more, key=lambda name: more[name], default=None)
+    largest = more[phase] if phase is not None else 0.0
+    return Late(
+        rank, others, gap, step, gap / step, _cause(more, gap * policy["straggler.covers"]),
+        phase if largest >= gap * policy["straggler.covers"] else None, largest, _figures(rank, others, waiting, phase),
+    )  # fmt: skip
+
+
+def _gap(ranks: list[Rank], waiting: tuple[str, ...]) -> tuple[float, tuple[str, ...], Rank]:
+    """How much longer the others wait than the one that waits the least."""
+    waits = {rank.process: sum(rank.usual[phase].or_zero() for phase in waiting) for rank in ranks}
+    least = min(ranks, key=lambda rank: waits[rank.process])
+    others = median(waits[rank.process] for rank in ranks if rank is not least)
+    return others - waits[least.process], waiting, least
+
+
+def _more(rank: Rank, others: list[Rank], waiting: tuple[str, ...]) -> dict[str, float]:
+    phases = [phase for phase in rank.usual if phase != TRAIN and phase not in waiting]
+    return {
+        phase: rank.usual[phase].or_zero() - median(one.usual[phase].or_zero() for one in others) for phase in phases
+    }
+
+
+def _cause(more: dict[str, float], least: float) -> str | None:
+    if more.get("input_wait", 0.0) >= least:
+        return INPUT
+    return COMPUTE if sum(more.get(phase, 0.0) for phase in _COMPUTE) >= least else None
+
+
+def _figures(rank: Rank, others: list[Rank], waiting: tuple[str, ...], phase: str | None) -> dict[str, Figure]:
+    found = {}
+    for one in [rank, *others][:8]:
+        for name in (TRAIN, *waiting, *([phase] if phase else [])):
+            if name in one.usual:
+                found[f"rank {one.rank} {name} ns"] = one.usual[name]
+    return found

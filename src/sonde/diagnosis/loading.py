@@ -1,0 +1,171 @@
+"""How data came to a run: its loaders, how long a batch and an item take to make, and what the start of workers costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.figures import Ask, Row, literal
+from sonde.store import probe
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.policy import Policy
+    from sonde.diagnosis.speed import Speed
+
+MOST_ITEMS = 10  # that are listed
+LITTLE = 0.1
+_NUMBER = 2**28 - 1
+_SPANS = f"kind = 'span' AND cat = '{probe.PROBE}' AND key IS NOT NULL AND NOT open"
+# Many programs make a new loader for each epoch: those that look the same count as one.
+_ITERS = f"""
+    SELECT list(DISTINCT key >> 44 ORDER BY key >> 44), try_cast(args->>'$.workers' AS BIGINT), args->>'$.batch_size',
+           args->>'$.dataset', count(*) / count(DISTINCT process)
+    FROM events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITER}' AND key IS NOT NULL
+    GROUP BY args ORDER BY 1
+"""
+_AGAIN = f"""
+    (SELECT i.process, i.dur_ns + coalesce(w.dur_ns, 0) AS cost FROM (
+        SELECT process, key, dur_ns, row_number() OVER (PARTITION BY process, args ORDER BY start_ns) AS nth
+        FROM events WHERE {_SPANS} AND name = '{probe.ITER}' AND try_cast(args->>'$.workers' AS BIGINT) > 0
+    ) i LEFT JOIN (
+        SELECT process, key, dur_ns FROM events WHERE {_SPANS} AND name = '{probe.INPUT_WAIT}' AND key & {_NUMBER} = 0
+    ) w USING (process, key) WHERE i.nth > 1)
+"""
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A loader, or several that look the same, as they were iterated. None is not known."""
+
+    numbers: list[int]
+    workers: int | None
+    batch_size: int | None
+    dataset: str | None
+    rounds: float
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item that takes several times as long as others do. `index` of the dataset, or `id`."""
+
+    index: int | None
+    id: str | None
+    workers: list[int]  # that loaded it; empty: the training process itself
+    rank: int | None
+    times: int  # how often it was slow
+    median_ns: float
+    most_ns: int
+    query: str  # the median
+
+
+@dataclass(frozen=True)
+class Loading:
+    """All of it. What is about batches and items is only asked for where waiting for data matters."""
+
+    loaders: list[Loader] = field(default_factory=list)
+    main: Loader | None = None  # the one that training waits for the most
+    batches: Row = field(default_factory=lambda: Row({}, {}))  # of that loader, for training: fetch, wait, collate
+    items: Row = field(default_factory=lambda: Row({}, {}))
+    slow_ns: float | None = None  # from then on an item is slow
+    slow: list[Item] = field(default_factory=list)
+    startup: Row = field(default_factory=lambda: Row({}, {}))  # of workers, when a loader is iterated again
+
+
+def gather_loaders(ask: Ask) -> list[Loader]:
+    """The loaders that were iterated."""
+    return [_loader(*row) for row in ask.rows(_ITERS)]
+
+
+def gather_loading(ask: Ask, policy: Policy, speed: Speed, loaders: list[Loader]) -> Loading:
+    """Ask about batches and items too, if training waits for them."""
+    startup = _startup(ask) if any(one.workers and one.rounds > 1 for one in loaders) else Row({}, {})
+    if not _matters(policy, speed):
+        return Loading(loaders, startup=startup)
+    main = _main(ask, loaders)
+    if main is None:
+        return Loading(loaders, startup=startup)
+    here = f"loader IN ({', '.join(map(str, main.numbers))})"
+    batches = ask.one(
+        f"batches WHERE purpose <> 'evaluate' AND {here}",
+        {
+            "count": "count(*)",
+            "workers": "count(DISTINCT worker)",
+            "fetch": "median(fetch_ns)",
+            "mean_fetch": "avg(fetch_ns)",
+            "wait": "median(wait_ns)",
+            "collate": "median(collate_ns)",
+        },
+    )
+    if main.workers is None:  # its iteration was not seen
+        main = replace(main, workers=int(batches["workers"].or_zero()))
+    return _with_items(ask, policy, Loading(loaders, main, batches, startup=startup))
+
+
+def _loader(numbers: list[int], workers: int | None, size: str | None, dataset: str | None, rounds: float) -> Loader:
+    return Loader(numbers, workers, int(size) if size and size.isdigit() else None, dataset, rounds)
+
+
+def _matters(policy: Policy, speed: Speed) -> bool:
+    waited, whole = speed.whole["input_wait"].or_zero(), speed.whole["whole"].or_zero()
+    return whole > 0 and waited / whole >= policy["loading.share"] and waited >= 1e9 * policy["loading.least_s"]
+
+
+def _main(ask: Ask, loaders: list[Loader]) -> Loader | None:
+    found = ask.rows(
+        "SELECT loader FROM batches WHERE purpose <> 'evaluate' AND loader IS NOT NULL "
+        "GROUP BY 1 ORDER BY sum(wait_ns) DESC NULLS LAST, 1 LIMIT 1"
+    )
+    if not found:
+        return None
+    number = found[0][0]
+    return next((one for one in loaders if number in one.numbers), Loader([number], None, None, None, 1.0))
+
+
+def _startup(ask: Ask) -> Row:
+    """What iterating again costs: the call itself and the wait for the first batch; of the process that spends the most."""
+    source = " ".join(_AGAIN.split())
+    worst = ask.rows(f"SELECT process FROM {source} GROUP BY 1 ORDER BY sum(cost) DESC, 1 LIMIT 1")
+    if not worst:
+        return Row({}, {})
+    columns = {"total": "sum(cost)", "times": "count(*)", "each": "median(cost)"}
+    return ask.one(f"{source} WHERE process = {literal(worst[0][0])}", columns)
+
+
+def _with_items(ask: Ask, policy: Policy, loading: Loading) -> Loading:
+    assert loading.main is not None
+    source = f"items WHERE loader IN ({', '.join(map(str, loading.main.numbers))}) AND dur_ns IS NOT NULL"
+    usual = ask.one(source, {"count": "count(*)", "p50": "median(dur_ns)", "total": "sum(dur_ns)"})
+    middle = usual["p50"].value
+    if middle is None:
+        return loading
+    least = max(middle * policy["slow_items.times"], 1e6 * policy["slow_items.least_ms"])
+    slow = f"{source} AND dur_ns >= {least!r}"
+    found = ask.one(
+        slow,
+        {
+            "slow": "count(*)",
+            "different": "count(DISTINCT (index, id))",
+            "lost": f"sum(dur_ns - {middle!r})",
+            "slow_p50": "median(dur_ns)",
+        },
+    )
+    items = Row({}, {**usual, **found})
+    return replace(loading, items=items, slow_ns=least, slow=_slow_items(ask, slow))
+
+
+def _slow_items(ask: Ask, source: str) -> list[Item]:
+    """The ones that cost the most; not those that cost little beside the first of them."""
+    found = ask.rows(
+        f"SELECT index, id, list(DISTINCT worker) FILTER (worker IS NOT NULL), min(rank), count(*), median(dur_ns), "
+        f"max(dur_ns), sum(dur_ns) FROM {source} GROUP BY index, id ORDER BY sum(dur_ns) DESC, index, id LIMIT {MOST_ITEMS}"
+    )
+    return [
+        Item(index, id, sorted(workers or []), rank, times, median, most, _again(source, index, id))
+        for index, id, workers, rank, times, median, most, total in found
+        if total >= LITTLE * found[0][-1]
+    ]
+
+
+def _again(source: str, index: int | None, id: str | None) -> str:
+    which = f"index IS NOT DISTINCT FROM {literal(index)} AND id IS NOT DISTINCT FROM {literal(id)}"
+    return f"SELECT median(dur_ns) FROM {source} AND {which}"

@@ -1,0 +1,34 @@
+"""COMM_BOUND: ranks spend their time exchanging data, without waiting for any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde.diagnosis.wording import ms, percent
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+    from sonde.finding import Finding
+
+
+def comm_bound(facts: Facts, policy: Policy) -> Finding | None:
+    """Communication takes a large share of the training time, also for the rank that comes last and waits for nobody."""
+    if facts.speed.distributed:
+        share, lasting = facts.speed.together["least_share"], facts.speed.together["least"]
+    else:
+        share, lasting = facts.speed.middle("communication")
+    severity = graded(policy, "comm_bound", share, lasting)
+    if severity is None or not enough_steps(facts, policy):
+        return None
+    return finding(
+        "COMM_BOUND",
+        severity,
+        0.8,
+        f"Communication takes {ms(lasting.value)} of each step even for the last rank: "
+        f"{percent(share.value)} of the training time.",
+        "Communicate less often (gradient accumulation, larger batches) or less (bf16 compression), or use a faster network.",
+        score=share.value,
+        figures={"share of the training time": share, "communication in a step ns": lasting},
+    )

@@ -1,0 +1,104 @@
+"""CRASHED: a process was ended by an exception."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.ends import End, Failed
+from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.figures import Figure
+from sonde.diagnosis.rules.killed import signal_of
+from sonde.finding import CRITICAL, WARN, Finding
+from sonde.store import probe
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+SOON_NS = 10_000_000_000  # what failed longer before the end was dealt with
+NO_FAULT = ("KeyboardInterrupt", "SystemExit")
+
+
+def crashed(facts: Facts, _policy: Policy) -> Finding | None:
+    """A process was ended by an exception, or by itself with an exit code; where, and at which item of the dataset."""
+    found = [end for end in facts.ends.processes if _ended_so(end)]
+    if not found:
+        return None
+    # Launchers fail because their ranks do: the first exception that is no launcher's is the cause.
+    first = min(found, key=lambda end: (end.role == "launcher", end.exception is None, end.when_ns or 0))
+    failed = [one for one in facts.ends.failed if _soon(one, first)]
+    item = next((one for one in failed if one.name == probe.ITEM), None)
+    fetch = next((one for one in failed if one.name == probe.FETCH and (item is None or one.seq == item.parent)), None)
+    how = f"ended by {first.exception}" if first.exception else f"ended with exit code {first.exit_code}"
+    who = first.who[:1].upper() + first.who[1:]
+    return finding(
+        "CRASHED",
+        CRITICAL if first.exception or failed else WARN,
+        1.0,
+        f"{who} was {how}{_where(failed, item, fetch)}."
+        if first.exception
+        else f"{who} {how}{_where(failed, item, fetch)}.",
+        _next(item, fetch, first),
+        failure=True,
+        figures={"exit code": Figure(first.exit_code, first.query)} if first.exit_code is not None else {},
+        exception=first.exception,
+        ranks=[] if first.rank is None else [first.rank],
+        processes=[first.process],
+        steps=[one.step for one in failed if one.step is not None][:1],
+        items=[] if item is None else [_plain(item, fetch)],
+    )
+
+
+def _ended_so(end: End) -> bool:
+    if end.exception is not None:
+        return end.exception not in NO_FAULT
+    return bool(end.exit_code) and signal_of(end) is None and end.worker is None
+
+
+def _soon(failed: Failed, end: End) -> bool:
+    return end.when_ns is None or abs(end.when_ns - failed.end_ns) <= SOON_NS
+
+
+def _where(failed: list[Failed], item: Failed | None, fetch: Failed | None) -> str:
+    if item is not None:
+        batch = "" if fetch is None or fetch.key is None else f" of batch {probe.read_batch_key(fetch.key).number}"
+        return f", raised by {_item_name(item)}{batch}, which {_maker(item)} loaded"
+    if fetch is not None and fetch.key is not None:
+        return f", raised while {_maker(fetch)} made batch {probe.read_batch_key(fetch.key).number}"
+    inner = next(iter(failed), None)
+    if inner is None:
+        return ""
+    step = "" if inner.step is None else f" of step {inner.step}"
+    return f", raised in {inner.name.removeprefix(probe.COMMUNICATION)}{step}"
+
+
+def _item_name(item: Failed) -> str:
+    return f"item {item.text!r}" if item.text is not None else f"item {item.key}"
+
+
+def _maker(failed: Failed) -> str:
+    return "the process itself" if failed.worker is None else f"loader worker {failed.worker}"
+
+
+def _next(item: Failed | None, fetch: Failed | None, end: End) -> str:
+    if item is not None:
+        return f"Load {_item_name(item)} of the dataset alone, outside of the loader, to see it fail."
+    if fetch is not None:
+        return "Make that batch alone, with num_workers=0, to see it fail."
+    if end.exception is None:
+        return "Read the last lines of its output: it ended itself."
+    return "Read the traceback at the end of its output."
+
+
+def _plain(item: Failed, fetch: Failed | None) -> dict[str, object]:
+    batch = None if fetch is None or fetch.key is None else probe.read_batch_key(fetch.key)
+    return {
+        "index": item.key if item.text is None else None,
+        "id": item.text,
+        "worker": item.worker,
+        "rank": item.rank,
+        "loader": None if batch is None else batch.loader,
+        "round": None if batch is None else batch.round,
+        "batch": None if batch is None else batch.number,
+    }

@@ -1,0 +1,74 @@
+"""MEMORY_CREEP: the memory of a process grows and grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import correlation, finding
+from sonde.diagnosis.health import Health, Trend
+from sonde.diagnosis.wording import ms, size
+from sonde.finding import WARN, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+SETTLED = 2  # by the third tenth of its time a program has loaded what it needs
+
+
+def memory_creep(facts: Facts, policy: Policy) -> Finding | None:
+    """The memory of a process grows steadily, also when everything has long been loaded."""
+    if not facts.speed.trained:  # nothing tells when everything had been loaded
+        return None
+    grown = [trend for trend in facts.health.memory if _grows(trend, policy)]
+    if not grown:
+        return None
+    worst = max(grown, key=_growth)
+    rate = _growth(worst) / (worst.seconds * (1 - (SETTLED + 0.5) / 10))
+    return finding(
+        "MEMORY_CREEP",
+        WARN,
+        0.85,
+        f"The {'device memory' if worst.what != 'rss' else 'memory'} of {_who(worst)} grew from {size(worst.first.value)} to "
+        f"{size(worst.last.value)}, by {size(rate)} in a second.{_until(facts.health, worst, rate)}",
+        "Look for what is kept: losses with their graph (use .item() or .detach()), lists of outputs, caches in the dataset.",
+        figures={"memory then": worst.first, "memory at the end": worst.last, "most": worst.most},
+        processes=[_who(trend) for trend in sorted(grown, key=_growth, reverse=True)],
+        ranks=sorted({trend.rank for trend in grown if trend.rank is not None}),
+    )
+
+
+def _growth(trend: Trend) -> float:
+    return trend.last.or_zero() - trend.first.or_zero()
+
+
+def _grows(trend: Trend, policy: Policy) -> bool:
+    course = trend.parts[SETTLED:]
+    middle = course[len(course) // 2]
+    return (
+        trend.seconds >= policy["memory_creep.least_s"]
+        and _growth(trend) >= 1e6 * policy["memory_creep.least_mb"]
+        and _growth(trend) >= trend.first.or_zero() * policy["memory_creep.least_share"]
+        and correlation(course) >= policy["memory_creep.order"]
+        and course[-1] - middle >= 0.15 * _growth(trend)  # it has not come to an end
+    )
+
+
+def _who(trend: Trend) -> str:
+    of = "" if trend.rank is None else f" of rank {trend.rank}"
+    if trend.worker is not None:
+        return f"loader worker {trend.worker}{of}"
+    return f"process {trend.pid}" if trend.rank is None else f"rank {trend.rank}"
+
+
+def _until(health: Health, trend: Trend, rate: float) -> str:
+    host = next((one for one in health.hosts if one.host == trend.host), None)
+    if host is None or trend.what != "rss" or rate <= 0:
+        return ""
+    limit, used = host.figures["limit"].value, host.figures["used_last"].value
+    if limit is None or used is None:
+        limit, used = host.figures["ram_total"].value, host.figures["ram_last"].value
+    if limit is None or used is None or limit <= used:
+        return ""
+    return f" At this rate it lasts for another {ms((limit - used) / rate * 1e9)}."

@@ -1,0 +1,58 @@
+"""STEP_DRIFT: training becomes slower and slower."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import correlation, enough_steps, finding
+from sonde.diagnosis.speed import SEGMENTS, TRAIN
+from sonde.diagnosis.wording import PHASE_WORDS, ms, times
+from sonde.finding import WARN, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+def step_drift(facts: Facts, policy: Policy) -> Finding | None:
+    """Steps take longer and longer in the course of the run."""
+    rows = facts.speed.segments
+    enough = facts.speed.steps.at_least(policy["step_drift.least_steps"])
+    if not enough or len(rows) != SEGMENTS or not enough_steps(facts, policy):
+        return None
+    course = [row[TRAIN].or_zero() for row in rows]
+    first, last = (course[0] + course[1]) / 2, (course[-2] + course[-1]) / 2
+    if first <= 0 or last < first * policy["step_drift.warn_ratio"]:
+        return None
+    if last - first < 1e6 * policy["step_drift.least_ms"] or correlation(course) < policy["step_drift.order"]:
+        return None
+    grown = {
+        name: rows[-1][name].or_zero() - rows[0][name].or_zero() for name in rows[0] if name not in (TRAIN, "steps")
+    }
+    phase = max(grown, key=lambda name: grown[name])
+    if _host_slower(facts, policy, grown, phase):
+        return None
+    return finding(
+        "STEP_DRIFT",
+        WARN,
+        0.85,
+        f"Steps became {times(last / first)} as long in the course of the run, from {ms(first)} to {ms(last)}; "
+        f"it is {PHASE_WORDS[phase]} that grew.",
+        "Look for what grows with each step: a list that is never emptied, a graph that is kept, a cache, a hot device.",
+        score=1 - first / last,
+        figures={
+            **{f"median step in tenth {place + 1} ns": row[TRAIN] for place, row in enumerate(rows)},
+            f"{phase} in tenth 1 ns": rows[0][phase],
+            f"{phase} in tenth {SEGMENTS} ns": rows[-1][phase],
+        },
+        phase=phase,
+    )
+
+
+def _host_slower(facts: Facts, policy: Policy, grown: dict[str, float], phase: str) -> bool:
+    """On a host whose cores others use, all phases grow when those become more: none has more of it than it had before."""
+    first, whole = facts.speed.segments[0], sum(grown.values())
+    if whole <= 0 or not any(host.crowded(policy) for host in facts.health.hosts):
+        return False
+    usual = first[phase].or_zero() / max(1.0, first[TRAIN].or_zero())
+    return grown[phase] / whole - usual < policy["step_drift.crowded_more"]

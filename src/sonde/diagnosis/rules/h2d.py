@@ -1,0 +1,30 @@
+"""H2D_BOUND: copying from the host to a device takes too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde.diagnosis.wording import ms, percent
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+    from sonde.finding import Finding
+
+
+def h2d_bound(facts: Facts, policy: Policy) -> Finding | None:
+    """The rank in the middle spends a large share of its training time copying data to a device."""
+    share, copying = facts.speed.middle("h2d")
+    severity = graded(policy, "h2d_bound", share, copying)
+    if severity is None or not enough_steps(facts, policy):
+        return None
+    return finding(
+        "H2D_BOUND",
+        severity,
+        0.85,
+        f"Each step copies to the device for {ms(copying.value)}: {percent(share.value)} of the training time.",
+        "Use pin_memory=True and .to(device, non_blocking=True), and send smaller types, such as uint8 images.",
+        score=share.value,
+        figures={"share of the training time": share, "copying in a step ns": copying},
+    )

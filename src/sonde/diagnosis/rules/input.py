@@ -1,0 +1,110 @@
+"""INPUT_BOUND: training waits for its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde.diagnosis.speed import TRAIN
+from sonde.diagnosis.wording import ms, percent, several, times
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+    from sonde.finding import Finding
+
+
+SEQUENCE = (1, 2, 4, 8, 16, 32, 64)
+
+
+def input_bound(facts: Facts, policy: Policy) -> Finding | None:
+    """The rank in the middle spends a large share of its training time waiting for data."""
+    share, waited = facts.speed.middle("input_wait")
+    severity = graded(policy, "input_bound", share, waited)
+    if severity is None or not enough_steps(facts, policy) or _waits_for_a_core(facts, policy, waited.or_zero()):
+        return None
+    better = what_if(facts, policy)
+    why = f"Each step waits {ms(waited.value)} for data: {percent(share.value)} of the training time."
+    if facts.speed.inferred:
+        why += " No loader was seen: it is the time between an update and the next forward."
+    elif facts.loading.main is not None and facts.loading.batches["fetch"].value is not None:
+        workers = facts.loading.main.workers
+        by = "the training process itself" if not workers else several(workers, "worker")
+        why += f" A batch takes {ms(facts.loading.batches['fetch'].value)} to make, by {by}."
+    if better is not None:
+        how = f"With {several(better[0], 'worker')}" if better[0] else "Made by the training process itself"
+        why += f" {how}: about {times(better[1])} as fast."
+    return finding(
+        "INPUT_BOUND", severity, 0.6 if facts.speed.inferred else 0.95, why, _next(facts, better),
+        score=share.value,
+        figures={
+            "share of the training time": share, "waiting in a step ns": waited,
+            "a batch to make ns": facts.loading.batches["fetch"],
+            "a batch to make, mean ns": facts.loading.batches["mean_fetch"],
+            "an item to make ns": facts.loading.items["p50"],
+        },
+        ranks=[rank.rank for rank in facts.speed.ranks if rank.share["input_wait"].or_zero() >= (share.value or 0)],
+        what_if=None if better is None else {"workers": better[0], "speedup": round(better[1], 2)},
+    )  # fmt: skip
+
+
+def _waits_for_a_core(facts: Facts, policy: Policy, waited: float) -> bool:
+    """On a host whose cores others use, waiting that the making of batches does not explain is waiting for a core."""
+    main, fetch = facts.loading.main, facts.loading.batches["fetch"].value
+    if main is None or fetch is None or not any(host.crowded(policy) for host in facts.health.hosts):
+        return False
+    return 2 * fetch * _batches_in_a_step(facts) / max(1, main.workers or 0) < waited
+
+
+def _next(facts: Facts, better: tuple[int, float] | None) -> str:
+    main = facts.loading.main
+    if better is not None and not better[0]:
+        return "Set num_workers=0: handing a batch over takes longer than making it; or make larger batches."
+    if better is not None:
+        return f"Set num_workers={better[0]} in the DataLoader, or make an item cheaper to load."
+    if main is not None and not main.workers:
+        return "Let the DataLoader fetch in workers (num_workers), or make an item cheaper to load."
+    if main is None:
+        return (
+            "Prepare the data of the next step while this one computes: in a thread, or with a DataLoader and workers."
+        )
+    if facts.loading.batches["fetch"].or_zero() < facts.speed.middle("input_wait")[1].or_zero():
+        return "Hand over less: larger batches, fewer and smaller tensors in each; and leave the workers a core of their own."
+    return "Make an item cheaper to load: cache it, store it decoded, or move work out of __getitem__."
+
+
+def what_if(facts: Facts, policy: Policy) -> tuple[int, float] | None:
+    """How many workers would do, and how many times as fast training would be, by the measured time to make a batch."""
+    main, fetch = facts.loading.main, facts.loading.batches["mean_fetch"].value
+    ranks = [rank for rank in facts.speed.ranks if rank.usual["input_wait"].value is not None]
+    if main is None or main.workers is None or not fetch or not ranks:
+        return None
+    ranks.sort(key=lambda rank: rank.usual["input_wait"].or_zero())
+    usual = ranks[(len(ranks) - 1) // 2].usual
+    step = usual[TRAIN].or_zero()
+    computing = step - usual["input_wait"].or_zero()
+    making = fetch * _batches_in_a_step(facts)
+    if main.workers and step > 1.5 * max(computing, making / main.workers):
+        # Making batches is not what takes so long, but handing them over: more who make them will not help.
+        alone = step / (computing + making)
+        return (0, alone) if alone >= 1.1 else None
+    tried = [number for number in SEQUENCE if main.workers < number <= _most_workers(facts, policy)]
+    enough = next((number for number in tried if making / number <= 1.05 * computing), tried[-1] if tried else None)
+    if enough is None or computing <= 0:
+        return None
+    faster = step / max(computing, making / enough)
+    return (enough, faster) if faster >= 1.1 else None
+
+
+def _most_workers(facts: Facts, policy: Policy) -> float:
+    """Loading may wait for disks as well as compute, so that a few more workers than cores can help; many cannot."""
+    cores = max((host.figures["cores"].or_zero() for host in facts.health.hosts), default=0.0)
+    most: float = policy["input_bound.most_workers"]
+    return min(most, max(4.0, 2 * cores)) if cores else most
+
+
+def _batches_in_a_step(facts: Facts) -> float:
+    steps = sum(rank.steps.or_zero() for rank in facts.speed.ranks) + facts.speed.warmup.or_zero() * len(
+        facts.speed.ranks
+    )
+    return max(1.0, round(facts.loading.batches["count"].or_zero() / steps)) if steps else 1.0

@@ -1,0 +1,49 @@
+"""INSUFFICIENT_DATA: there is too little to judge by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.analysis.run import RECORDING
+from sonde.diagnosis.evidence import enough_steps, finding
+from sonde.diagnosis.wording import several
+from sonde.finding import INFO, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
+    """There are too few steps after the warm-up to say anything about speed."""
+    if enough_steps(facts, policy):
+        return None
+    speed = facts.speed
+    steps, warmup = speed.steps.or_zero(), speed.warmup.or_zero()
+    if not speed.trained:
+        why = "No step was recorded." + _instead(facts)
+    elif not steps and not speed.phases and not warmup:
+        why = "Steps were counted, and nothing of what happened in them was recorded."
+    else:
+        why = f"There {'is' if steps == 1 else 'are'} {several(steps, 'step')} after {several(warmup, 'step')} of warm-up."
+    why += f" To judge by, {policy['steps.least']:.0f} are needed."
+    return finding(
+        "INSUFFICIENT_DATA",
+        INFO,
+        1.0,
+        why,
+        "Wait until it has made more steps." if facts.state == RECORDING else _next(facts),
+        figures={"steps after the warm-up": speed.steps, "steps of the warm-up": speed.warmup},
+    )
+
+
+def _instead(facts: Facts) -> str:
+    if not facts.ends.processes:
+        return " Nothing else was, either."
+    return " The run has no training loop that was seen." if facts.state != RECORDING else ""
+
+
+def _next(facts: Facts) -> str:
+    if facts.speed.trained:
+        return "Let it run for longer."
+    return "Start the program with `sonde run`, or mark its steps with sonde.trace_step()."

@@ -1,0 +1,79 @@
+"""SLOW_ITEMS: a few items of the dataset hold training up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.loading import Item
+from sonde.diagnosis.wording import listed, ms, percent, several
+from sonde.finding import CRITICAL, WARN, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+def slow_items(facts: Facts, policy: Policy) -> Finding | None:
+    """A few items take many times as long as the others, and training waits for them."""
+    items, whole = facts.loading.items, facts.speed.whole["whole"].or_zero()
+    slow, count, total = (items[name].or_zero() for name in ("slow", "count", "total"))
+    if not slow or not count or not total or not whole:
+        return None
+    waited = facts.speed.whole["input_wait"].or_zero() / whole
+    lost = items["lost"].or_zero() / total
+    few = slow / count <= policy["slow_items.most_share"]
+    # What they cost a rank: never more than it waits, and not more than they take too long.
+    each = items["lost"].or_zero() / max(1, len(facts.speed.ranks))
+    cost = min(waited, each / whole)
+    if not few or lost < policy["slow_items.lost_share"] or cost < policy["slow_items.wait_share"]:
+        return None
+    if each < 1e9 * policy["slow_items.least_s"] or _chance(facts, policy):
+        return None
+    usual = items["p50"].or_zero()
+    named = [f"{_name(item)} ({ms(item.median_ns)}, {several(item.times, 'time')})" for item in facts.loading.slow]
+    different = items["different"].or_zero()
+    return finding(
+        "SLOW_ITEMS",
+        CRITICAL if cost >= policy["slow_items.critical_share"] else WARN,
+        0.9,
+        f"{several(different, 'item takes', 'items take')} more than {ms(facts.loading.slow_ns)}, the median item {ms(usual)}; "
+        f"most of all {listed(named)}. They are {percent(lost)} of all loading, and training waits {percent(waited)} of its time.",
+        f"Look at {_name(facts.loading.slow[0])} in the dataset: its size, format and where it is stored.",
+        score=cost,
+        figures={
+            "slow loads": items["slow"],
+            "loads": items["count"],
+            "different slow items": items["different"],
+            "median item ns": items["p50"],
+            "median slow item ns": items["slow_p50"],
+            "all loading ns": items["total"],
+            "too much in slow items ns": items["lost"],
+            "waiting for data ns": facts.speed.whole["input_wait"],
+            "whole time ns": facts.speed.whole["whole"],
+        },
+        items=[_plain(item) for item in facts.loading.slow],
+    )
+
+
+def _chance(facts: Facts, policy: Policy) -> bool:
+    """On a host whose cores others use, any item may lose its core for a while."""
+    crowded = any(host.crowded(policy) for host in facts.health.hosts)
+    return crowded and facts.loading.slow[0].median_ns < 1e6 * policy["slow_items.crowded_ms"]
+
+
+def _name(item: Item) -> str:
+    return f"item {item.index}" if item.index is not None else f"item {item.id!r}"
+
+
+def _plain(item: Item) -> dict[str, object]:
+    return {
+        "index": item.index,
+        "id": item.id,
+        "workers": item.workers,
+        "rank": item.rank,
+        "times": item.times,
+        "median_ns": item.median_ns,
+        "most_ns": item.most_ns,
+        "query": item.query,
+    }

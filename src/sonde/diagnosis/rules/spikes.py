@@ -1,0 +1,59 @@
+"""STEP_SPIKES: some steps take several times the usual one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import enough_steps, finding
+from sonde.diagnosis.wording import PHASE_WORDS, ms, percent, several
+from sonde.finding import WARN, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+def step_spikes(facts: Facts, policy: Policy) -> Finding | None:
+    """Some steps take several times the median step, and cost a noticeable share of the training time together."""
+    spikes, train = facts.speed.spikes, facts.speed.train
+    if train is None or not enough_steps(facts, policy) or not spikes.steps.at_least(policy["step_spikes.least_steps"]):
+        return None
+    whole = train.total.or_zero() / max(1, len(facts.speed.ranks))
+    share = spikes.lost.or_zero() / whole if whole else 0.0
+    excess = {phase: figure.or_zero() for phase, figure in spikes.excess.items()}
+    phase = max(excess, key=lambda name: excess[name])
+    if share < policy["step_spikes.warn_share"] or _chance(facts, policy, excess, phase):
+        return None
+    slowest = sorted(facts.speed.slowest, key=lambda step: -step.train_ns)
+    listed = list(dict.fromkeys(step.step for step in slowest if step.train_ns >= (spikes.least_ns or 0)))
+    return finding(
+        "STEP_SPIKES",
+        WARN,
+        0.85,
+        f"{several(spikes.steps.or_zero(), 'step takes', 'steps take')} more than {ms(spikes.least_ns)}, the median step "
+        f"{ms(train.p50.value)}: {percent(share)} of the training time, most of it in {PHASE_WORDS[phase]}. "
+        f"The slowest is step {listed[0]}.",
+        f"Look at step {listed[0]}: what else happens in it, and whether the spikes come at equal distances.",
+        score=share,
+        figures={
+            "spikes": spikes.steps,
+            "too much in spikes ns": spikes.lost,
+            "median step ns": train.p50,
+            "all training ns": train.total,
+            **{f"{name}, too much in spikes ns": figure for name, figure in spikes.excess.items()},
+        },
+        steps=listed,
+        ranks=sorted({step.rank for step in slowest if step.rank is not None}),
+        phase=phase,
+    )
+
+
+def _chance(facts: Facts, policy: Policy, excess: dict[str, float], phase: str) -> bool:
+    """On a host whose cores others use, a step may lose its core anywhere: then a phase has of spikes what it has of steps."""
+    train, whole = facts.speed.train, sum(excess.values())
+    if train is None or whole <= 0 or not any(host.crowded(policy) for host in facts.health.hosts):
+        return False
+    if phase == "input_wait":  # a worker may lose its core as well; items that are slow themselves have a rule
+        return True
+    usual = facts.speed.phases[phase].p50.or_zero() / max(1.0, train.p50.or_zero())
+    return excess[phase] / whole - usual < policy["step_spikes.crowded_more"]

@@ -1,0 +1,41 @@
+"""WORKER_STARTUP: loader workers are started again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.wording import ms, percent, several
+from sonde.finding import CRITICAL, WARN, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+def worker_startup(facts: Facts, policy: Policy) -> Finding | None:
+    """A large share of the whole time goes into starting loader workers for another round over the data."""
+    startup, whole = facts.loading.startup, facts.speed.whole["whole"]
+    starts = startup["times"].or_zero()
+    usual = starts * facts.loading.batches["fetch"].or_zero()  # the first batch of a round has to be made, too
+    lost = startup["total"].or_zero() - usual
+    if not whole.value or starts < policy["worker_startup.least_starts"]:
+        return None
+    share = lost / whole.value
+    if share < policy["worker_startup.warn_share"] or lost / starts < 1e6 * policy["worker_startup.least_ms"]:
+        return None
+    return finding(
+        "WORKER_STARTUP",
+        CRITICAL if share >= policy["worker_startup.critical_share"] else WARN,
+        0.9,
+        f"Loader workers were started again {several(starts, 'time')}, for {ms(lost / starts)} each: "
+        f"{percent(share)} of the whole time.",
+        "Set persistent_workers=True in the DataLoader, so that workers live as long as it does.",
+        score=share,
+        figures={
+            "starts": startup["times"],
+            "starts and first batches ns": startup["total"],
+            "one start and first batch ns": startup["each"],
+            "whole time ns": whole,
+        },
+    )

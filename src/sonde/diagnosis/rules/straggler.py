@@ -1,0 +1,67 @@
+"""STRAGGLER: the ranks wait for one, and its phases do not say why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde.diagnosis.figures import Figure
+from sonde.diagnosis.lateness import Late, late_rank
+from sonde.diagnosis.wording import PHASE_WORDS, ms, percent, rank_word
+from sonde.finding import WARN, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+def straggler(facts: Facts, policy: Policy) -> Finding | None:
+    """The other ranks wait for one whose phases do not tell why it is late, or now for this one and now for that."""
+    if not enough_steps(facts, policy):
+        return None
+    late = late_rank(facts, policy)
+    severity = None if late is None else graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)
+    if late is None or severity is None:
+        return _changing(facts, policy)
+    if late.phase is None and _crowded(facts, policy):
+        return None
+    return _one(late, severity) if late.cause is None else None
+
+
+def _crowded(facts: Facts, policy: Policy) -> bool:
+    """Others use the cores: which rank comes late is a matter of chance, if nothing in it takes longer."""
+    return any(host.crowded(policy) for host in facts.health.hosts)
+
+
+def _one(late: Late, severity: str) -> Finding:
+    who = rank_word(late.rank.rank)
+    cause = "no phase of it says why"
+    if late.phase is not None:
+        cause = f"it spends {ms(late.more_ns)} more than they do in {PHASE_WORDS[late.phase]}"
+    return finding(
+        "STRAGGLER",
+        severity,
+        0.8,
+        f"The other ranks wait {ms(late.gap_ns)} in each step ({percent(late.share)}) for {who}; {cause}.",
+        f"Compare what {who} does with the others: logging, saving and evaluating in one rank, and what else its host runs.",
+        score=late.share,
+        figures=late.figures,
+        ranks=[late.rank.rank],
+        phase=late.phase,
+    )
+
+
+def _changing(facts: Facts, policy: Policy) -> Finding | None:
+    share, waiting = facts.speed.together["waiting_share"], facts.speed.together["waiting"]
+    if graded(policy, "straggler", share, waiting) is None or _crowded(facts, policy):
+        return None
+    return finding(
+        "STRAGGLER",
+        WARN,
+        0.6,
+        f"In each step some rank waits {ms(waiting.value)} ({percent(share.value)}) for another, which is not always the same.",
+        "Give all ranks the same amount of work (batches of equal size, sorted by length), and look for load on the hosts.",
+        score=share.value,
+        figures={"share of the training time": share, "waiting in a step ns": waiting},
+        ranks=[],
+    )

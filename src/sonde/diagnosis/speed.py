@@ -1,0 +1,333 @@
+"""How fast a run trained: step time and its phases, after the warm-up, for each rank and over time; who waits for whom.
+
+Where time goes is told by blocks of consecutive steps: loaders with n workers deliver in bursts of n, so that single steps wait
+either not at all or long. A block has the mean of its steps, and the median over the blocks counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sonde.analysis.tables import PHASES, RESIDUAL
+from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row
+from sonde.store import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sonde.diagnosis.policy import Policy
+
+PARTS = (*PHASES, RESIDUAL)
+TRAIN = "train"  # what a step takes without evaluation and checkpoints
+TRAIN_NS = "(dur_ns - coalesce(evaluation_ns, 0) - coalesce(checkpoint_ns, 0))"
+AFTER_WARMUP = "NOT warmup AND residual_ns IS NOT NULL"
+SEGMENTS = 10  # of the run, to see whether it becomes slower
+SAMPLE = 400_000  # steps: of more than that, quantiles are taken of some blocks
+MOST_STEPS = 10  # that are listed
+_STARTS = f"""
+    SELECT DISTINCT step FROM events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITER}'
+    AND step IS NOT NULL AND try_cast(args->>'$.workers' AS BIGINT) > 0
+"""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process that trained. `usual`: the time of each phase in a step of a usual block, in ns; `share`: of `train`."""
+
+    rank: int | None
+    host: str
+    pid: int | None
+    process: str
+    steps: Figure
+    first_step: int | None
+    last_step: int | None
+    p50_ns: Figure
+    p95_ns: Figure
+    p99_ns: Figure
+    usual: Row
+    share: Row
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a time is spread over the steps after the warm-up, in ns. `seen`: in so many steps."""
+
+    seen: Figure
+    mean: Figure
+    p50: Figure
+    p95: Figure
+    p99: Figure
+    most: Figure
+    total: Figure
+
+
+@dataclass(frozen=True)
+class Slow:
+    """One of the slowest steps after the warm-up. `phases` in ns, only those that it has."""
+
+    process: str
+    rank: int | None
+    step: int
+    dur_ns: int
+    train_ns: int
+    phases: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Spikes:
+    """Steps that take several times the usual one. `excess`: what they take more, by phase, in ns."""
+
+    least_ns: float | None = None
+    steps: Figure = NOTHING
+    lost: Figure = NOTHING
+    excess: Row = field(default_factory=lambda: Row({}, {}))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """All of it. `whole`: totals of the rank with the most steps, with the warm-up and what came after the last step."""
+
+    steps: Figure = NOTHING  # after the warm-up, of the rank that has the most
+    warmup: Figure = NOTHING
+    trained: frozenset[str] = frozenset()  # the processes that have steps
+    ranks: list[Rank] = field(default_factory=list)
+    step: Spread | None = None
+    train: Spread | None = None
+    phases: dict[str, Spread] = field(default_factory=dict)  # that were seen
+    whole: Row = field(default_factory=lambda: Row({}, {}))
+    segments: list[Row] = field(default_factory=list)  # medians, from the first tenth of the steps to the last
+    spikes: Spikes = field(default_factory=Spikes)
+    slowest: list[Slow] = field(default_factory=list)
+    together: Row = field(default_factory=lambda: Row({}, {}))  # over steps that several ranks made together
+    inferred: bool = False  # input wait is no measurement, but what lay between update and forward
+
+    def middle(self, phase: str) -> tuple[Figure, Figure]:
+        """Share and time of a phase in a usual step, of the rank in the middle: half of the ranks have no more."""
+        known = [rank for rank in self.ranks if rank.share[phase].value is not None]
+        known.sort(key=lambda rank: rank.share[phase].or_zero())
+        if not known:
+            return NOTHING, NOTHING
+        rank = known[(len(known) - 1) // 2]
+        return rank.share[phase], rank.usual[phase]
+
+    @property
+    def distributed(self) -> list[Rank]:
+        """The ranks of a job of several, one process each; empty if it is none."""
+        ranks = {rank.rank: rank for rank in self.ranks if rank.rank is not None}
+        return list(ranks.values()) if len(ranks) > 1 else []
+
+
+def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
+    """Ask the steps of a run for everything. `workers`: of the loader that has the most."""
+    counts = ask.by(["rank", "process", "host", "pid"], "steps", _COUNTS)
+    if not counts:
+        return Speed()
+    longest = max(counts, key=lambda row: row["steps"].or_zero())
+    seen = [part for part in PARTS if any(row[part].or_zero() for row in counts)]
+    steps = int(longest["steps"].or_zero())
+    about = [_about(row) for row in counts]
+    speed = Speed(
+        steps=longest["steps"],
+        warmup=longest["warmup"],
+        trained=frozenset(str(row.which["process"]) for row in counts),
+        ranks=[_rank(one, {}, {}, {}) for one in about],
+        whole=ask.one(f"phases WHERE process = '{_safe(longest)}'", _TOTALS),
+        inferred=_inferred(ask, seen),
+    )
+    if not steps or not seen:
+        return speed
+    return _Gathering(ask, policy, seen, steps, about, workers).fill(speed)
+
+
+def _about(row: Row) -> tuple[Any, ...]:
+    who = row.which
+    return who["process"], who["rank"], who["host"], who["pid"], row.number("first"), row.number("last")
+
+
+def _rank(
+    about: tuple[Any, ...], counts: Mapping[str, Row], usual: Mapping[str, Row], share: Mapping[str, Row]
+) -> Rank:
+    process, rank, host, pid, first, last = about
+    nothing = Row({}, {})
+    of = counts.get(process, nothing)
+    return Rank(
+        rank, host, pid, process, of["steps"], first, last, of["p50"], of["p95"], of["p99"],
+        usual.get(process, nothing), share.get(process, nothing),
+    )  # fmt: skip
+
+
+def _safe(row: Row) -> str:
+    return str(row.which["process"]).replace("'", "''")
+
+
+def _inferred(ask: Ask, seen: list[str]) -> bool:
+    if "input_wait" not in seen:
+        return False
+    return not ask.rows(
+        f"SELECT 1 FROM events WHERE cat = '{probe.PROBE}' AND name IN ('{probe.INPUT_WAIT}', '{probe.PREFETCH}') LIMIT 1"
+    ) and not ask.rows("SELECT 1 FROM phases WHERE phase = 'input_wait' AND calls IS NOT NULL LIMIT 1")
+
+
+_COUNTS = {
+    "steps": f"count(*) FILTER ({AFTER_WARMUP})",
+    "warmup": "count(*) FILTER (warmup)",
+    "first": "min(step)",
+    "last": "max(step)",
+    **{part: f"count({part}_ns)" for part in PARTS},
+}
+_TOTALS = {
+    "whole": "sum(dur_ns)",
+    **{part: f"sum(dur_ns) FILTER (phase = '{part}')" for part in PARTS},
+    **{f"{part}_steps": f"count(*) FILTER (phase = '{part}')" for part in ("checkpoint", "evaluation")},
+}
+
+
+class _Gathering:
+    """The queries over the steps after the warm-up, of a run that has some."""
+
+    def __init__(
+        self, ask: Ask, policy: Policy, seen: list[str], steps: int, about: list[tuple[Any, ...]], workers: int
+    ) -> None:
+        self._ask = ask
+        self._about = about
+        self._policy = policy
+        self._seen = seen
+        wanted = max(int(policy["steps.block"]), 2 * workers)
+        self._block = max(1, min(wanted, steps // int(policy["steps.least_blocks"])))
+        self._where = AFTER_WARMUP
+        if ask.rows(f"{_STARTS} LIMIT 1"):
+            self._where += f" AND step NOT IN ({' '.join(_STARTS.split())})"
+        every = -(-steps * len(about) // SAMPLE)
+        self._sample = self._where
+        if every > 1:
+            self._sample += f" AND hash(step // {self._block}) % {every} = 0"
+            ask.keep(f"steps WHERE {self._sample}", "sampled_steps")
+
+    def fill(self, speed: Speed) -> Speed:
+        """The rest of the facts."""
+        spreads = self._spreads()
+        ranks = self._ranks()
+        return replace(
+            speed,
+            ranks=ranks,
+            step=spreads["dur"],
+            train=spreads[TRAIN],
+            phases={part: spreads[part] for part in self._seen},
+            segments=self._segments(),
+            spikes=self._spikes(spreads),
+            slowest=self._slowest(),
+            together=self._together(ranks),
+        )
+
+    def _spreads(self) -> dict[str, Spread]:
+        columns = {"dur": "dur_ns", TRAIN: TRAIN_NS, **{part: f"{part}_ns" for part in self._seen}}
+        whole = self._ask.one(
+            f"steps WHERE {AFTER_WARMUP}",
+            {
+                f"{name}.{what}": f"{function}({column})"
+                for name, column in columns.items()
+                for what, function in (("seen", "count"), ("mean", "avg"), ("most", "max"), ("total", "sum"))
+            },
+        )
+        parts = self._ask.one(
+            f"steps WHERE {self._sample}",
+            {
+                f"{name}.{what}": f"quantile_cont({column}, {place})"
+                for name, column in columns.items()
+                for what, place in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+            },
+        )
+        figures = {**whole, **parts}
+        fields = Spread.__dataclass_fields__
+        return {name: Spread(**{what: figures[f"{name}.{what}"] for what in fields}) for name in columns}
+
+    def _blocks(self) -> str:
+        sums = ", ".join(f"avg(coalesce({part}_ns, 0)) AS {part}" for part in self._seen)
+        return (
+            f"(SELECT process, step // {self._block} AS block, avg({TRAIN_NS}) AS {TRAIN}, {sums} FROM steps "
+            f"WHERE {self._sample} GROUP BY ALL)"
+        )
+
+    def _ranks(self) -> list[Rank]:
+        blocks = self._blocks()
+        usual = self._ask.by(["process"], blocks, {part: f"median({part})" for part in (TRAIN, *self._seen)})
+        share = self._ask.by(["process"], blocks, {part: f"median({part} / nullif({TRAIN}, 0))" for part in self._seen})
+        counts = self._ask.by(
+            ["process"],
+            "steps",
+            {
+                "steps": "count(*)",
+                "p50": "quantile_cont(dur_ns, 0.5)",
+                "p95": "quantile_cont(dur_ns, 0.95)",
+                "p99": "quantile_cont(dur_ns, 0.99)",
+            },
+            self._sample,
+        )
+        tables = [{str(row.which["process"]): row for row in rows} for rows in (counts, usual, share)]
+        return [_rank(about, *tables) for about in self._about]
+
+    def _segments(self) -> list[Row]:
+        (first, last) = self._ask.rows(f"SELECT min(step), max(step) FROM steps WHERE {self._sample}")[0]
+        if first is None:
+            return []
+        place = f"((step - {first}) * {SEGMENTS} // {last - first + 1})"
+        columns = {TRAIN: f"median({TRAIN_NS})", "steps": "count(*)"}
+        columns |= {part: f"median({part}_ns)" for part in self._seen}
+        return self._ask.by([place], "steps", columns, self._sample)
+
+    def _spikes(self, spreads: dict[str, Spread]) -> Spikes:
+        usual = spreads[TRAIN].p50.value
+        if usual is None:
+            return Spikes()
+        low, high = self._ask.rows(
+            f"SELECT quantile_cont({TRAIN_NS}, 0.25), quantile_cont({TRAIN_NS}, 0.75) FROM steps WHERE {self._sample}"
+        )[0]
+        least = max(
+            usual * self._policy["step_spikes.times"],
+            usual + 1e6 * self._policy["step_spikes.least_ms"],
+            high + (high - low) * self._policy["step_spikes.scatter"],
+        )
+        source = f"steps WHERE {self._where} AND {TRAIN_NS} >= {least!r}"
+        columns = {"steps": "count(DISTINCT step)", "lost": f"sum({TRAIN_NS} - {usual!r}) / count(DISTINCT process)"}
+        for part in self._seen:
+            if part not in ("evaluation", "checkpoint"):
+                usually = spreads[part].p50.or_zero()
+                columns[part] = f"sum(coalesce({part}_ns, 0) - {usually!r}) / count(DISTINCT process)"
+        found = self._ask.one(source, columns)
+        excess = Row({}, {part: found[part] for part in self._seen if part in found})
+        return Spikes(least, found["steps"], found["lost"], excess)
+
+    def _slowest(self) -> list[Slow]:
+        columns = ", ".join(f"{part}_ns" for part in self._seen)
+        found = self._ask.rows(
+            f"SELECT process, rank, step, dur_ns, {TRAIN_NS}, {columns} FROM steps WHERE {AFTER_WARMUP} "
+            f"ORDER BY dur_ns DESC, step LIMIT {MOST_STEPS}"
+        )
+        return [
+            Slow(process, rank, step, lasting, training, self._known(values))
+            for process, rank, step, lasting, training, *values in found
+        ]
+
+    def _known(self, values: list[int | None]) -> dict[str, int]:
+        return {part: ns for part, ns in zip(self._seen, values, strict=True) if ns is not None}
+
+    def _together(self, ranks: list[Rank]) -> Row:
+        """What the ranks had of one step: the least communication is what it costs, the rest is waiting for the last."""
+        world = len({rank.rank for rank in ranks if rank.rank is not None})
+        if world < 2 or "communication" not in self._seen:
+            return Row({}, {})
+        steps = (
+            f"(SELECT step, min(coalesce(communication_ns, 0)) AS least, max(coalesce(communication_ns, 0)) AS most, "
+            f"median({TRAIN_NS}) AS {TRAIN} FROM steps WHERE {self._sample} GROUP BY step HAVING count(DISTINCT rank) = {world})"
+        )
+        return self._ask.one(
+            steps,
+            {
+                "steps": "count(*)",
+                "least": "median(least)",
+                "least_share": f"median(least / nullif({TRAIN}, 0))",
+                "waiting": "median(most - least)",
+                "waiting_share": f"median((most - least) / nullif({TRAIN}, 0))",
+            },
+        )

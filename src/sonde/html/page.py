@@ -1,0 +1,352 @@
+"""The page of a report: verdict first, then charts over the time of the run, then what is not known."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from sonde.html import draw
+from sonde.html.markup import safe, section, table, tag
+from sonde.html.style import STYLE
+from sonde.version import __version__
+from sonde.views import units
+from sonde.views.card import own_cost, phase_name, telling, took, weight
+from sonde.views.report import Phase, Rank, Report, SlowStep, Verdict, name_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sonde.analysis.culprits import Item
+    from sonde.views.charts import Charts
+
+GENERATOR = '<meta name="generator" content="sonde report'
+MOST_LAYERS = 40
+MOST_RANKS = 64
+MOST_EVIDENCE = 20_000  # characters of the evidence of a finding
+HEAD_BYTES = 2000  # of a page, in which it says what it is
+
+
+def page(view: Report, charts: Charts) -> str:
+    """The whole file, in ASCII."""
+    return _document(view, _main(view, charts)).encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a page that Sonde wrote: such a one may be written again."""
+    with path.open("rb") as file:
+        return GENERATOR.encode() in file.read(HEAD_BYTES)
+
+
+def _document(view: Report, content: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+        f'{GENERATOR} {__version__}">\n'
+        f"<title>{safe(view.verdict.kind)}: {safe(view.run.name)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<body><main>\n{content}\n</main></body>\n</html>\n"
+    )
+
+
+def _main(view: Report, charts: Charts) -> str:
+    parts = [
+        _head(view),
+        _verdict(view.verdict),
+        "".join(_finding(one) for one in view.findings[1:]),
+        _breakdown(view),
+        _over_time(view, charts),
+        _ranks(view, charts),
+        _slowest(view),
+        _items(view),
+        _memory(view, charts),
+        _layers(view),
+        _foot(view),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+# ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _head(view: Report) -> str:
+    run, steps = view.run, view.steps
+    facts = {
+        "state": f"{run.state} ({run.how})" if run.how else run.state,
+        "ran": took(run.dur_ns),
+        "steps": units.count(steps.count + steps.warmup),
+        "median step": took(steps.p50_ns),
+        "steps/s": _rate(steps.per_s),
+        "samples/s": _rate(steps.samples_per_s),
+        "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
+        "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
+    }
+    shown = "".join(
+        tag("div", tag("b", safe(value)) + tag("span", safe(name)))
+        for name, value in facts.items()
+        if value is not None
+    )
+    started = f" &middot; {safe(run.started.replace('T', ' ').replace('Z', ' UTC'))}" if run.started else ""
+    command = tag("p", safe(run.command), "id") if run.command else ""
+    return tag(
+        "header",
+        tag("h1", safe(run.name)) + tag("p", safe(run.id) + started, "id") + command + tag("div", shown, "facts"),
+    )
+
+
+def _rate(value: float | None) -> str | None:
+    if value is None:
+        return None
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
+
+
+def _verdict(one: Verdict) -> str:
+    sure = f"{one.severity}, {one.confidence:.0%} sure"
+    content = tag("span", safe(one.kind), "kind") + tag("span", safe(sure), "sure")
+    content += tag("p", safe(one.why), "why") + tag("p", safe(one.next), "next")
+    return tag("div", content + _evidence(one.evidence), f"verdict {_severity(one)}")
+
+
+def _finding(one: Verdict) -> str:
+    text = tag("p", tag("span", safe(one.kind), "kind") + safe(one.why)) + tag("p", safe(one.next), "soft")
+    return tag("div", text + _evidence(one.evidence), f"finding {_severity(one)}")
+
+
+def _severity(one: Verdict) -> str:
+    return one.severity if one.severity in ("info", "warn", "critical") else "info"
+
+
+def _evidence(evidence: dict[str, Any]) -> str:
+    """The numbers and the queries that they come from, to be unfolded."""
+    if not evidence:
+        return ""
+    text = json.dumps(evidence, indent=1, default=str)
+    text = text if len(text) <= MOST_EVIDENCE else text[:MOST_EVIDENCE] + " ..."
+    lines = "\n".join(safe(line) for line in text.splitlines())
+    return tag("details", tag("summary", "Evidence") + tag("pre", lines))
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _breakdown(view: Report) -> str:
+    steps, phases = view.steps, view.phases
+    if not phases:
+        return ""
+    whole = [(one.phase, one.share or 0.0) for one in phases]
+    rows = [
+        [
+            tag("b", "step"),
+            "",
+            *(tag("b", took(ns)) for ns in (steps.p50_ns, steps.p95_ns, steps.p99_ns)),
+            took(steps.warmup_p50_ns),
+            "",
+        ],
+        *(_phase(one, steps.count) for one in phases),
+    ]
+    told = (
+        f"{units.plural(steps.count, 'step')} after the warm-up; the first {steps.warmup} stand apart, in the last column. "
+        "Percentiles of a phase are over the steps that have it."
+    )
+    bar = draw.bar([(phase, share * (steps.mean_ns or 0.0)) for phase, share in whole], steps.mean_ns or 0.0)
+    return section(
+        "Where the time of a step goes",
+        safe(told),
+        bar + table(["<phase", "share", "p50", "p95", "p99", "warm-up", "in steps"], rows),
+    )
+
+
+def _phase(one: Phase, steps: int) -> list[str]:
+    share = "n/a" if one.share is None else units.share(one.share)
+    seen = "" if one.steps >= steps else units.count(one.steps)
+    name = f'<i class="dot k-{one.phase}"></i>{safe(phase_name(one.phase))}'
+    return [name, share, *map(took, (one.p50_ns, one.p95_ns, one.p99_ns, one.warmup_p50_ns)), seen]
+
+
+def _over_time(view: Report, charts: Charts) -> str:
+    if charts.axis is None:
+        return ""
+    each = "" if charts.axis.width <= 1 else f" Each column is the mean of {_several(charts)}."
+    stack = draw.stacked(charts.pieces, charts.axis, [one.phase for one in view.phases])
+    spread = draw.spread(charts.pieces, charts.axis)
+    return section(
+        "Step time by phase, over the run", safe(f"Point at a column for its numbers.{each}"), stack
+    ) + section(
+        "Step time, from the fastest to the slowest",
+        "A logarithmic scale: single slow steps stand out and none is left out.",
+        spread,
+    )
+
+
+def _several(charts: Charts) -> str:
+    assert charts.axis is not None
+    if charts.axis.unit == "step":
+        return f"about {charts.axis.width:,.0f} steps" if charts.axis.width >= 2 else "one or two steps"
+    return f"the steps in {units.duration(charts.axis.width)}"
+
+
+def _ranks(view: Report, charts: Charts) -> str:
+    if len(view.ranks) < 2:
+        return ""
+    rows = [_rank(one) for one in view.ranks[:MOST_RANKS]]
+    told = "Ranks that wait for each other take the same time. Their own time, without communication, tells who is waited for."
+    titles = ["<rank", "<host", "steps", "p50", "p95", "own time", "", "<largest", "<state"]
+    return section("Ranks", told, draw.heat(charts) + "<br>" + table(titles, rows))
+
+
+def _rank(one: Rank) -> list[str]:
+    slow = "" if one.slow is None else f"{one.slow:.2f}x"
+    largest = max(one.phases, key=lambda name: one.phases[name], default=None)
+    return [
+        safe(name_of(one)),
+        safe(one.host),
+        "n/a" if one.steps is None else units.count(one.steps),
+        took(one.p50_ns),
+        took(one.p95_ns),
+        took(one.own_ns),
+        tag("span", slow, "bad" if one.worst else "soft"),
+        "n/a" if largest is None else f"{safe(phase_name(largest))} {took(one.phases[largest])}",
+        safe(f"{one.state} ({one.how})" if one.how else one.state),
+    ]
+
+
+# ── the slowest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _slowest(view: Report) -> str:
+    slowest = view.steps.slowest
+    if not slowest:
+        return ""
+    longest = max(one.dur_ns for one in slowest)
+    several = len(view.ranks) > 1
+    rows = [_slow_step(one, longest, several) for one in slowest]
+    titles = ["step", *(["rank"] if several else []), "took", "", "<its phases", "<most of it", "<its slowest items"]
+    return section(
+        "Slowest steps",
+        "After the warm-up, with the items of their batches that took longest.",
+        table(titles, rows),
+    )
+
+
+def _slow_step(one: SlowStep, longest: int, several: bool) -> list[str]:
+    rank = ["n/a" if one.rank is None else str(one.rank)] if several else []
+    extra = (
+        "n/a"
+        if one.phase is None or not one.extra_ns or one.extra_ns < 0
+        else f"{safe(phase_name(one.phase))} +{took(one.extra_ns)}"
+    )
+    phases = [(phase, float(ns)) for phase, ns in one.phases.items()]
+    return [
+        units.count(one.step),
+        *rank,
+        took(one.dur_ns),
+        tag("span", "" if one.times is None else f"{one.times:.1f}x", "soft"),
+        draw.bar(phases, float(longest)),
+        extra,
+        _culprits(one),
+    ]
+
+
+def _culprits(one: SlowStep) -> str:
+    items = ", ".join(map(_item, telling(one)))
+    return tag("div", items, "long") if items else ""
+
+
+def _item(one: Item) -> str:
+    worker = "" if one.worker is None else f", worker {one.worker}"
+    took_it = "" if one.dur_ns is None else tag("span", f" {took(one.dur_ns)}{worker}", "soft")
+    return tag("b", safe(one.name)) + took_it
+
+
+def _items(view: Report) -> str:
+    found = view.items
+    if not found.slowest:
+        return ""
+    longest = max(one.mean_ns for one in found.slowest)
+    rows = [
+        [
+            safe(one.id if one.id is not None else "n/a" if one.index is None else one.index),
+            draw.meter(one.mean_ns / longest if longest else 0, "f-input_wait"),
+            took(one.mean_ns),
+            took(one.max_ns),
+            "n/a" if one.times is None else f"{one.times:,.1f}x",
+            units.count(one.fetched),
+        ]
+        for one in found.slowest
+    ]
+    told = f"{units.count(found.seen)} seen: median {took(found.p50_ns)}, p99 {took(found.p99_ns)}, the longest {took(found.max_ns)}."
+    return section(
+        "Slowest items of the dataset",
+        safe(told),
+        table(["<item", "<", "mean", "max", "of the median", "fetched"], rows),
+    )
+
+
+# ── memory and layers ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _memory(view: Report, charts: Charts) -> str:
+    if not view.memory:
+        return ""
+    rows = [
+        [
+            safe(one.who if one.what in ("rss", "used") else f"{one.who}, device {one.what}"),
+            safe(one.host),
+            *map(weight, (one.first, one.last, one.peak)),
+            "" if one.limit is None else weight(one.limit),
+        ]
+        for one in view.memory
+    ]
+    return section(
+        "Memory", "", draw.memory(charts) + table(["<", "<host", "after warm-up", "last", "peak", "limit"], rows)
+    )
+
+
+def _layers(view: Report) -> str:
+    shown = view.layers[:MOST_LAYERS]
+    if not shown:
+        return ""
+    rows = [
+        [
+            safe(one.layer or "(the model)"),
+            safe(one.type or "n/a"),
+            draw.meter(one.share or 0.0, "cost"),
+            "n/a" if one.share is None else units.share(one.share),
+            took(one.forward_ns),
+            took(one.backward_ns),
+            weight(one.activation_bytes),
+            weight(one.parameter_bytes),
+        ]
+        for one in shown
+    ]
+    more = f" The {MOST_LAYERS} costliest of {len(view.layers)}." if len(view.layers) > len(shown) else ""
+    titles = ["<layer", "<type", "<", "share", "forward", "backward", "activations", "parameters"]
+    return section("Layers", safe(f"Means of a step; a layer includes those inside of it.{more}"), table(titles, rows))
+
+
+# ── what stands below ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _foot(view: Report) -> str:
+    run = view.run
+    here = [one.what for one in view.blind_spots if one.scope == "run"]
+    always = [one.what for one in view.blind_spots if one.scope != "run"]
+    lost = [f"{units.plural(drop.count, 'record')} {drop.reason}" for drop in view.drops]
+    parts = [
+        tag("h3", "What Sonde cost") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),
+        tag("h3", "What could not be seen") + _list(here),
+        tag("details", tag("summary", f"{len(always)} things that no run shows") + _list(always)),
+        tag("h3", "What was lost") + (_list(lost) or tag("p", "Nothing: every record that was begun is there.")),
+        tag("h3", "Notes") + _list(run.notes) if run.notes else "",
+    ]
+    about = [f"sonde {run.sonde or 'n/a'}", f"Python {run.python or 'n/a'}", *run.hosts]
+    about += [f"commit {run.commit[:12]}"] if run.commit else []
+    return tag("footer", "".join(parts) + tag("p", safe(" · ".join(about)), "note"))
+
+
+def _list(texts: list[str]) -> str:
+    return tag("ul", "".join(tag("li", safe(text)) for text in texts)) if texts else ""

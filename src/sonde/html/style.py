@@ -1,0 +1,132 @@
+"""How a report looks as a page, in light and in dark, on a desk and on a phone."""
+
+from __future__ import annotations
+
+# phase -> its colour in light, in dark: waiting is warm, computing cool, the rest grey or green.
+PHASES = {
+    "input_wait": ("#e07a2d", "#f0924a"),
+    "h2d": ("#d3a528", "#e3bd4e"),
+    "forward": ("#3f7fd6", "#5b97ea"),
+    "backward": ("#2b559f", "#3d6cc0"),
+    "optimizer": ("#2f9c8e", "#3db3a4"),
+    "communication": ("#b2559d", "#cd73b8"),
+    "checkpoint": ("#8c6f52", "#ab8b6a"),
+    "evaluation": ("#6f9f4f", "#86b865"),
+    "residual": ("#b4bac5", "#5a6475"),
+}
+# Lines of memory.
+LINES = ("#3f7fd6", "#e07a2d", "#2f9c8e", "#b2559d", "#6f9f4f", "#8c6f52", "#d3a528", "#7a6fd0", "#8b95a7", "#c2556b")
+_LIGHT = (
+    "--ink:#1b2230;--soft:#566074;--faint:#8891a3;--paper:#fff;--panel:#f6f7f9;--line:#e3e7ed;--info:#1f7a4d;--warn:#9a5b00;"
+    "--critical:#b3203f;--infobg:#e8f5ee;--warnbg:#fdf3e1;--criticalbg:#fdecef;--band:#cfdcf2;--p50:#2b559f;--p95:#e07a2d;"
+    "--heat:#d9480f;"
+)
+_DARK = (
+    "--ink:#e6e9ef;--soft:#a5aebd;--faint:#768196;--paper:#12161d;--panel:#1a2029;--line:#2b333f;--info:#6fcf9b;--warn:#f0b35c;"
+    "--critical:#ff8096;--infobg:#15291f;--warnbg:#2c2414;--criticalbg:#33191f;--band:#2a3a57;--p50:#7aa7f5;--p95:#f0924a;"
+    "--heat:#ff7a3d;"
+)
+
+
+def _colours(place: int) -> str:
+    return "".join(f"--{phase}:{colours[place]};" for phase, colours in PHASES.items())
+
+
+_RULES = """
+*{box-sizing:border-box}
+html{-webkit-text-size-adjust:100%}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:1060px;margin:0 auto;padding:36px 24px 72px}
+h1{font-size:26px;line-height:1.25;margin:0;letter-spacing:-.01em;overflow-wrap:anywhere}
+h2{font-size:17px;margin:0;letter-spacing:-.005em}
+p{margin:0}
+code,pre{font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+pre{margin:6px 0 0;padding:10px 12px;background:var(--panel);border-radius:6px;white-space:pre-wrap;overflow-wrap:anywhere}
+.id,.facts,.told,.note{color:var(--soft)}
+.id{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere;margin-top:2px}
+.facts{display:flex;flex-wrap:wrap;gap:4px 28px;margin:18px 0 22px;padding:0}
+.facts div{min-width:0}
+.facts b{display:block;font-size:19px;font-weight:600;color:var(--ink);font-variant-numeric:tabular-nums;line-height:1.3;overflow-wrap:anywhere}
+.facts span{font-size:12.5px}
+.verdict{border-radius:12px;padding:20px 24px;margin:0 0 12px;border-left:6px solid}
+.verdict .kind{font-size:21px;font-weight:700;letter-spacing:.01em}
+.verdict .sure{margin-left:12px;font-size:13px;color:var(--soft);white-space:nowrap}
+.verdict .why{margin-top:8px;overflow-wrap:anywhere}
+.verdict .next{margin-top:12px;font-weight:600;overflow-wrap:anywhere}
+.verdict .next::before{content:"Next";font-weight:400;font-size:12.5px;color:var(--soft);margin-right:10px}
+.verdict details,.finding details{margin-top:10px;font-size:13px;color:var(--soft)}
+.finding{border-left:4px solid;border-radius:8px;padding:10px 16px;margin:0 0 8px;font-size:14px}
+.info{border-color:var(--info);background:var(--infobg)}.info .kind{color:var(--info)}
+.warn{border-color:var(--warn);background:var(--warnbg)}.warn .kind{color:var(--warn)}
+.critical{border-color:var(--critical);background:var(--criticalbg)}.critical .kind{color:var(--critical)}
+.finding .kind{font-weight:700;margin-right:8px}
+.finding p{overflow-wrap:anywhere}
+summary{cursor:pointer}
+section{margin-top:40px}
+.told{margin:2px 0 12px;font-size:13.5px;max-width:760px}
+.note{font-size:12.5px;margin-top:6px}.key+.note{margin-left:72px}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
+th{font-weight:500;font-size:12.5px;color:var(--soft);text-align:right;padding:4px 0 4px 18px;white-space:nowrap}
+td{text-align:right;padding:5px 0 5px 18px;border-top:1px solid var(--line);white-space:nowrap;vertical-align:middle}
+th.text,td.text{text-align:left}
+th:first-child,td:first-child{padding-left:0}
+.long{white-space:normal;overflow-wrap:anywhere;min-width:180px}
+.whole td{font-weight:600;border-top:0}
+.soft{color:var(--soft)}.bad{color:var(--critical);font-weight:600}
+.chart{display:grid;grid-template-columns:64px 1fr;gap:8px;height:230px}
+.ticks{width:100%;height:100%;overflow:visible}
+.ticks text{font-size:11.5px;fill:var(--faint);text-anchor:end}
+.plot{width:100%;height:100%;display:block;overflow:hidden}
+.along{display:flex;justify-content:space-between;margin:5px 0 0 72px;font-size:11.5px;color:var(--faint)}
+.rule{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}
+.line{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke;stroke-linejoin:round}
+.band{fill:var(--band)}.l-p50{stroke:var(--p50)}.l-p95{stroke:var(--p95)}
+.hint{fill:var(--ink);fill-opacity:0}.hint:hover{fill-opacity:.08}
+.key{display:flex;flex-wrap:wrap;gap:4px 16px;margin:8px 0 0 72px;font-size:12.5px;color:var(--soft)}
+.key i,.dot{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px;vertical-align:-1px}
+.k-band{background:var(--band)}.k-p50{background:var(--p50)}.k-p95{background:var(--p95)}
+.bar{display:block;width:100%;height:22px;border-radius:5px;overflow:hidden;margin:2px 0 14px}
+td .bar{height:12px;border-radius:3px;margin:0;min-width:120px}
+.meter{display:block;width:100%;min-width:90px;height:8px;border-radius:3px;background:var(--panel)}
+.cost{fill:var(--p50)}
+.strip{display:grid;grid-template-columns:64px 1fr;gap:8px;align-items:center;font-size:11.5px;color:var(--soft)}
+.strip span{text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.strip svg{width:100%;height:18px;display:block;margin:1px 0;background:var(--panel)}
+.scale{display:flex;align-items:center;gap:1px;margin:10px 0 0 72px;font-size:12px;color:var(--soft)}
+.scale i{width:18px;height:10px;display:inline-block}.scale i:first-child{margin-left:8px}.scale i:last-child{margin-right:8px}
+ul{margin:4px 0 0;padding-left:18px}
+li{margin:3px 0;overflow-wrap:anywhere}
+footer{margin-top:44px;padding-top:16px;border-top:1px solid var(--line);color:var(--soft);font-size:13.5px}
+footer h3{font-size:13px;font-weight:600;color:var(--ink);margin:14px 0 2px}
+@media (max-width:640px){
+main{padding:22px 16px 48px}
+h1{font-size:21px}
+.verdict{padding:16px 16px}
+.verdict .kind{font-size:18px}
+.verdict .sure{display:block;margin:2px 0 0}
+.chart,.strip{grid-template-columns:50px 1fr}
+.along,.key,.scale,.key+.note{margin-left:58px}
+.chart{height:180px}
+.facts{gap:8px 22px}
+}
+@media print{section{break-inside:avoid}main{max-width:none}}
+"""
+
+
+def _styles() -> str:
+    fills = "".join(f".f-{phase}{{fill:var(--{phase})}}.k-{phase}{{background:var(--{phase})}}" for phase in PHASES)
+    lines = "".join(
+        f".m{place}{{stroke:{colour}}}.k-m{place}{{background:{colour}}}" for place, colour in enumerate(LINES)
+    )
+    heat = "".join(
+        f".h{level}{{fill:var(--heat);fill-opacity:{0.06 + 0.94 * level / 8:.2f}}}"
+        f"i.h{level}{{background:var(--heat);opacity:{0.06 + 0.94 * level / 8:.2f}}}"
+        for level in range(9)
+    )
+    light, dark = _LIGHT + _colours(0), _DARK + _colours(1)
+    root = f":root{{color-scheme:light dark;{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return root + _RULES + fills + lines + heat
+
+
+STYLE = _styles()

@@ -1,0 +1,481 @@
+"""What a report tells of a run, as plain data: the verdict and why, where the time of a step goes, and what is not known.
+
+Card, page and JSON only draw it. `report.schema.json` describes the JSON; a field is null where something is not known.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sonde.analysis import label
+from sonde.analysis.cost import Cost, cost
+from sonde.analysis.culprits import NONE, Item, Items, items, items_of
+from sonde.analysis.drops import REASONS
+from sonde.analysis.held import Series, held
+from sonde.analysis.stack import Layer, layers
+from sonde.analysis.summary import wall_ns
+from sonde.diagnosis.diagnose import Diagnosis, diagnose
+from sonde.diagnosis.speed import PARTS, Slow, Speed, Spread
+from sonde.finding import Finding
+from sonde.store import probe
+from sonde.store.card import SCHEMA
+from sonde.views.unseen import BlindSpot, blind_spots
+
+if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+    from sonde.diagnosis.policy import Policy
+
+SCHEMA_VERSION = 1
+MOST_SLOWEST = 5  # steps that are listed
+MOST_ITEMS = 10
+MOST_ITEMS_OF = 3  # of a step
+WORST = 1.05  # a rank is called the slowest only if it is so many times the median of the ranks
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A finding: what it is, how grave and how sure, why it is believed, and what to do next."""
+
+    kind: str
+    severity: str
+    confidence: float
+    why: str
+    next: str
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class About:
+    """What ran, and how it ended."""
+
+    id: str
+    name: str
+    path: str
+    command: str
+    state: str  # recording, ended, died, unknown
+    how: str  # how it ended, if not well: "signal 9", "exit code 1", "ValueError"
+    started: str | None  # UTC
+    dur_ns: int | None
+    hosts: list[str]
+    world_size: int | None
+    ranks: int  # that trained
+    processes: int
+    workers: int  # loader workers that were there, all epochs together
+    sonde: str | None
+    python: str | None
+    commit: str | None
+    notes: list[str]  # what is wrong with the files, or with what they say
+
+
+@dataclass(frozen=True)
+class SlowStep:
+    """One of the slowest steps. `phase` is the one that took the most more than it usually does, `extra_ns` how much more."""
+
+    step: int
+    rank: int | None
+    dur_ns: int
+    times: float | None  # the median step so many times
+    phase: str | None
+    extra_ns: float | None
+    phases: dict[str, int]
+    items: list[Item]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The time of a step, over all ranks, after the warm-up; that of the warm-up stands apart."""
+
+    count: int  # after the warm-up, of the rank that has the most
+    p50_ns: float | None
+    p95_ns: float | None
+    p99_ns: float | None
+    max_ns: float | None
+    mean_ns: float | None
+    per_s: float | None
+    samples_per_s: float | None
+    warmup: int  # steps
+    warmup_p50_ns: float | None
+    warmup_max_ns: float | None
+    skipped: int  # by the gradient scaler
+    loss: float | None  # the last one
+    slowest: list[SlowStep]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase of the steps. Percentiles are over the steps that have it; `share` is of the time of all steps."""
+
+    phase: str
+    steps: int  # that have it
+    p50_ns: float | None
+    p95_ns: float | None
+    p99_ns: float | None
+    share: float | None
+    warmup_p50_ns: float | None
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process that trained. `slow`: its median step so many times that of the ranks; `own_ns`: without communication."""
+
+    rank: int | None
+    host: str
+    pid: int | None
+    state: str
+    how: str
+    steps: int | None
+    last_step: int | None
+    p50_ns: float | None
+    p95_ns: float | None
+    p99_ns: float | None
+    own_ns: float | None
+    slow: float | None
+    worst: bool
+    phases: dict[str, float]  # in a usual step
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of one process, or of the host. `first` is the first value after the warm-up."""
+
+    who: str
+    host: str
+    rank: int | None
+    what: str
+    first: int | None
+    last: int | None
+    peak: int | None
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Records that are missing, and why."""
+
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything, in the order in which it is told."""
+
+    schema_version: int
+    verdict: Verdict
+    findings: list[Verdict]
+    run: About
+    steps: Steps
+    phases: list[Phase]
+    ranks: list[Rank]
+    memory: list[Memory]
+    items: Items
+    layers: list[Layer]
+    overhead: Cost
+    blind_spots: list[BlindSpot]
+    drops: list[Drop]
+
+
+def report(run: Run, policy: Policy | None = None) -> Report:
+    """The report of a run."""
+    found = diagnose(run, policy)
+    speed = found.facts.speed
+    extra = _extra(run)
+    seen = _seen(run)
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        verdict=_verdict(found.verdict),
+        findings=[_verdict(one) for one in found.findings],
+        run=_about(run, found),
+        steps=_steps(speed, extra, _slowest(run, speed, probe.FETCH in seen)),
+        phases=_phases(run, speed, extra),
+        ranks=_ranks(found),
+        memory=[_memory(one, extra.warm_ns) for one in held(run)],
+        items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
+        layers=layers(run) if "layer" in seen else [],
+        overhead=cost(run),
+        blind_spots=blind_spots(run, found.facts, seen),
+        drops=_drops(run),
+    )
+
+
+def _verdict(finding: Finding) -> Verdict:
+    return Verdict(**finding._asdict())
+
+
+def _seen(run: Run) -> set[str]:
+    """Which of what only some runs have was recorded."""
+    rows = run.sql(
+        """
+        SELECT DISTINCT CASE WHEN cat LIKE 'layer%' THEN 'layer' WHEN cat = 'probe' THEN name ELSE cat END FROM events
+        """
+    ).fetchall()
+    return {word for (word,) in rows if word}
+
+
+# ── the run ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _about(run: Run, found: Diagnosis) -> About:
+    meta, rows = run.meta, run.rows
+    command, git = meta.get("command"), meta.get("git")
+    commit = git.get("commit") if isinstance(git, dict) else git
+    return About(
+        id=run.id,
+        name=run.name,
+        path=str(run.path),
+        command=shlex.join(map(str, command)) if isinstance(command, list) else "",
+        state=run.state,
+        how=_how_it_ended(rows) if run.state != "recording" else "",
+        started=_utc(run.started),
+        dur_ns=_lasted(run),
+        hosts=sorted({str(row["host"]) for row in rows}),
+        world_size=max((row["world_size"] for row in rows if row["world_size"]), default=None),
+        ranks=len(found.facts.speed.ranks),
+        processes=len(rows),
+        workers=sum(row["role"] == "worker" for row in rows),
+        sonde=_text(meta.get("sonde")),
+        python=_text(meta.get("python")),
+        commit=_text(commit),
+        notes=_newer(meta) + run.notes,
+    )
+
+
+def _lasted(run: Run) -> int | None:
+    """How long the run took; of several hosts, on the one where it took longest: their clocks may disagree."""
+    if len({row["host"] for row in run.rows}) < 2:
+        return wall_ns(run)
+    (found,) = run.sql(
+        """
+        SELECT max(took) FROM (
+            SELECT max(greatest(coalesce(end_ns, last_ns), last_ns)) - min(start_ns) AS took FROM processes GROUP BY host
+        )
+        """
+    ).fetchall()
+    return found[0] if found[0] is None else int(found[0])
+
+
+def _newer(meta: dict[str, Any]) -> list[str]:
+    schema = meta.get("schema")
+    if not isinstance(schema, int) or schema <= SCHEMA:
+        return []
+    return [f"run.json was written in format {schema}, this Sonde reads format {SCHEMA}: a newer Sonde may see more"]
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _utc(wall_ns: int | None) -> str | None:
+    if wall_ns is None:
+        return None
+    try:
+        moment = datetime.datetime.fromtimestamp(wall_ns // 10**9, datetime.UTC)
+    except (OverflowError, ValueError, OSError):  # a damaged file can hold any number
+        return None
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _how_it_ended(rows: list[dict[str, Any]]) -> str:
+    """How the first process ended that did not end well; loader workers are ended by their trainers."""
+    told = [_how(row) for row in rows if row["role"] not in ("worker", "launcher")]
+    return next((text for text in told if text), "")
+
+
+def _how(row: dict[str, Any]) -> str:
+    if row["signal"] is not None:
+        return f"signal {row['signal']}"
+    if row["exception"]:
+        return str(row["exception"])
+    return f"exit code {row['exit_code']}" if row["exit_code"] else ""
+
+
+def _drops(run: Run) -> list[Drop]:
+    found = run.drops
+    losses = [Drop(count, REASONS[reason]) for reason, count in found.by_reason.items()]
+    return losses + ([Drop(found.args, "without their arguments")] if found.args else [])
+
+
+# ── steps and phases ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Extra:
+    """What the facts of the rules do not have: the warm-up, speed, and what else steps tell."""
+
+    warmup_p50: dict[str, float | None]
+    warmup_max: float | None
+    per_s: float | None
+    samples_per_s: float | None
+    skipped: int
+    loss: float | None
+    warm_ns: int | None  # when the first step after the warm-up began
+
+
+def _extra(run: Run) -> _Extra:
+    rows = run.sql(
+        """
+        SELECT count(*) FILTER (skipped), arg_max(loss, start_ns), min(start_ns) FILTER (NOT warmup),
+               count(*) FILTER (NOT warmup) / nullif(sum(dur_ns) FILTER (NOT warmup), 0) * 1e9,
+               sum(samples) FILTER (NOT warmup) / nullif(sum(dur_ns) FILTER (NOT warmup AND samples IS NOT NULL), 0) * 1e9
+        FROM steps GROUP BY process ORDER BY min(rank) NULLS LAST, process
+        """
+    ).fetchall()
+    middles = ", ".join(f"median({part}_ns)" for part in PARTS)
+    (warm,) = run.sql(f"SELECT max(dur_ns), median(dur_ns), {middles} FROM steps WHERE warmup").fetchall()  # noqa: S608
+    speeds, samples = ([row[place] for row in rows if row[place] is not None] for place in (3, 4))
+    return _Extra(
+        warmup_p50=dict(zip(("step", *PARTS), warm[1:], strict=True)),
+        warmup_max=warm[0],
+        per_s=sum(speeds) / len(speeds) if speeds else None,
+        samples_per_s=sum(samples) if samples else None,
+        skipped=max((row[0] for row in rows), default=0),
+        loss=rows[0][1] if rows else None,
+        warm_ns=min((row[2] for row in rows if row[2] is not None), default=None),
+    )
+
+
+def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
+    return Steps(
+        count=int(speed.steps.or_zero()),
+        **_points(speed.step),
+        max_ns=speed.step.most.value if speed.step else None,
+        mean_ns=speed.step.mean.value if speed.step else None,
+        per_s=extra.per_s,
+        samples_per_s=extra.samples_per_s,
+        warmup=int(speed.warmup.or_zero()),
+        warmup_p50_ns=extra.warmup_p50["step"],
+        warmup_max_ns=extra.warmup_max,
+        skipped=extra.skipped,
+        loss=extra.loss,
+        slowest=slowest,
+    )
+
+
+def _points(spread: Spread | None) -> dict[str, float | None]:
+    if spread is None:
+        return dict.fromkeys(("p50_ns", "p95_ns", "p99_ns"))
+    return {"p50_ns": spread.p50.value, "p95_ns": spread.p95.value, "p99_ns": spread.p99.value}
+
+
+def _phases(run: Run, speed: Speed, extra: _Extra) -> list[Phase]:
+    """The phases that were seen; of a run that is all warm-up, those of the warm-up."""
+    whole = speed.step.total.value if speed.step else None
+    rare = _rare(run, [part for part, spread in speed.phases.items() if spread.p50.value is None])
+    found = []
+    for part in PARTS:
+        spread = speed.phases.get(part)
+        if spread is None and extra.warmup_p50[part] is None:
+            continue
+        found.append(
+            Phase(
+                phase=part,
+                steps=int(spread.seen.or_zero()) if spread else 0,
+                **(rare.get(part) or _points(spread)),
+                share=spread.total.or_zero() / whole if spread and whole else None,
+                warmup_p50_ns=extra.warmup_p50[part],
+            )
+        )
+    return found
+
+
+def _rare(run: Run, parts: list[str]) -> dict[str, dict[str, float | None]]:
+    """Percentiles of phases that are only in steps which the rules leave aside, such as those that start workers."""
+    if not parts:
+        return {}
+    columns = ", ".join(f"quantile_cont({part}_ns, [0.5, 0.95, 0.99])" for part in parts)
+    (row,) = run.sql(f"SELECT {columns} FROM steps WHERE NOT warmup").fetchall()  # noqa: S608  our own names
+    names = ("p50_ns", "p95_ns", "p99_ns")
+    return {part: dict(zip(names, points, strict=True)) for part, points in zip(parts, row, strict=True) if points}
+
+
+def _slowest(run: Run, speed: Speed, fetched: bool) -> list[SlowStep]:
+    slow = speed.slowest[:MOST_SLOWEST]
+    culprits = items_of(run, [(one.process, one.step) for one in slow], MOST_ITEMS_OF) if fetched else {}
+    return [_slow_step(one, speed, culprits.get((one.process, one.step), [])) for one in slow]
+
+
+def _slow_step(one: Slow, speed: Speed, inside: list[Item]) -> SlowStep:
+    usual = speed.step.p50.value if speed.step else None
+    more = {part: ns - _usually(speed, part) for part, ns in one.phases.items()}
+    phase = max(more, key=lambda part: more[part], default=None)
+    return SlowStep(
+        step=one.step,
+        rank=one.rank,
+        dur_ns=one.dur_ns,
+        times=one.dur_ns / usual if usual else None,
+        phase=phase,
+        extra_ns=more[phase] if phase else None,
+        phases=one.phases,
+        items=inside,
+    )
+
+
+def _usually(speed: Speed, part: str) -> float:
+    """What a phase takes in a step: nothing, if most steps do without it."""
+    spread = speed.phases.get(part)
+    if spread is None or speed.step is None or spread.seen.or_zero() * 2 < speed.step.seen.or_zero():
+        return 0.0
+    return spread.p50.or_zero()
+
+
+# ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _ranks(found: Diagnosis) -> list[Rank]:
+    ranks = found.facts.speed.ranks
+    ends = {one.process: one for one in found.facts.ends.processes}
+    own = {rank.process: _own(rank.usual) for rank in ranks}
+    known = sorted(value for value in own.values() if value is not None)
+    middle = known[(len(known) - 1) // 2] if known else None
+    worst = max((one for one in own if own[one] is not None), key=lambda one: own[one] or 0.0, default=None)
+    rows = []
+    for rank in ranks:
+        end, mine = ends.get(rank.process), own[rank.process]
+        slow = mine / middle if mine is not None and middle else None
+        rows.append(
+            Rank(
+                rank=rank.rank,
+                host=rank.host,
+                pid=rank.pid,
+                state=end.state if end else "unknown",
+                how=_how(vars(end)) if end else "",
+                steps=None if rank.steps.value is None else int(rank.steps.value),
+                last_step=rank.last_step,
+                p50_ns=rank.p50_ns.value,
+                p95_ns=rank.p95_ns.value,
+                p99_ns=rank.p99_ns.value,
+                own_ns=mine,
+                slow=slow,
+                worst=len(ranks) > 1 and rank.process == worst and slow is not None and slow >= WORST,
+                phases={part: rank.usual[part].or_zero() for part in PARTS if rank.usual[part].value is not None},
+            )
+        )
+    return rows
+
+
+def _own(usual: Any) -> float | None:
+    """A usual step without communication: ranks that wait for each other take the same time, and one of them made it."""
+    whole = usual["train"].value
+    return None if whole is None else whole - usual["communication"].or_zero()
+
+
+def _memory(series: Series, warm_ns: int | None) -> Memory:
+    warm = series.value[series.time >= warm_ns] if warm_ns is not None else series.value
+    return Memory(
+        who=series.who,
+        host=series.host,
+        rank=series.rank,
+        what=series.what,
+        first=int(warm[0]) if len(warm) else None,
+        last=int(series.value[-1]) if len(series.value) else None,
+        peak=int(series.value.max()) if len(series.value) else None,
+        limit=series.limit,
+    )
+
+
+def name_of(rank: Rank) -> str:
+    """What a rank is called."""
+    return label.process("main", rank.rank, None)

@@ -1,0 +1,134 @@
+"""What a report cannot know: of this run, and of any run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sonde.store import probe
+from sonde.store.blind import BLIND_SPOTS
+
+if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+    from sonde.diagnosis.facts import Facts
+
+MOST_NAMED = 8  # ranks, or processes
+FAR_NS = 3600 * 10**9  # clocks of two hosts that disagree by so much are told of
+ALWAYS = (
+    "work on a GPU: spans time the host, which only starts it",
+    *BLIND_SPOTS,
+)
+
+
+@dataclass(frozen=True)
+class BlindSpot:
+    """Something that was not seen. `scope`: "run" for what is missing in this one, "always" for what no run shows."""
+
+    what: str
+    scope: str
+
+
+def blind_spots(run: Run, facts: Facts, seen: set[str]) -> list[BlindSpot]:
+    """What is missing in this run first."""
+    found = [
+        *_ranks(run.rows),
+        *_unequal(facts),
+        *_clocks(run.rows),
+        *_marks(run),
+        *_chosen(run.meta),
+        *_loading(facts, seen),
+    ]
+    return [BlindSpot(text, "run") for text in found] + [BlindSpot(text, "always") for text in ALWAYS]
+
+
+def _ranks(rows: list[dict[str, Any]]) -> list[str]:
+    """Ranks of the job that are not in the run."""
+    world = max((row["world_size"] for row in rows if row["world_size"]), default=0)
+    there = {row["rank"] for row in rows if row["rank"] is not None}
+    missing = [rank for rank in range(min(world, 100_000)) if rank not in there]
+    if not missing:
+        return []
+    word = "rank" if len(missing) == 1 else "ranks"
+    return [f"{word} {_listed(missing)} of {world}: nothing was recorded there"]
+
+
+def _unequal(facts: Facts) -> list[str]:
+    """Ranks that are behind the others."""
+    last = {rank.rank: rank.last_step for rank in facts.speed.ranks if rank.last_step is not None}
+    if len(last) < 2 or max(last.values()) - min(last.values()) < 2:
+        return []
+    ends = ", ".join(f"rank {rank} at step {step}" for rank, step in list(last.items())[:MOST_NAMED])
+    return [f"the ranks do not end at the same step ({ends}): what only some of them did is not compared"]
+
+
+def _clocks(rows: list[dict[str, Any]]) -> list[str]:
+    """Hosts whose clocks cannot both be right."""
+    starts: dict[str, int] = {}
+    for row in rows:
+        if row["start_ns"] is not None:
+            starts[row["host"]] = min(row["start_ns"], starts.get(row["host"], row["start_ns"]))
+    if len(starts) < 2 or max(starts.values()) - min(starts.values()) < FAR_NS:
+        return []
+    hours = (max(starts.values()) - min(starts.values())) / 3600e9
+    return [f"the clocks of the hosts disagree by {hours:.1f} h: durations are right, the order between hosts is not"]
+
+
+def _marks(run: Run) -> list[str]:
+    """Probes that switched themselves off, and processes that were not reached."""
+    rows = run.sql(
+        f"""
+        SELECT DISTINCT cat, name, args FROM events WHERE kind = 'mark' AND (cat = '{probe.OFF}'
+            OR cat = '{probe.PROCESS}' AND name = '{probe.UNSEEN}') ORDER BY ALL LIMIT 20
+        """  # noqa: S608  our own names
+    ).fetchall()
+    found = []
+    for cat, name, args in rows:
+        told = _object(args)
+        if cat == probe.OFF:
+            found.append(f"the probe {name} switched itself off: {told.get('reason', 'no reason given')}")
+        else:
+            found.append(f"{_command(told.get('command'))}: {told.get('reason', 'Sonde did not reach it')}")
+    return found
+
+
+def _object(args: str | None) -> dict[str, Any]:
+    try:
+        told = json.loads(args or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _command(words: object) -> str:
+    return " ".join(map(str, words[:4])) if isinstance(words, list) else "a process"
+
+
+def _chosen(meta: dict[str, Any]) -> list[str]:
+    """Steps and ranks that were not to be recorded."""
+    settings = meta.get("settings")
+    if not isinstance(settings, dict):
+        return []
+    words = {"steps": "steps {}", "every": "every step number {}", "ranks": "ranks {}"}
+    chosen = [
+        text.format(settings[name]) for name, text in words.items() if settings.get(name) not in (None, 1, "1", "")
+    ]
+    return [f"phases outside of {' and '.join(chosen)}: only those were to be recorded"] if chosen else []
+
+
+def _loading(facts: Facts, seen: set[str]) -> list[str]:
+    found = []
+    if facts.speed.inferred:
+        found.append(
+            "the input wait was not measured but inferred: no torch DataLoader, so the gap before the forward counts"
+        )
+    if probe.FETCH in seen and probe.ITEM not in seen:
+        found.append("the time of single items: the dataset fetches all of a batch at once (__getitems__)")
+    if facts.speed.steps.or_zero() and "layer" not in seen:
+        found.append("layers: they are recorded with --deep")
+    return found
+
+
+def _listed(numbers: list[int]) -> str:
+    named = ", ".join(map(str, numbers[:MOST_NAMED]))
+    return f"{named} and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else named

@@ -1,0 +1,137 @@
+"""`sonde report`: the card, JSON, the page, another policy, and what can be wrong with the call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.views.runs import EVIL, with_slow_item
+
+from sonde.cli import main
+from sonde.testing import BuiltProcess, BuiltRecord, build_run, build_training, training_processes
+
+OLD, NEW = "20250101-000000-old-1111", "20250102-000000-new-2222"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs: a training, and a newer one with a single span."""
+    path = tmp_path_factory.mktemp("runs")
+    with_slow_item(path / OLD)
+    later = {"mono_ns": 0, "wall_ns": 1_800_000_000_000_000_000}
+    build_run(path / NEW, [BuiltProcess([BuiltRecord(dur=1)])], start=later)
+    return path
+
+
+def call(folder: Path, *args: str, width: int = 100) -> Result:
+    return CliRunner().invoke(main, ["report", "--dir", str(folder), *args], env={"COLUMNS": str(width)})
+
+
+def test_the_newest_run_is_meant(folder: Path) -> None:
+    """Without a name."""
+    found = call(folder)
+    assert found.exit_code == 0
+    assert NEW in found.stdout
+    assert "INSUFFICIENT_DATA" in found.stdout
+
+
+def test_a_part_of_the_name_is_enough(folder: Path) -> None:
+    """As in the other commands."""
+    assert "SLOWEST STEPS" in call(folder, "old").stdout
+
+
+def test_json_is_json(folder: Path) -> None:
+    """With everything in it."""
+    found = json.loads(call(folder, "old", "--json").stdout)
+    assert found["schema_version"] == 1
+    assert found["verdict"] == found["findings"][0]
+    assert found["run"]["id"] == OLD
+
+
+def test_narrow_is_narrow(folder: Path) -> None:
+    """Sixty columns, on any terminal."""
+    assert max(map(len, call(folder, "old", "--narrow", width=140).stdout.splitlines())) <= 60
+
+
+def test_a_page_is_written_and_may_be_written_again(folder: Path, tmp_path: Path) -> None:
+    """Into a pipe no card is drawn beside it."""
+    target = tmp_path / "report.html"
+    for _ in range(2):
+        found = call(folder, "old", "--html", str(target))
+        assert (found.exit_code, found.stdout) == (0, "")
+        assert f"Written to {target}" in found.stderr
+    assert target.read_text().startswith("<!DOCTYPE html>")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("train.py", "is no report of Sonde"), ("folder", "is a folder"), ("nowhere/report.html", "There is no folder")],
+)
+def test_a_page_goes_nowhere_else(folder: Path, tmp_path: Path, name: str, told: str) -> None:
+    """Never over another file."""
+    (tmp_path / "train.py").write_text("print()")
+    (tmp_path / "folder").mkdir()
+    found = call(folder, "--html", str(tmp_path / name))
+    assert found.exit_code == 1
+    assert told in found.stderr
+    assert (tmp_path / "train.py").read_text() == "print()"
+
+
+def test_another_policy_changes_the_verdict(folder: Path, tmp_path: Path) -> None:
+    """With a hundred steps needed, sixty are not enough."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[steps]\nleast = 100\n")
+    assert (
+        json.loads(call(folder, "old", "--policy", str(policy), "--json").stdout)["verdict"]["kind"]
+        == "INSUFFICIENT_DATA"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [("[steps]\nlest = 1\n", "'least'"), ("[stps]\n", "'steps'"), ("steps = [", "TOML"), (None, "read")],
+)
+def test_a_wrong_policy_is_one_message(folder: Path, tmp_path: Path, content: str | None, told: str) -> None:
+    """What is wrong, and what was probably meant."""
+    policy = tmp_path / "policy.toml"
+    if content is not None:
+        policy.write_text(content)
+    found = call(folder, "old", "--policy", str(policy))
+    assert found.exit_code == 1
+    assert told in found.stderr
+    assert len(found.stderr.splitlines()) <= 3
+
+
+def test_what_is_no_run_is_one_message(tmp_path: Path) -> None:
+    """An empty folder, a name that is not there, a format that is too new."""
+    assert "There is no run" in call(tmp_path).stderr
+    (tmp_path / "empty").mkdir()
+    assert "is no run" in call(tmp_path, str(tmp_path / "empty")).stderr
+    (process,) = training_processes(steps=1)
+    build_run(tmp_path / "newer", [process._replace(process={"schema": 99})])
+    found = call(tmp_path, "newer")
+    assert found.exit_code == 1
+    assert "install a newer Sonde" in found.stderr
+
+
+def test_hostile_names_are_harmless_everywhere(tmp_path: Path) -> None:
+    """On the card, in JSON and on the page."""
+    (process,) = training_processes(steps=20, layers=[EVIL])
+    build_run(tmp_path / "run", [process], name=EVIL, command=[EVIL])
+    assert all(line.isprintable() for line in call(tmp_path).stdout.splitlines())
+    assert json.loads(call(tmp_path, "--json").stdout)["run"]["name"] == EVIL
+    call(tmp_path, "--html", str(tmp_path / "x.html"))
+    assert "<script" not in (tmp_path / "x.html").read_text()
+
+
+def test_a_sealed_run_has_the_same_report(tmp_path: Path) -> None:
+    """Whatever form the records have."""
+    build_training(tmp_path / "run", steps=30, workers=1)
+    before = json.loads(call(tmp_path, "--json").stdout)
+    assert CliRunner().invoke(main, ["seal", "--dir", str(tmp_path)]).exit_code == 0
+    after = json.loads(call(tmp_path, "--json").stdout)
+    for part in ("steps", "phases", "ranks", "memory", "items", "verdict"):
+        assert after[part] == before[part]

@@ -1,0 +1,137 @@
+"""The verdict: its order, runs with little or nothing in them, and the same findings for a sealed run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.diagnosis.building import diagnosed, kinds, phases, processes
+
+from sonde.analysis.run import open_run
+from sonde.analysis.seal import seal
+from sonde.diagnosis.diagnose import EXPLAINS, diagnose, ranked
+from sonde.diagnosis.evidence import correlation
+from sonde.diagnosis.policy import Policy
+from sonde.diagnosis.rules import RULES
+from sonde.finding import CRITICAL, INFO, WARN, Finding
+from sonde.testing import BuiltProcess, build_training
+
+KINDS = [rule.kind for rule in RULES]
+
+
+def named(kind: str, severity: str = WARN, score: float | None = 0.5, *, failure: bool = False) -> Finding:
+    """A finding of some kind."""
+    return Finding(kind, severity, 1.0, "", "", {"score": score, "failure": failure})
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(1, 0), (1, 1), (1, 3), (1, 12), (2, 4)])
+def test_too_few_steps_are_told(tmp_path: Path, ranks: int, steps: int) -> None:
+    """No step, one step, nothing but warm-up, and some."""
+    found = diagnosed(tmp_path, processes(ranks=ranks, steps=steps, phases=phases(input_wait=100)))
+    assert kinds(found) == ["INSUFFICIENT_DATA"]
+
+
+def test_a_run_without_any_process_is_told(tmp_path: Path) -> None:
+    """A folder and nothing in it."""
+    assert kinds(diagnosed(tmp_path, [])) == ["INSUFFICIENT_DATA"]
+
+
+def test_a_run_without_any_event_is_told(tmp_path: Path) -> None:
+    """A process that recorded nothing."""
+    assert kinds(diagnosed(tmp_path, [BuiltProcess()])) == ["INSUFFICIENT_DATA"]
+
+
+def test_a_rank_without_a_single_step_does_not_hide_the_other(tmp_path: Path) -> None:
+    """One rank never reported."""
+    first, second = processes(ranks=2, phases=phases(input_wait=40))
+    found = diagnosed(tmp_path, [first, second._replace(records=[])])
+    assert found.verdict.kind == "INPUT_BOUND"
+
+
+def test_steps_of_which_only_the_ends_are_known_are_not_judged(tmp_path: Path) -> None:
+    """Nothing but updates was recorded."""
+    (process,) = processes()
+    found = diagnosed(tmp_path, [process._replace(records=[one for one in process.records if one.name == "update"])])
+    assert kinds(found) == ["INSUFFICIENT_DATA"]
+
+
+def test_the_facts_of_a_sealed_run_are_the_same(tmp_path: Path) -> None:
+    """The same findings before and after sealing."""
+    path = build_training(
+        tmp_path / "run", steps=40, ranks=2, workers=1, phases=phases(input_wait=40), rss=lambda r, s: s
+    )
+    with open_run(path) as run:
+        before = diagnose(run).findings
+    seal(path)
+    with open_run(path) as run:
+        assert diagnose(run).findings == before
+
+
+def test_evidence_is_json(tmp_path: Path) -> None:
+    """Every finding can be written as it is."""
+    found = diagnosed(tmp_path, processes(phases=phases(input_wait=40)))
+    assert json.loads(json.dumps([finding._asdict() for finding in found.findings], allow_nan=False))
+
+
+def test_many_steps_are_judged_by_some_of_their_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queries of figures that come from a sample say so, and give the same numbers."""
+    monkeypatch.setattr("sonde.diagnosis.speed.SAMPLE", 100)
+    found = diagnosed(tmp_path, processes(steps=400, phases=phases(input_wait=40)))
+    assert found.verdict.kind == "INPUT_BOUND"
+    assert "hash(step" in found.verdict.evidence["queries"]["share of the training time"]
+
+
+def test_thresholds_of_the_user_change_the_verdict(tmp_path: Path) -> None:
+    """Who does not mind waiting is not told of it."""
+    (tmp_path / "my.toml").write_text("[input_bound]\nwarn_share = 0.99\ncritical_share = 0.99\n")
+    found = diagnosed(tmp_path, processes(phases=phases(input_wait=40)), Policy.load(tmp_path / "my.toml"))
+    assert "INPUT_BOUND" not in kinds(found)
+
+
+# ── order ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_failures_come_first_then_the_graver_then_the_dearer() -> None:
+    """Whatever the order of the rules."""
+    found = ranked(
+        [
+            named("COMPUTE_BOUND", INFO, 0.9),
+            named("H2D_BOUND", WARN, 0.2),
+            named("RESIDUAL_HEAVY", WARN, 0.3),
+            named("INPUT_BOUND", CRITICAL, 0.5),
+            named("CRASHED", WARN, None, failure=True),
+        ]
+    )
+    assert [one.kind for one in found] == ["CRASHED", "INPUT_BOUND", "RESIDUAL_HEAVY", "H2D_BOUND", "COMPUTE_BOUND"]
+
+
+def test_a_cause_stands_before_what_it_explains() -> None:
+    """Slow items make training wait: they come first, although waiting is graver."""
+    found = ranked([named("INPUT_BOUND", CRITICAL, 0.9), named("SLOW_ITEMS", WARN, 0.3)])
+    assert [one.kind for one in found] == ["SLOW_ITEMS", "INPUT_BOUND"]
+
+
+def test_causes_and_effects_are_kinds_and_make_no_circle() -> None:
+    """Each kind in the table of causes exists, and no effect leads back to its cause."""
+    for cause, effects in EXPLAINS.items():
+        assert {cause, *effects} <= set(KINDS)
+        reached, left = set(effects), list(effects)
+        while left:
+            new = set(EXPLAINS.get(left.pop(), ())) - reached
+            reached |= new
+            left += new
+        assert cause not in reached
+
+
+def test_all_kinds_have_a_rule() -> None:
+    """The 24 kinds, each once."""
+    assert len(set(KINDS)) == len(KINDS) == 24
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([1, 2, 3, 4], 1.0), ([4, 3, 2, 1], -1.0), ([5, 5, 5], 0.0), ([1.0], 0.0), ([], 0.0)]
+)
+def test_correlation_is_that_of_the_order(values: list[float], expected: float) -> None:
+    """Rising is 1, falling is -1, constant is nothing."""
+    assert correlation(values) == pytest.approx(expected)

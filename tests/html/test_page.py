@@ -1,0 +1,226 @@
+"""The page of a report: what is on it, that it is safe, small, and keeps what stands out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.views.runs import EVIL, SLOW, ranks, with_slow_item
+
+from sonde.analysis.run import open_run
+from sonde.html import is_report, page
+from sonde.testing import MS, build_run, build_training
+from sonde.views.charts import charts, thinned
+from sonde.views.report import report
+
+VOID = {"meta", "br"}
+ALLOWED = {
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "section",
+        "footer",
+        "div",
+        "span",
+        "p",
+        "b",
+        "i",
+    ),
+    *("h1", "h2", "h3", "ul", "li", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "br"),
+    *("svg", "path", "rect", "text"),
+}
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, and the text in them; complains of ends that have no beginning."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.words = ""
+        self.open: list[str] = []
+        self.feed(content)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def page_of(path: Path) -> str:
+    with open_run(path) as run:
+        return page(report(run), charts(run))
+
+
+def hostile(path: Path) -> str:
+    """A page in which everything that a program names is hostile."""
+    with open_run(with_slow_item(path)) as run:
+        view, drawn = report(run), charts(run)
+    evil = dataclasses.replace(view.verdict, kind=EVIL, severity=EVIL, why=EVIL, next=EVIL, evidence={EVIL: EVIL})
+    about = dataclasses.replace(view.run, name=EVIL, id=EVIL, command=EVIL, how=EVIL, hosts=[EVIL], notes=[EVIL])
+    slowest = [
+        dataclasses.replace(one, items=[dataclasses.replace(item, id=EVIL) for item in one.items])
+        for one in view.steps.slowest
+    ]
+    memory = [dataclasses.replace(one, name=EVIL) for one in drawn.memory]
+    changed = dataclasses.replace(
+        view,
+        verdict=evil,
+        findings=[evil, evil],
+        run=about,
+        steps=dataclasses.replace(view.steps, slowest=slowest),
+        layers=[dataclasses.replace(one, layer=EVIL, type=EVIL) for one in view.layers],
+        memory=[dataclasses.replace(one, who=EVIL, host=EVIL) for one in view.memory],
+        blind_spots=[dataclasses.replace(one, what=EVIL) for one in view.blind_spots],
+    )
+    return page(changed, dataclasses.replace(drawn, memory=memory))
+
+
+# ── what is on it ──
+
+
+def test_every_part_is_on_it(tmp_path: Path) -> None:
+    """Verdict, breakdown, charts, slow steps with their items, memory, layers, and what is not known."""
+    content = page_of(with_slow_item(tmp_path / "run"))
+    words = Parsed(content).words
+    for part in (
+        *("Where the time of a step goes", "Step time by phase, over the run", "from the fastest to the slowest"),
+        *(
+            "Slowest steps",
+            "Slowest items",
+            "Memory",
+            "Layers",
+            "What Sonde cost",
+            "What could not be seen",
+            "What was lost",
+        ),
+        *(str(SLOW), "198 ms, worker 0", "body.first", "Evidence"),
+    ):
+        assert part in words
+
+
+def test_ranks_have_a_heat_map(tmp_path: Path) -> None:
+    """One row for each of them, the slower one darker."""
+    content = page_of(ranks(tmp_path / "run"))
+    strips = re.findall(r'<div class="strip">.*?</div>', content)
+    assert len(strips) == 2
+    levels = [max(int(level) for level in re.findall(r'class="h(\d)"', strip)) for strip in strips]
+    assert levels[1] > levels[0]
+
+
+def test_a_run_without_steps_has_a_page(tmp_path: Path) -> None:
+    """With the verdict and without charts."""
+    parsed = Parsed(page_of(build_run(tmp_path / "run", [])))
+    assert "INSUFFICIENT_DATA" in parsed.words
+    assert "svg" not in parsed.tags
+
+
+# ── safe ──
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    """No element, no attribute and no control character comes from a name."""
+    content = hostile(tmp_path / "run")
+    parsed = Parsed(content)
+    assert set(parsed.tags) <= ALLOWED
+    assert not [name for name, _ in parsed.attributes if name.startswith("on") or name in ("src", "href", "style")]
+    assert content.isascii()
+    assert "\x1b" not in content
+    assert parsed.words.count("<script>") > 5
+
+
+def test_nothing_is_asked_of_the_network(tmp_path: Path) -> None:
+    """No address, and a policy that would forbid it: the style alone is allowed, by its digest."""
+    content = page_of(with_slow_item(tmp_path / "run"))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', content)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not re.search(r"https?://|url\(|@import", content)
+
+
+# ── small ──
+
+
+def test_ten_thousand_steps_take_less_than_500_kb(tmp_path: Path) -> None:
+    """And a single slow step among them is not averaged away."""
+
+    def phases(_rank: int, step: int) -> Mapping[str, int]:
+        return {"forward": 3 * MS + step % 7 * 1000, "backward": 5 * MS, "optimizer": 900 * MS if step == 7777 else MS}
+
+    content = page_of(
+        build_training(tmp_path / "run", steps=10_000, ranks=2, phases=phases, rss=lambda _, step: 10**8 + step)
+    )
+    assert len(content) <= 500_000
+    assert re.search(r"steps 7,750 to 7,799: p50 9.00 ms, .* to 908 ms", content)
+
+
+def test_a_thinned_line_keeps_its_extremes() -> None:
+    """Of each stretch the least and the most stay, in their order."""
+    time = np.arange(10_000)
+    value = np.zeros(10_000)
+    value[1234], value[5678] = 5.0, -5.0
+    kept = dict(thinned(time, value, 100))
+    assert (kept[1234], kept[5678]) == (5.0, -5.0)
+    assert len(kept) <= 200
+    assert list(kept) == sorted(kept)
+
+
+def test_steps_with_wild_numbers_are_drawn_over_time(tmp_path: Path) -> None:
+    """A program may count as it likes: then time is the axis."""
+    from sonde.testing import training_processes
+
+    (process,) = training_processes(steps=50)
+    wild = [one._replace(step=None if one.step is None else (one.step * 7919) % 2**31) for one in process.records]
+    with open_run(build_run(tmp_path / "run", [process._replace(records=wild)])) as run:
+        drawn = charts(run)
+    assert drawn.axis is not None
+    assert drawn.axis.unit == "ns"
+    assert sum(piece.steps for piece in drawn.pieces) == 50
+
+
+# ── files ──
+
+
+@pytest.mark.parametrize(("content", "expected"), [("<!DOCTYPE html>", False), ("", False)])
+def test_only_its_own_pages_are_known_as_such(tmp_path: Path, content: str, expected: bool) -> None:
+    """Another file is never written over."""
+    path = tmp_path / "file"
+    path.write_text(content)
+    assert is_report(path) is expected
+
+
+def test_a_page_is_known_as_a_report(tmp_path: Path) -> None:
+    """It says so at its beginning."""
+    path = tmp_path / "file"
+    path.write_text(page_of(build_run(tmp_path / "run", [])))
+    assert is_report(path)
+
+
+def test_the_page_is_the_same_each_time(tmp_path: Path) -> None:
+    """Nothing in it depends on when it was made."""
+    path = with_slow_item(tmp_path / "run")
+    assert page_of(path) == page_of(path)

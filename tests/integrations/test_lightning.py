@@ -1,0 +1,126 @@
+"""Lightning, under both of its names: a step is an update with its micro-batches; sanity checks and validation are evaluation."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("lightning")
+from tests.integration.launching import run, script
+from tests.integrations.loops import digest, lightning_parts, lightning_trainer
+
+import sonde
+from sonde.testing import record
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Programs
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # of Lightning: few workers, no logger
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+ROOT = Path(__file__).resolve().parents[2]
+TWO_EPOCHS = [(0, 0, 4, 8), (1, 0, 4, 8), (2, 1, 4, 8), (3, 1, 4, 8)]
+
+
+def callback(library: Any, sonde_kwargs: dict[str, Any] | None = None) -> Any:
+    """One for this library, as a program gets it that has imported it before."""
+    module = importlib.import_module("sonde.integrations.lightning")
+    found = module.SondeCallback
+    if not issubclass(found, library.Callback):
+        found = importlib.reload(module).SondeCallback
+    return found(sonde_kwargs)
+
+
+def fitted(library: Any, folder: Path, callbacks: list[Any], **more: Any) -> str:
+    """The digest of a module after its training."""
+    net, training, validation = lightning_parts(library)
+    lightning_trainer(library, folder, callbacks=callbacks, **more).fit(net, training, validation)
+    return digest(net)
+
+
+@pytest.mark.parametrize("name", ["lightning", "pytorch_lightning"])
+def test_a_step_is_an_update_with_its_micro_batches(name: str, tmp_path: Path) -> None:
+    """Four micro-batches, evaluation and sanity check apart, the same results to the last bit, and layers."""
+    library = pytest.importorskip(name)
+    bare = fitted(library, tmp_path, [])
+    with record() as recorded:
+        assert fitted(library, tmp_path, [callback(library, {})]) == bare
+        with sonde.open_run(recorded.path) as found:
+            steps = found.sql("select step, epoch, micro_batches, samples from steps order by step").fetchall()
+            layers = found.sql("select layer, min(calls), max(calls) from layers group by 1 order by 1").fetchall()
+    assert steps == TWO_EPOCHS
+    assert layers == [("net.0", 4, 4), ("net.1", 4, 4), ("net.2", 4, 4)]
+    assert [event["step"] for event in recorded.named("evaluation")] == [0, 2, 4]  # the first is the sanity check
+
+
+def test_an_exception_in_validation_ends_the_evaluation(tmp_path: Path) -> None:
+    """It passes, and what is recorded after it does not lie in the evaluation."""
+    library = pytest.importorskip("lightning")
+    net, training, validation = lightning_parts(library)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("no validation today")
+
+    net.validation_step = fail
+    with record() as recorded:
+        with pytest.raises(ValueError, match="no validation today"):
+            lightning_trainer(library, tmp_path, callbacks=[callback(library)]).fit(net, training, validation)
+        sonde.mark("after")
+    assert [event["error"] for event in recorded.named("evaluation")] == [True]
+    assert recorded.named("after")[0]["depth"] == 0
+
+
+def test_a_callback_is_copied_and_pickled() -> None:
+    """Lightning sends it to the processes that it spawns."""
+    found = callback(pytest.importorskip("lightning"), {"leaf_only": False})
+    for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert other._progress._layers == {"leaf_only": False}
+
+
+def test_without_the_library_the_extra_is_named() -> None:
+    """An ImportError, with what to install."""
+    code = (
+        "import importlib.util as util\nfind = util.find_spec\n"
+        "util.find_spec = lambda name, *more: None if 'lightning' in name and '.' not in name else find(name, *more)\n"
+        "import sonde.integrations.lightning"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'sonde[lightning]'" in done.stderr
+    assert "MissingExtra" in done.stderr
+
+
+def test_a_script_needs_no_edit_under_sonde_run(programs: Programs) -> None:
+    """Steps, micro-batches, layers and results are the same."""
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(ROOT)!r})
+        import torch
+        torch.set_num_threads(1)
+        import lightning
+        from tests.integrations.loops import digest, lightning_parts, lightning_trainer
+        net, training, validation = lightning_parts(lightning)
+        lightning_trainer(lightning, "out").fit(net, training, validation)
+        print("digest", digest(net))
+    """
+    path = script(programs.folder, code)
+    bare = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, check=True, cwd=programs.folder,
+        env=programs.environment(None),
+    )  # fmt: skip
+    done = run(programs, "--deep", str(path))
+    assert done.stdout.splitlines()[-1] == bare.stdout.splitlines()[-1]
+    assert programs.rows("select step, micro_batches, samples from steps order by step") == [
+        (step, 4, 8) for step in range(4)
+    ]
+    assert programs.rows("select layer, min(calls), max(calls) from layers where step = 1 group by 1 order by 1") == [
+        (name, 4, 4) for name in "012"
+    ]
