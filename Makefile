@@ -58,6 +58,7 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py 
 	$(PIP) install --no-build-isolation --editable '.[dev,tui,pipeline]'
 	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.events._core") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
+	@command -v chromium >/dev/null || echo "No chromium here: the tests that open pages in a browser are skipped. On Debian: apt install chromium"
 	@touch $@
 
 # Each peer by itself, and with what is installed held in place: one that does not fit is left out of the table.

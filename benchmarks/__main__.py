@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import budgets, importing, infer, items, provider, reading, spans, step, tables, values
+from benchmarks import budgets, deep, importing, infer, items, provider, reading, report, spans, step, tables, values
 
 EVENTS = 10_000_000
 STEPS = 1_000_000
@@ -168,6 +168,7 @@ def main() -> None:
     results["reading"] = reading.measure(events)
     _tell("steps of training, beside the peers")
     results["steps"] = step.measure(rounds)
+    results["deep"] = deep.measure(rounds)
     _tell("items in loader workers")
     results["items"] = items.measure(max(3, rounds // 3))
     _tell("the pipeline")
@@ -175,6 +176,7 @@ def main() -> None:
     results["infer"] = infer.measure(rounds)
     _tell("tables of a long training")
     results["tables"] = tables.measure(STEPS // 50 if options.quick else STEPS)
+    results["report"] = report.measure(STEPS // 50 if options.quick else STEPS)
     _tell("")
     checked = budgets.check(results)
     results["budgets"] = [{**budget._asdict(), "verdict": budget.verdict} for budget in checked]

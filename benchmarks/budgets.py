@@ -62,13 +62,17 @@ def check(results: dict[str, Any]) -> list[Budget]:
 
 
 def _of_training(results: dict[str, Any]) -> list[Budget]:
-    steps = results["steps"]
+    steps, report = results["steps"], results["report"]
     items = next(row for row in results["items"]["rows"] if row["batch"] == 32)
     return [
         Budget("all phases of an MLP step", _share(steps["sonde"]["MLP"]), 5.0, "% of the step"),
         Budget("trace_step, MLP step", _share(steps["sonde trace_step"]["MLP"]), 5.0, "% of the step"),
-        Budget("deep, 12-layer transformer", _share(steps["sonde deep"]["transformer"]), 10.0, "% of the step"),
+        Budget("deep, 12-layer encoder", _share(results["deep"]["sonde deep"]), 10.0, "% of the step"),
         Budget("an item in a loader worker, batch of 32", items["added_ns"], 1000.0, "ns"),
+        Budget("report of a long training, CPU", report["long"]["cpu_s"], 5.0, "s"),
+        Budget("report of a long training, peak memory", report["long"]["peak_mb"], 600.0, "MB"),
+        Budget("report of 200 steps, from command to card", report["short_s"], 1.0, "s"),
+        Budget("page of 10,000 steps", report["page_kb"], 500.0, "kB"),
     ]
 
 

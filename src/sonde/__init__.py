@@ -33,9 +33,11 @@ The map (lowest first; docs and tests mirror it):
     session                 recording: init() and finish()
     launch/ boot/           recording: `sonde run`: start a program, and come along into each Python of it
     pipeline/               recording: from a dataset's get_<field> to results on disk
+    integrations/           recording: one library per file: huggingface, lightning
     analysis/               reading: runs as tables
+    diagnosis/              reading: what is wrong with a run, by rules over its tables
     exchange/               reading: other tools' formats
-    views/ tui/             reading: what to show; the live screen
+    views/ tui/ html/       reading: what to show; the live screen; the page of a report
     compat/ cli/ testing    on top of both: other tools' names, the command `sonde`, what tests need
 """
 

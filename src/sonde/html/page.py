@@ -224,7 +224,7 @@ def _slowest(view: Report) -> str:
     longest = max(one.dur_ns for one in slowest)
     several = len(view.ranks) > 1
     rows = [_slow_step(one, longest, several) for one in slowest]
-    titles = ["step", *(["rank"] if several else []), "took", "", "<its phases", "<most of it", "<its slowest items"]
+    titles = ["step", *(["rank"] if several else []), "took", "", "<most of it", "<its slowest items", "<its phases"]
     return section(
         "Slowest steps",
         "After the warm-up, with the items of their batches that took longest.",
@@ -245,9 +245,9 @@ def _slow_step(one: SlowStep, longest: int, several: bool) -> list[str]:
         *rank,
         took(one.dur_ns),
         tag("span", "" if one.times is None else f"{one.times:.1f}x", "soft"),
-        draw.bar(phases, float(longest)),
         extra,
         _culprits(one),
+        draw.bar(phases, float(longest)),
     ]
 
 
