@@ -1,6 +1,6 @@
 # The whole project on a fresh machine: `make demo` and `make test` do all set-up themselves, and only once.
 #
-#   make demo    record a small job, kill a part of it, show what was recorded
+#   make demo    record a small job, kill a part of it, show what was recorded; diagnose a training with slow items
 #   make test    linters, type checker, import layers, tests
 #   make soak    the long fault suites
 #   make bench   Sonde beside its peers, as a table and as JSON

@@ -1,9 +1,10 @@
-"""The main job in one minute: two processes of two threads each, a torch loader with workers, and one `kill -9`.
+"""The main job in two minutes: a `kill -9` that loses nothing, and a training whose verdict names its slow items.
 
     make demo        or        python examples/demo.py
 
-One process trains; the other hangs while it writes a checkpoint and is killed. `sonde show` then tells where the time
-went in all of them, and what the dead one was doing.
+First two processes of two threads each, with a torch loader and its workers: one process trains; the other hangs while it
+writes a checkpoint and is killed. `sonde show` then tells where the time went in all of them, and what the dead one was
+doing. Then `slow.py`, a training in which Sonde is not mentioned, under `sonde run`: the card says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -91,6 +93,20 @@ def start(name: str) -> subprocess.Popen[str]:
 
 
 def main() -> None:
+    """Both parts."""
+    survive()
+    diagnose()
+
+
+def diagnose() -> None:
+    """Train with nothing of Sonde in the script; the card at the end has the verdict. Then the page."""
+    script = Path(__file__).with_name("slow.py")
+    print("\nNow a training that does not know of Sonde, with three slow items in its data:\n", flush=True)
+    subprocess.run([sys.executable, "-m", "sonde", "run", "--name", "slow", str(script)], check=True)
+    subprocess.run([sys.executable, "-m", "sonde", "report", "--html", "sonde-runs/slow.html"], check=True)
+
+
+def survive() -> None:
     """Record, kill, show."""
     with sonde.init(name="demo") as session:
         hanging, training = start("hang"), start("train")
