@@ -98,7 +98,7 @@ def test_a_traced_verb_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
         getattr(made, verb)(trace=2)
         assert get_context() == (7, 3)
     finally:
-        set_context(None, None)
+        set_context(-1, -1)
     after = ({kind: dict(vars(kind)) for kind in kinds}, made.config.as_dict(), torch.get_rng_state().tolist())
     assert after == before
     assert not list(tmp_path.iterdir())

@@ -16,6 +16,7 @@ from tests.pipeline import models
 from tests.pipeline.models import PATH, equal, pipeline, request, weights
 
 from sonde.errors import ConfigError, DataError, FolderRefused, ModelError
+from sonde.events import get_context, set_context
 from sonde.pipeline import Job, Pipeline, register_model
 from sonde.pipeline.build import build_model
 from sonde.pipeline.loading import batches
@@ -107,6 +108,13 @@ def test_a_verb_leaves_random_numbers_config_and_modules_of_the_program_alone(tm
         made.train()
         assert draw() == wanted
     assert made.config.as_dict() == before
+
+
+def test_a_verb_leaves_no_step_and_epoch_behind(tmp_path: Path) -> None:
+    """What the program records afterwards belongs to none of its steps."""
+    set_context(-1, -1)
+    pipeline(tmp_path).train()
+    assert get_context() == (None, None)
 
 
 def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:

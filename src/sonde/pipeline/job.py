@@ -114,7 +114,7 @@ def verb(body: Callable[..., Any]) -> Verb:
                 return body(Job(name, config.copy(), progress), **arguments)
             return _traced(name, body, config, trace, progress, arguments)
         finally:
-            set_context(*before)  # step and epoch were those of this run
+            set_context(*(-1 if one is None else one for one in before))  # step and epoch were those of this run
 
     return run
 
