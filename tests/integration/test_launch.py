@@ -63,8 +63,18 @@ def test_a_training_and_its_spawned_worker_are_recorded(programs: Programs) -> N
 def test_ranks_of_torchrun_are_recorded_with_their_exit_codes(programs: Programs) -> None:
     """Each rank is a trainer, and how each ended is known although torchrun answers 1 for all."""
     pytest.importorskip("torch")
-    main = "\ntrain()\nprint('pid', os.environ['RANK'], os.getpid())\nsys.exit(7 if os.environ['RANK'] == '1' else 0)\n"
-    path = script(programs.folder, textwrap.dedent(TRAINING) + main)
+    main = """
+        import time
+        train()
+        if os.environ["RANK"] == "0":
+            open("trained", "w").close()
+        else:  # torchrun ends the other rank when this one fails: not before it has trained
+            end = time.monotonic() + 60
+            while not os.path.exists("trained") and time.monotonic() < end:
+                time.sleep(0.05)
+            sys.exit(7)
+    """
+    path = script(programs.folder, textwrap.dedent(TRAINING) + textwrap.dedent(main))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run(programs, *torchrun, str(path), code=1)
     ranks = {facts["rank"]: facts["pid"] for facts in programs.processes if facts["role"] == "trainer"}
