@@ -234,3 +234,12 @@ def test_public_names_are_found_and_others_are_not() -> None:
     assert set(sonde.__all__) <= set(dir(sonde))
     with pytest.raises(AttributeError, match=r"spam.*open_run"):
         sonde.spam  # noqa: B018
+
+
+def test_children_share_what_init_was_given_about_probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their environment, as long as the recording lasts; what stood there before comes back."""
+    monkeypatch.setenv("SONDE_EVERY", "3")
+    names = ("SONDE_MODE", "SONDE_STEPS", "SONDE_EVERY", "SONDE_RANKS", "SONDE_DEEP")
+    with sonde.init(dir=tmp_path, mode="manual", steps="10:", every=2, ranks=[0, 3], deep=True):
+        assert [os.environ.get(name) for name in names] == ["manual", "10:", "2", "0,3", "1"]
+    assert [os.environ.get(name) for name in names] == [None, None, "3", None, None]

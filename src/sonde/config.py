@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.errors import SettingError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 FILE = "sonde.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -300,6 +300,7 @@ TABLE = (
     ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
+PROBES = ("mode", *(f"patch_{name}" for name in _PATCHES), "deep", "steps", "every", "ranks")  # what children share
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")
 
@@ -502,6 +503,32 @@ def publish_run(path: str | os.PathLike[str] | None) -> None:
         os.environ.pop("SONDE_RUN", None)
     else:
         os.environ["SONDE_RUN"] = os.path.abspath(path)
+
+
+def publish_probes(settings: Settings, given: Iterable[str]) -> dict[str, str | None]:
+    """Tell child processes what `init()` was given about probes. Returns what stood there, for `restore`."""
+    told = {_ROWS[name].env: _told(name, getattr(settings, name)) for name in given if name in PROBES}
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told)
+    return before
+
+
+def restore(before: Mapping[str, str | None]) -> None:
+    """Undo `publish_probes`."""
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _told(name: str, value: Any) -> str:
+    """A value as the environment has it."""
+    if name == "steps":
+        return ":".join("" if end is None else str(end) for end in value)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def of_program(run: str | None, boot: str, settings: Mapping[str, str]) -> dict[str, str]:

@@ -54,6 +54,7 @@ class Session:
         self._recorder = recorder
         self._arguments = arguments
         self._outer = outer  # what SONDE_RUN was before
+        self._before: dict[str, str | None] = {}  # what other variables were before
         self._depth = 0
 
     @property
@@ -154,6 +155,7 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
     _state.session = session
     with guard("preparing children, exit and patches for the recording"):
         config.publish_run(recorder.run)
+        session._before = config.publish_probes(settings, arguments)
         recorder.watch()
         hooks.install()
         probes.install(settings)
@@ -206,6 +208,7 @@ def _end(session: Session, reason: str, exception: str | None) -> None:
             recorder.unwatch()
             recorder.note_end(reason, exception)
             config.publish_run(session._outer)
+            config.restore(session._before)
 
 
 def _compare(running: Session, arguments: dict[str, object]) -> None:

@@ -453,3 +453,28 @@ def test_importing_it_loads_nothing_heavy_and_touches_no_signal(program: Program
         """
     )
     assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_what_the_probes_see_is_not_in_the_file(program: Program) -> None:
+    """A DFTracer user gets the events that the program names and no others, also from spawned workers."""
+    pytest.importorskip("torch")
+    lines = program("""
+        import torch
+        from torch.utils.data import DataLoader, Dataset
+        from sonde.compat.dftracer import ai, dftracer
+
+        class Data(Dataset):
+            def __len__(self):
+                return 4
+            @ai.data.item
+            def __getitem__(self, index):
+                return torch.ones(2)
+
+        if __name__ == "__main__":
+            log = dftracer.initialize_log("trace.pfw", None, 0)
+            for batch in DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="spawn"):
+                with ai.compute.forward:
+                    pass
+            log.finalize()
+    """)
+    assert {line["cat"] for line in lines} == {"compute", "data", "dftracer"}
