@@ -29,7 +29,8 @@ def test_each_threshold_is_used() -> None:
         graded = (
             last in ("warn_share", "critical_share", "warn_ms", "critical_ms") and f'graded(policy, "{part}"' in code
         )
-        assert graded or f'"{name}"' in code or f"'{name}'" in code, name
+        heavy = last in ("least_s", "warn_share", "critical_share") and f'heavy(facts, policy, "{part.upper()}"' in code
+        assert graded or heavy or f'"{name}"' in code or f"'{name}'" in code, name
 
 
 def test_each_rule_has_a_sentence_and_its_own_kind() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde.diagnosis.figures import NOTHING, Figure
+from sonde.diagnosis.wording import ms, percent, several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -61,6 +62,27 @@ def graded(policy: Policy, part: str, share: Figure, ns: Figure | float | None) 
         if share.value >= policy[f"{part}.{severity}_share"] and enough:
             return severity
     return None
+
+
+def heavy(facts: Facts, policy: Policy, kind: str, phase: str, what: str, next: str) -> Finding | None:
+    """A phase that comes now and then, and takes too large a share of the whole time; `what` it is begins the sentence."""
+    total, whole = facts.speed.whole[phase], facts.speed.whole["whole"]
+    part = kind.lower()
+    if not total.at_least(1e9 * policy[f"{part}.least_s"]) or not whole.value:
+        return None
+    share = total.or_zero() / whole.value
+    if share < policy[f"{part}.warn_share"]:
+        return None
+    times = facts.speed.whole[f"{phase}_steps"]
+    return finding(
+        kind,
+        CRITICAL if share >= policy[f"{part}.critical_share"] else WARN,
+        0.9,
+        f"{what} took {ms(total.value)} of {ms(whole.value)} ({percent(share)}), in {several(times.or_zero(), 'step')}.",
+        next,
+        score=share,
+        figures={f"{phase} ns": total, "whole time ns": whole, "steps that waited for it": times},
+    )
 
 
 def enough_steps(facts: Facts, policy: Policy) -> bool:

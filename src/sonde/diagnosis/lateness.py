@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from sonde.diagnosis.evidence import enough_steps, finding, graded
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.speed import TRAIN
+from sonde.diagnosis.wording import ms, percent, rank_word
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
     from sonde.diagnosis.speed import Rank
+    from sonde.finding import Finding
 
 INPUT, COMPUTE = "input", "compute"
 _COMPUTE = ("h2d", "forward", "backward", "optimizer")
@@ -55,6 +60,29 @@ def late_rank(facts: Facts, policy: Policy) -> Late | None:
         rank, others, gap, step, gap / step, _cause(more, gap * policy["straggler.covers"]),
         phase if largest >= gap * policy["straggler.covers"] else None, largest, _figures(rank, others, waiting, phase),
     )  # fmt: skip
+
+
+def straggling(
+    facts: Facts, policy: Policy, kind: str, cause: str, does: Callable[[Late], str], next: str
+) -> Finding | None:
+    """A finding about the late rank, if this is the cause. `does` says what it does; `next` has a place for its name."""
+    late = late_rank(facts, policy) if enough_steps(facts, policy) else None
+    if late is None or late.cause != cause:
+        return None
+    severity = graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)
+    if severity is None:
+        return None
+    who = rank_word(late.rank.rank)
+    return finding(
+        kind,
+        severity,
+        0.9,
+        f"The other ranks wait {ms(late.gap_ns)} in each step ({percent(late.share)}) for {who}, which {does(late)}.",
+        next.format(who),
+        score=late.share,
+        figures=late.figures,
+        ranks=[late.rank.rank],
+    )
 
 
 def _gap(ranks: list[Rank], waiting: tuple[str, ...]) -> tuple[float, tuple[str, ...], Rank]:
