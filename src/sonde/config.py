@@ -20,6 +20,7 @@ FILE = "sonde.toml"
 PROJECT_FILE = "pyproject.toml"
 LARGEST_CAP = 2**62
 LONGEST_ARGUMENT = 2**24
+MOST_BATCHES = 64  # in the black box
 
 
 class Settings(NamedTuple):
@@ -47,6 +48,8 @@ class Settings(NamedTuple):
     steps: tuple[int, int | None] | None
     every: int
     ranks: tuple[int, ...] | None
+    blackbox: int
+    watch_nonfinite: str
 
 
 class Setting(NamedTuple):
@@ -298,9 +301,29 @@ TABLE = (
         "ranks", "SONDE_RANKS", _numbers, "ranks with commas between them, such as 0,3", lambda: None, "all",
         "In which ranks the phases are recorded. Of other ranks only the ends of steps are noted.",
     ),
+    Setting(
+        "blackbox", "SONDE_BLACKBOX", _between(0, MOST_BATCHES), f"a whole number from 0 to {MOST_BATCHES}", lambda: 0, "0",
+        "Keep so many of the last batches, and write them into the run when training fails. 0: none. `sonde run --blackbox` keeps 3.",
+    ),
+    Setting(
+        "watch_nonfinite", "SONDE_WATCH_NONFINITE", _choice("off", "record", "warn", "stop"), "off, record, warn or stop",
+        lambda: "off", "off",
+        "Look for NaN and infinity in what every layer gives, in the loss and in gradients, and record where the first one was "
+        "born. warn: say so once as well. stop: raise NonFinite there.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
-PROBES = ("mode", *(f"patch_{name}" for name in _PATCHES), "deep", "steps", "every", "ranks")  # what children share
+# What children share.
+PROBES = (
+    "mode",
+    *(f"patch_{name}" for name in _PATCHES),
+    "deep",
+    "steps",
+    "every",
+    "ranks",
+    "blackbox",
+    "watch_nonfinite",
+)
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")
 

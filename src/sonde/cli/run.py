@@ -18,6 +18,7 @@ from sonde.errors import CommandRefused, SettingError
 Example: sonde run train.py --epochs 3
 Example: sonde run --name try-2 -m package.train
 Example: sonde run torchrun --nproc-per-node 2 train.py
+Example: sonde run --blackbox --watch-nonfinite train.py
 Example: sonde run --steps 100:200 -- bash start.sh""",
 )
 @click.option("--name", metavar="NAME", help="The name of the run; without it, that of the script.")
@@ -26,6 +27,20 @@ Example: sonde run --steps 100:200 -- bash start.sh""",
 @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Record the phases of every N-th step only.")
 @click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3.")
 @click.option("--deep", is_flag=True, default=None, help="Record each layer of the model too.")
+@click.option(
+    "--blackbox",
+    is_flag=True,
+    flag_value=3,
+    default=None,
+    help="Keep the last 3 batches for the case that training fails.",
+)
+@click.option(
+    "--watch-nonfinite",
+    is_flag=True,
+    flag_value="record",
+    default=None,
+    help="Find out where the first NaN or infinity is born.",
+)
 @click.option("--disable", is_flag=True, help="Run the program as if Sonde were not there.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing, and print no report; what goes wrong is still told.")
 @click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGUMENT]...", type=click.UNPROCESSED)

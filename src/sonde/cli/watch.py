@@ -38,6 +38,20 @@ def options(command: Any) -> Any:
             ),
             click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3."),
             click.option(
+                "--blackbox",
+                is_flag=True,
+                flag_value=3,
+                default=None,
+                help="Keep the last 3 batches, in case of failure.",
+            ),
+            click.option(
+                "--watch-nonfinite",
+                is_flag=True,
+                flag_value="record",
+                default=None,
+                help="Find out where the first NaN or infinity is born.",
+            ),
+            click.option(
                 "--refresh",
                 type=click.FloatRange(min=0.2, max=3600),
                 metavar="SECONDS",

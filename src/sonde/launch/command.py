@@ -30,6 +30,8 @@ class Options(NamedTuple):
     ranks: str | None = None
     deep: bool | None = None
     mode: str | None = None
+    blackbox: int | None = None
+    watch_nonfinite: str | None = None
 
 
 def command_of(words: Sequence[str]) -> list[str]:

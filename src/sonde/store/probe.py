@@ -15,6 +15,9 @@ LAYER = "layer"
 LAYER_BACKWARD = "layer.backward"
 LAYER_INFO = "layer.info"
 PROCESS = "process"
+# A mark: the birth of a non-finite value; the name is the place (a layer, or `loss`, `data`, ...), the arguments are the
+# certificate, the key is that of the batch.
+NONFINITE = "nonfinite"
 
 # Waiting for a batch. `input_wait` is written by the main thread of a process that is no loader worker, outside of any other
 # wait; `prefetch` is the same anywhere else: in another thread, in a worker, or for a loader inside a dataset. Who waits is
@@ -46,6 +49,7 @@ STACKS = "stacks"
 EXIT = "exit"
 START = "start"  # of a program, by its launcher; the argument `command`
 EXCEPTION = "exception"  # one that ends its process; the argument `type`
+DUMP = "dump"  # a mark: the black box was written; the arguments `folder` (in RUN/blackbox) and `reason`
 UNSEEN = "unseen"  # a process that Sonde does not reach; the arguments `command` and `reason`
 
 # Bits of the key of a forward.
