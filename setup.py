@@ -22,6 +22,8 @@ PARTS = {
     "sonde.flow._gate": "src/sonde/flow/_gate.c",
     "sonde.hooks._gate": "src/sonde/hooks/_gate.c",
     "sonde.flow._stats": "src/sonde/flow/_stats.c",
+    "sonde.flow._terminate": "src/sonde/flow/_terminate.c",
+    "sonde.flow._finite": "src/sonde/flow/_finite.c",
     "sonde.probes._passage": "src/sonde/probes/_passage.c",
 }
 

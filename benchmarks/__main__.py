@@ -12,7 +12,25 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import budgets, deep, importing, infer, items, provider, reading, report, spans, step, tables, values
+from benchmarks import (
+    blackbox,
+    budgets,
+    deep,
+    importing,
+    infer,
+    items,
+    launching,
+    ledger,
+    provider,
+    reading,
+    report,
+    spans,
+    step,
+    tables,
+    values,
+)
+from benchmarks.faults import score
+from benchmarks.faults.cases import CASES
 
 EVENTS = 10_000_000
 STEPS = 1_000_000
@@ -82,9 +100,12 @@ def value_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def step_table(result: dict[str, Any]) -> Table:
+STEP_TITLE = "CPU µs added to a step of training, and its share of the bare step"
+
+
+def step_table(result: dict[str, Any], title: str = STEP_TITLE) -> Table:
     """What each recorder adds to a step of training."""
-    table = Table(title="CPU µs added to a step of training, and its share of the bare step", title_justify="left")
+    table = Table(title=title, title_justify="left")
     table.add_column("recorder")
     for model in step.MODELS:
         table.add_column(model, justify="right")
@@ -169,15 +190,21 @@ def main() -> None:
     _tell("steps of training, beside the peers")
     results["steps"] = step.measure(rounds)
     results["deep"] = deep.measure(rounds)
+    results["blackbox"] = blackbox.measure(rounds)
     _tell("items in loader workers")
     results["items"] = items.measure(max(3, rounds // 3))
+    _tell("the ledger")
+    results["ledger"] = ledger.measure()
     _tell("the pipeline")
     results["provider"] = provider.measure(rounds)
     results["infer"] = infer.measure(rounds)
     _tell("tables of a long training")
     results["tables"] = tables.measure(STEPS // 50 if options.quick else STEPS)
+    _tell("programs beside sonde run and sonde watch")
+    results["launching"] = launching.measure(1 if options.quick else 3)
     results["report"] = report.measure(STEPS // 50 if options.quick else STEPS)
-    _tell("")
+    cases = [case for case in CASES if case.quick or not options.quick]
+    results["faults"] = score.measure(cases, repeats=1, traceml=True)
     checked = budgets.check(results)
     results["budgets"] = [{**budget._asdict(), "verdict": budget.verdict} for budget in checked]
     console = Console(width=None if sys.stdout.isatty() else 110)
@@ -187,8 +214,12 @@ def main() -> None:
     console.print(reading_table(results["reading"]))
     console.print(value_table(results["values"]))
     console.print(step_table(results["steps"]))
+    console.print(step_table(results["blackbox"], "The black box and the watch: CPU µs added to a step of training"))
     console.print(pipeline_table(results))
     console.print(training_table(results["tables"]))
+    console.print(score.score_table(results["faults"]))
+    for line in score.sentences(results["faults"]):
+        console.print(f"  {line}", markup=False, highlight=False)
     console.print(budget_table(checked))
     options.json.write_text(json.dumps(results, indent=2) + "\n")
     console.print(f"Written to {options.json}", style="dim")

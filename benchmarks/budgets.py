@@ -62,17 +62,43 @@ def check(results: dict[str, Any]) -> list[Budget]:
 
 
 def _of_training(results: dict[str, Any]) -> list[Budget]:
-    steps, report = results["steps"], results["report"]
+    steps, report, faults = results["steps"], results["report"], results["faults"]
     items = next(row for row in results["items"]["rows"] if row["batch"] == 32)
+    ledger = results["ledger"]
+    sealed = next(row for row in ledger["rows"] if row["dataset"] == 50_000)
     return [
         Budget("all phases of an MLP step", _share(steps["sonde"]["MLP"]), 5.0, "% of the step"),
         Budget("trace_step, MLP step", _share(steps["sonde trace_step"]["MLP"]), 5.0, "% of the step"),
         Budget("deep, 12-layer encoder", _share(results["deep"]["sonde deep"]), 10.0, "% of the step"),
+        *(
+            Budget(
+                f"{name.removeprefix('+ ')}, {model}", _share(results["blackbox"][name][model]), 5.0, "% of the step"
+            )
+            for name in ("+ watch", "+ black box + watch")
+            for model in ("MLP", "CNN", "transformer")
+        ),
         Budget("an item in a loader worker, batch of 32", items["added_ns"], 1000.0, "ns"),
+        Budget("writing a batch of 64 into the ledger", ledger["write_ns"], 2000.0, "ns"),
+        Budget("sealed ledger, 50,000 items shuffled", sealed["bytes"], 2.0, "bytes/item"),
         Budget("report of a long training, CPU", report["long"]["cpu_s"], 5.0, "s"),
         Budget("report of a long training, peak memory", report["long"]["peak_mb"], 600.0, "MB"),
         Budget("report of 200 steps, from command to card", report["short_s"], 1.0, "s"),
         Budget("page of 10,000 steps", report["page_kb"], 500.0, "kB"),
+        *_of_launching(results["launching"]),
+        Budget("fault suite, wrong verdicts", 100 * (1 - faults["right"] / faults["trials"]), 5.0, "%"),
+        Budget("fault suite, false criticals", float(faults["false_criticals"]), 0.0, "cases"),
+    ]
+
+
+def _of_launching(found: dict[str, Any]) -> list[Budget]:
+    run, watch = found["run"], found["watch"]
+    return [
+        Budget("processes beside the program, sonde run", run["processes"], 1.0, "processes"),
+        Budget("memory beside the program, sonde run", run["rss_mb"], 40.0, "MB"),
+        Budget("memory beside the program, sonde watch", watch["rss_mb"], 120.0, "MB"),
+        Budget("the same while a verdict is made", watch["most_rss_mb"], 120.0, "MB"),
+        Budget("CPU beside the program, sonde watch", watch["cpu_percent"], 5.0, "% of a core"),
+        Budget("first screen of watch after the first step", watch["first_screen_s"], 2.0, "s"),
     ]
 
 

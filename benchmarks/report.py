@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reading import run_apart
+from benchmarks.reading import SEAL, run_apart
 from benchmarks.subjects import scratch
 from benchmarks.tables import RECORD, _copy
 
@@ -32,13 +32,15 @@ print(view.steps.count)
 
 
 def measure(steps: int = STEPS, ranks: int = RANKS) -> dict[str, Any]:
-    """CPU and memory of the long one, seconds from command to card of the short one, bytes of the page."""
+    """CPU and memory of the long one, raw and sealed, seconds from command to card of the short one, bytes of the page."""
     found: dict[str, Any] = {"steps": steps, "ranks": ranks}
     with scratch() as folder:
         _, long = run_apart(RECORD, folder, str(steps))
         for rank in range(1, ranks):
             _copy(Path(long), rank)
         found["long"], _ = run_apart(REPORT, long)
+        run_apart(SEAL, long)
+        found["long_sealed"], _ = run_apart(REPORT, long)
         _, short = run_apart(RECORD, folder, str(SHORT))
         found["short_s"] = statistics.median(_command(short) for _ in range(ROUNDS))
         _, middle = run_apart(RECORD, folder, str(PAGE))

@@ -24,11 +24,12 @@ MEASURED = 6
 
 
 class Subject(NamedTuple):
-    """A recorder: how it is switched on and off, and what a step is with it."""
+    """A recorder: how it is switched on and off, what a step is with it, and what it is compared with, if not the bare step."""
 
     on: Callable[[], None]
     off: Callable[[], None]
     step: Callable[[], None]
+    bare: Callable[[], None] | None = None
 
 
 # ── the models ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +91,16 @@ def _trace_step(step: Callable[[], None], folder: str) -> Subject:
         with trace_step():
             step()
 
-    return subject._replace(step=explicit)
+    return subject._replace(step=explicit, bare=_called(step))
+
+
+def _called(step: Callable[[], None]) -> Callable[[], None]:
+    """The step inside one more function, as it is with a block around it: a program has the block where the step is."""
+
+    def call() -> None:
+        step()
+
+    return call
 
 
 def _deep(step: Callable[[], None], folder: str) -> Subject:
@@ -107,7 +117,7 @@ def _traceml(step: Callable[[], None], _folder: str) -> Subject:
         with api.trace_step(net):
             step()
 
-    return Subject(_nothing, _nothing, traced)
+    return Subject(_nothing, _nothing, traced, _called(step))
 
 
 def _sink() -> int:
@@ -196,6 +206,7 @@ def pairs(subject: Subject, bare: Callable[[], None], rounds: int) -> dict[str, 
     Each round compares the fastest of its steps: what else the machine does only ever adds to a step.
     """
     plain, added = [], []
+    bare = subject.bare or bare
     for number in range(rounds):
         times: dict[bool, list[float]] = {True: [], False: []}
         for recorded in (True, False, False, True) if number % 2 else (False, True, True, False):

@@ -14,9 +14,8 @@ def temporary_files() -> Iterator[None]:
     """torchrun leaves a folder for each of its runs, and processes that are killed leave theirs."""
     # Short, because the paths of sockets must be.
     with (
-        tempfile.TemporaryDirectory(prefix="sonde-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setenv("TMPDIR", str(Path(folder).resolve()))
-        patch.setattr(tempfile, "tempdir", None)
+        patch.setenv("TMPDIR", str(Path(folder).resolve()))  # for programs; this process keeps the folder that it knows
         yield

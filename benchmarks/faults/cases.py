@@ -92,7 +92,7 @@ CASES: tuple[Case, ...] = (
     _fault("SLOW_ITEMS", "items_workers", also=_LOADED, names="17"),
     _fault("STEP_SPIKES", "spikes_forward"),
     _fault("STEP_SPIKES", "spikes_logging"),
-    _fault("STEP_DRIFT", "drift_bank"),
+    _fault("STEP_DRIFT", "drift_hooks"),
     _fault("STEP_DRIFT", "drift_history", also=("RESIDUAL_HEAVY",)),
     _fault("GC_PAUSES", "gc_forced", also=("RESIDUAL_HEAVY",)),
     _fault("GC_PAUSES", "gc_threshold", also=("RESIDUAL_HEAVY",)),

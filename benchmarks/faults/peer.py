@@ -15,6 +15,14 @@ from benchmarks.faults.parts import PEER
 from benchmarks.faults.trial import environment
 
 PATIENCE = 240.0
+NOT_TRIED = "(not tried"  # so begins what is no answer of its own
+# What it can say of a whole run; the rest of our kinds it does not have.
+KINDS = frozenset(
+    [
+        *("INPUT_BOUND", "H2D_BOUND", "RESIDUAL_HEAVY", "COMPUTE_BOUND"),
+        *("INPUT_STRAGGLER", "COMPUTE_STRAGGLER", "STRAGGLER", "BALANCED", "INSUFFICIENT_DATA"),
+    ]
+)
 # Its words for ours; what is not here has the same name.
 NAMES = {
     "NO_CLEAR_PERFORMANCE_BOTTLENECK": "BALANCED",
@@ -31,9 +39,9 @@ def missing() -> str | None:
 def verdict(case: Case) -> str:
     """Its kind of the run, in our words; in brackets, why there is none."""
     if case.hangs:
-        return "(none: the program never ends)"
+        return f"{NOT_TRIED}: the program never ends)"
     if case.limit_mb is not None:
-        return "(not tried: it needs more memory than the limit)"
+        return f"{NOT_TRIED}: it needs more memory than the limit)"
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
         command = [
             str(Path(sys.executable).with_name("traceml")), "run", "--mode", "summary", "--logs-dir", "logs", "--run-name", "run",

@@ -15,11 +15,14 @@
     ├── ModelError                 a model of a pipeline lacks a method, or gives something that cannot be used
     ├── CheckpointError            a checkpoint or a file with weights is missing, corrupt or of another model
     ├── CommandRefused             `sonde run` cannot start a program: it is not there, or not executable
+    ├── ReplayError                a batch cannot be rebuilt: no ledger, another dataset, an item that fails
     ├── WrapRefused                a `wrap_...` function was given something that it cannot wrap      (also a TypeError)
+    ├── NonFinite                  the watch for NaN and infinity found one, and was told to stop there    (also an ArithmeticError)
     └── MissingExtra               an optional library is not installed               (also an ImportError)
 
 A message says what happened, with which value, and what to do. While a program is being recorded none of these reaches
-it, except a SettingError from `sonde.init()` and a WrapRefused: these are mistakes in the call itself.
+it, except a SettingError from `sonde.init()` and a WrapRefused, which are mistakes in the call itself, and a NonFinite, which
+was asked for (`action="stop"`).
 """
 
 from __future__ import annotations
@@ -89,8 +92,20 @@ class CommandRefused(SondeError):
         self.exit_code = exit_code
 
 
+class ReplayError(SondeError):
+    """A batch of a run cannot be rebuilt: nothing is known of it, or the dataset is not the one that it came from."""
+
+
 class WrapRefused(SondeError, TypeError):
     """A function of the kind `wrap_...` was given something that it cannot wrap."""
+
+
+class NonFinite(SondeError, ArithmeticError):
+    """A value is NaN or infinite, and the watch was told to stop there; `certificate` says where it was born."""
+
+    def __init__(self, message: str, certificate: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.certificate = certificate or {}
 
 
 class MissingExtra(SondeError, ImportError):

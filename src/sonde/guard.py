@@ -69,16 +69,20 @@ if hasattr(os, "register_at_fork"):
 class guard(Generic[_D]):  # noqa: N801  it reads as a word in `with guard(...)`
     """Swallow, count and log failures of the code inside; see the module's text."""
 
-    __slots__ = ("_default", "_doing")
+    __slots__ = ("_default", "_doing", "_then")
 
     @overload
-    def __init__(self: guard[None], doing: str) -> None: ...
+    def __init__(self: guard[None], doing: str, *, then: Callable[[], None] | None = None) -> None: ...
     @overload
-    def __init__(self: guard[_D], doing: str, default: _D) -> None: ...
-    def __init__(self, doing: str, default: object = None) -> None:
-        """`doing` completes the sentence "failed while ..."; `default` is what a failed call of a function returns."""
+    def __init__(self: guard[_D], doing: str, default: _D, *, then: Callable[[], None] | None = None) -> None: ...
+    def __init__(self, doing: str, default: object = None, *, then: Callable[[], None] | None = None) -> None:
+        """`doing` completes the sentence "failed while ..."; `default` is what a failed call of a function returns.
+
+        `then` is called after each failure, for what is to be given up.
+        """
         self._doing = doing
         self._default = cast("_D", default)  # the overloads tie the two
+        self._then = then
 
     def __enter__(self) -> None:
         return None
@@ -88,18 +92,18 @@ class guard(Generic[_D]):  # noqa: N801  it reads as a word in `with guard(...)`
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        _note(self._doing, error)
+        _note(self._doing, error, self._then)
         return True
 
     def __call__(self, function: Callable[_P, _R], /) -> Callable[_P, _R | _D]:
-        doing, default = self._doing, self._default
+        doing, default, then = self._doing, self._default, self._then
 
         @wraps(function)
         def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R | _D:
             try:
                 return function(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  the one place for it
-                _note(doing, error)
+                _note(doing, error, then)
                 return default
 
         return guarded
@@ -117,11 +121,13 @@ def reasons() -> dict[str, str]:
         return dict(_failures.reasons)
 
 
-def _note(doing: str, error: Exception) -> None:
+def _note(doing: str, error: Exception, then: Callable[[], None] | None) -> None:
     try:
         reason = _text(error)
         if _failures.count(doing, reason):
             _tell(doing, reason, error)
+        if then is not None:
+            then()
     except Exception:  # noqa: BLE001, S110  nothing is left to be done: a guard that raises would be the failure itself
         pass
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from sonde import config, hooks, probes
 from sonde.errors import SondeError
 from sonde.events import core
-from sonde.events.recorder import Recorder
+from sonde.events.recorder import Recorder, tell_failure
 from sonde.guard import guard
 from sonde.store.claim import agree
 from sonde.store.folder import create_run, join_run
@@ -198,6 +198,7 @@ def _end(session: Session, reason: str, exception: str | None) -> None:
         recorder = session._recorder
         if not session.active or recorder is None:
             return
+        tell_failure(sys.exc_info()[1])  # on its way through `with`, or `finally: sonde.finish()`: it is known only now
         _state.session = None
         with guard("ending the recording"):
             probes.uninstall()

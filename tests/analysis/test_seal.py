@@ -175,7 +175,7 @@ def test_an_interrupted_second_sealing_doubles_nothing(tmp_path: Path) -> None:
     seal(folder)
     old = (folder / "processes.parquet").read_bytes()
     process = build_process(folder, BuiltProcess(records(5), pid=99))
-    raw = {name: (process / name).read_bytes() for name in RAW_FILES}
+    raw = {name: (process / name).read_bytes() for name in RAW_FILES if (process / name).exists()}
     both = answers(folder)
     seal(folder)
     (folder / "processes.parquet").write_bytes(old)

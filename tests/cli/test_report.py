@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.views import bad
 from tests.views.runs import EVIL, with_slow_item
 
 from sonde.cli import main
@@ -115,6 +118,32 @@ def test_what_is_no_run_is_one_message(tmp_path: Path) -> None:
     found = call(tmp_path, "newer")
     assert found.exit_code == 1
     assert "install a newer Sonde" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (bad.nothing, "No step was recorded. Nothing else was, either."),
+        (bad.no_steps, "No step was recorded. The run has no training loop that was seen."),
+        (bad.one_step, "There are 0 steps after 1 step of warm-up."),
+        (bad.only_evaluation, "The run only evaluates: 60 forward passes and no backward"),
+        (bad.unequal, "the ranks do not end at the same step (rank 0 at step 59, rank 1 at step 29)"),
+        (bad.silent_rank, "ranks 2, 3 of 4: nothing was recorded there"),
+        (bad.clocks, "the clocks of the hosts disagree by 7.0 h"),
+        (bad.newer, "run.json was written in format 99"),
+        (bad.damaged, "run.json"),
+    ],
+)
+def test_a_run_with_something_wrong_has_a_card_and_a_page_that_say_so(
+    tmp_path: Path, build: Callable[[Path], Path], told: str
+) -> None:
+    """In one sentence; on the page as well as on the card."""
+    path = str(build(tmp_path / "run"))
+    card = call(tmp_path, path, width=200)
+    assert card.exit_code == 0, card.output
+    assert told in " ".join(card.stdout.split())
+    assert call(tmp_path, path, "--html", str(tmp_path / "x.html")).exit_code == 0
+    assert told in unescape((tmp_path / "x.html").read_text())
 
 
 def test_hostile_names_are_harmless_everywhere(tmp_path: Path) -> None:

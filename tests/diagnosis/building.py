@@ -11,8 +11,8 @@ from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.diagnosis.policy import Policy
 from sonde.finding import Finding
 from sonde.store import probe
-from sonde.store.record import COUNTER, ERROR, MARK
-from sonde.testing import MS, START_NS, TRAINING, BuiltProcess, BuiltRecord, build_run, training_processes
+from sonde.store.record import COUNTER, ERROR, MARK, OPEN
+from sonde.testing import MS, START_NS, TRAINING, WALL_NS, BuiltProcess, BuiltRecord, build_run, training_processes
 
 SECOND = 1_000_000_000
 Times = Mapping[str, int] | Callable[[int, int], Mapping[str, int]]
@@ -52,6 +52,39 @@ def failed(name: str, at: int, **fields: Any) -> BuiltRecord:
     return BuiltRecord(name, probe.PROBE, start=START_NS + at * SECOND, dur=MS, flags=ERROR, **fields)
 
 
+def without_end(process: BuiltProcess) -> BuiltProcess:
+    """The same process, of which no end is known."""
+    return process._replace(process={**(process.process or {}), "end": None})
+
+
+def ended(process: BuiltProcess, exception: str, at: int = 50) -> BuiltProcess:
+    """The same process, ended by an exception."""
+    end = {"mono_ns": START_NS + at * SECOND, "wall_ns": WALL_NS + at * SECOND}
+    return process._replace(
+        process={**(process.process or {}), "end": {**end, "reason": "exception", "exception": exception}}
+    )
+
+
+def inside(process: BuiltProcess, name: str, at: int = 2) -> BuiltProcess:
+    """The process stays in a span for ever."""
+    forever = BuiltRecord(name, probe.PROBE, start=START_NS + at * SECOND, flags=OPEN, step=60)
+    return without_end(with_records(process, forever))
+
+
+def crowd(load: float = 99.0, own: float = 50.0, pid: int = 1000) -> BuiltProcess:
+    """A launcher that saw so much load of its two cores, in % of them, and so much of this run, in % of one."""
+    return launcher(gauge("cores", 2), gauge("cpu", load), gauge("cpu", own, pid))
+
+
+def waiting_for(late: int, phase: str, ms: int = 40) -> Callable[[int, int], dict[str, int]]:
+    """One rank spends more on a phase; the others wait in communication meanwhile."""
+
+    def times(rank: int, step: int) -> dict[str, int]:
+        return phases(**{phase: ms if rank == late else 1, "communication": 1 if rank == late else ms})
+
+    return times
+
+
 def iteration(number: int, at: int, ns: int, workers: int = 2) -> list[BuiltRecord]:
     """A loader is iterated for the n-th time, and the first batch is waited for; together they take `ns`."""
     key = probe.batch_key(0, number, 0)
@@ -68,12 +101,16 @@ def processes(**training: Any) -> list[BuiltProcess]:
     return training_processes(**{"steps": 60, **training})
 
 
+def judged(folder: Path, built: list[BuiltProcess], policy: Policy | None = None) -> Diagnosis:
+    """The diagnosis of a run of these processes."""
+    with open_run(build_run(folder / "run", built)) as run:
+        return diagnose(run, policy)
+
+
 def diagnosed(folder: Path, built: list[BuiltProcess], policy: Policy | None = None) -> Diagnosis:
     """The diagnosis of a run of these processes; each query of it gives its number again."""
-    path = build_run(folder / "run", built)
-    with open_run(path) as run:
-        found = diagnose(run, policy)
-    with open_run(path) as again:
+    found = judged(folder, built, policy)
+    with open_run(folder / "run") as again:
         for finding in found.findings:
             for name, query in finding.evidence["queries"].items():
                 check(

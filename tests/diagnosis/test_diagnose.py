@@ -17,6 +17,7 @@ from sonde.diagnosis.rules import RULES
 from sonde.finding import CRITICAL, INFO, WARN, Finding
 from sonde.testing import BuiltProcess, build_training
 
+DRIFT = {"score": 0.6, "phase": "backward"}
 KINDS = [rule.kind for rule in RULES]
 
 
@@ -106,10 +107,16 @@ def test_failures_come_first_then_the_graver_then_the_dearer() -> None:
     assert [one.kind for one in found] == ["CRASHED", "INPUT_BOUND", "RESIDUAL_HEAVY", "H2D_BOUND", "COMPUTE_BOUND"]
 
 
-def test_a_cause_stands_before_what_it_explains() -> None:
-    """Slow items make training wait: they come first, although waiting is graver."""
-    found = ranked([named("INPUT_BOUND", CRITICAL, 0.9), named("SLOW_ITEMS", WARN, 0.3)])
-    assert [one.kind for one in found] == ["SLOW_ITEMS", "INPUT_BOUND"]
+@pytest.mark.parametrize(
+    ("cause", "effect"),
+    [
+        (named("SLOW_ITEMS", WARN, 0.3), named("INPUT_BOUND", CRITICAL, 0.9)),
+        (named("MEMORY_CREEP", WARN, None), named("STEP_DRIFT")._replace(evidence=DRIFT)),
+    ],
+)
+def test_a_cause_stands_before_what_it_explains(cause: Finding, effect: Finding) -> None:
+    """Slow items make training wait: they come first, although waiting is graver. What is kept makes steps longer, too."""
+    assert ranked([effect, cause]) == [cause, effect]
 
 
 def test_causes_and_effects_are_kinds_and_make_no_circle() -> None:

@@ -10,15 +10,18 @@ import pytest
 from tests.diagnosis.building import (
     SECOND,
     diagnosed,
+    ended,
     exited,
     failed,
     gauge,
+    inside,
     kinds,
     launcher,
     of_kind,
     phases,
     processes,
     with_records,
+    without_end,
 )
 
 from sonde.analysis.run import open_run
@@ -26,23 +29,9 @@ from sonde.diagnosis.diagnose import diagnose
 from sonde.diagnosis.ends import frames_of
 from sonde.finding import CRITICAL, INFO, WARN
 from sonde.store import probe
-from sonde.store.record import OPEN
-from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run
+from sonde.testing import START_NS, WALL_NS, build_run
 
 GB = 1_000_000_000
-
-
-def without_end(process: BuiltProcess) -> BuiltProcess:
-    """The same process, of which no end is known."""
-    return process._replace(process={**(process.process or {}), "end": None})
-
-
-def ended(process: BuiltProcess, exception: str, at: int = 50) -> BuiltProcess:
-    """The same process, ended by an exception."""
-    end = {"mono_ns": START_NS + at * SECOND, "wall_ns": 1_700_000_000_000_000_000 + at * SECOND}
-    return process._replace(
-        process={**(process.process or {}), "end": {**end, "reason": "exception", "exception": exception}}
-    )
 
 
 # ── killed ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,12 +166,6 @@ def test_an_exit_code_is_told(tmp_path: Path) -> None:
 
 
 # ── hung ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def inside(process: BuiltProcess, name: str, at: int = 2) -> BuiltProcess:
-    """The process stays in a span for ever."""
-    forever = BuiltRecord(name, probe.PROBE, start=START_NS + at * SECOND, flags=OPEN, step=60)
-    return without_end(with_records(process, forever))
 
 
 def test_the_rank_that_holds_up_the_others_is_the_one_that_hangs(tmp_path: Path) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.diagnosis.building import Times, diagnosed, iteration, kinds, of_kind, phases, processes, with_records
+from tests.diagnosis.building import (
+    Times,
+    diagnosed,
+    iteration,
+    kinds,
+    of_kind,
+    phases,
+    processes,
+    waiting_for,
+    with_records,
+)
 
 from sonde.finding import CRITICAL, INFO, WARN
 from sonde.store import probe
@@ -85,6 +94,15 @@ def test_workers_that_hand_over_longer_than_they_make_are_told(tmp_path: Path) -
     assert "num_workers=0" in found.verdict.next
 
 
+def test_workers_that_keep_up_are_not_to_become_more(tmp_path: Path) -> None:
+    """Two workers make a batch of 2 ms while 10 ms are computed: that a step waits 3 ms is the way that batches take."""
+    built = processes(workers=2, phases=phases(input_wait=3), item_ns=lambda rank, index: MS // 2)
+    found = diagnosed(tmp_path, built)
+    assert found.verdict.kind == "INPUT_BOUND"
+    assert found.verdict.evidence["what_if"] is None
+    assert found.verdict.next.startswith("Hand over less")
+
+
 def test_waiting_without_a_loader_says_that_it_was_inferred(tmp_path: Path) -> None:
     """The gap before a forward is told as what it is."""
     times = {"residual": 0, "forward": 3 * MS, "backward": 3 * MS, "optimizer": MS}
@@ -153,15 +171,6 @@ def test_collections_of_garbage_are_told(tmp_path: Path) -> None:
 
 
 # ── ranks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def waiting_for(late: int, phase: str, ms: int = 40) -> Callable[[int, int], dict[str, int]]:
-    """One rank spends more on a phase; the others wait in communication meanwhile."""
-
-    def times(rank: int, step: int) -> dict[str, int]:
-        return phases(**{phase: ms if rank == late else 1, "communication": 1 if rank == late else ms})
-
-    return times
 
 
 @pytest.mark.parametrize(

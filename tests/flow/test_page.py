@@ -18,7 +18,8 @@ from sonde.flow import page
 from sonde.flow.freeze import SUMMARY, freeze
 from sonde.flow.note import Item
 from sonde.flow.result import TraceCall, TraceResult
-from sonde.flow.thumbnail import MAX_ROWS, NOT_FINITE, ROW_SIDE, SIDE, thumbnails
+from sonde.flow.thumbnail import MAX_ROWS, ROW_SIDE, SIDE, thumbnails
+from sonde.picture import NOT_FINITE
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\x1b[31m\udcff"
 KNOWN = {

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.html.test_box import faulty, page_of
 from tests.views.runs import with_slow_item
 
 from sonde.analysis.run import open_run
@@ -83,6 +84,21 @@ def test_hostile_names_do_not_run_and_nothing_is_requested(tmp_path: Path, liste
     document = shown(path, tmp_path / "profile")
     assert "<title>owned" not in document
     assert view.verdict.kind in document
+    assert asked == []
+
+
+def test_the_page_of_the_black_box_obeys_nobody_either(tmp_path: Path, listener: tuple[str, list[str]]) -> None:
+    """Names of layers, values, items and exceptions, and what a picture is called."""
+    address, asked = listener
+    evil = (
+        f"\" onerror=\"document.title='owned'\" x=\"</style></title><script>document.title='owned'</script>"
+        f"<img src='{address}/img' onerror=\"document.title='owned'\"><iframe src='{address}/frame'></iframe>"
+    )
+    path = tmp_path / "box.html"
+    path.write_text(page_of(faulty(tmp_path / "run", evil)))
+    document = shown(path, tmp_path / "profile")
+    assert "<title>owned" not in document
+    assert "Certificate of birth" in document
     assert asked == []
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.views.runs import EVIL, SLOW, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
-from sonde.html import is_report, page
+from sonde.html import is_page, page
 from sonde.testing import MS, build_run, build_training
 from sonde.views.charts import charts, thinned
 from sonde.views.report import report
@@ -210,14 +210,14 @@ def test_only_its_own_pages_are_known_as_such(tmp_path: Path, content: str, expe
     """Another file is never written over."""
     path = tmp_path / "file"
     path.write_text(content)
-    assert is_report(path) is expected
+    assert is_page(path, "report") is expected
 
 
 def test_a_page_is_known_as_a_report(tmp_path: Path) -> None:
     """It says so at its beginning."""
     path = tmp_path / "file"
     path.write_text(page_of(build_run(tmp_path / "run", [])))
-    assert is_report(path)
+    assert is_page(path, "report")
 
 
 def test_the_page_is_the_same_each_time(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.faults import trial
+from benchmarks.faults import peer, score, trial
 from benchmarks.faults.cases import CASES, HEALTHY, SCRIPTS, Case
 
-GOAL = 0.95
+from sonde.finding import Finding
+
 REPEATS = 3
 # Kinds that no processor alone can show.
 ELSEWHERE = {"H2D_BOUND"}
@@ -24,13 +27,11 @@ def test_the_fault_of_a_script_is_the_verdict(case: Case) -> None:
 
 
 @pytest.mark.soak
-def test_the_whole_suite_reaches_its_goal() -> None:
-    """Three times each, 95 in 100 verdicts are right, and no finding is critical without reason."""
-    outcomes = [trial.run(case) for case in CASES for _ in range(REPEATS)]
-    tried = [one for one in outcomes if not one.left_out]
-    wrong = [f"{one.case.name}: {one.wrong} ({one.why})" for one in tried if one.wrong]
-    assert len(wrong) <= (1 - GOAL) * len(tried), wrong
-    assert not [(one.case.name, one.false_criticals) for one in tried if one.false_criticals]
+@pytest.mark.parametrize("busy", [False, True], ids=["alone", "busy"])
+def test_the_whole_suite_reaches_its_goal(busy: bool) -> None:
+    """Three times each, 95 in 100 verdicts are right, and no finding is critical without reason; also on a busy machine."""
+    result = score.measure(CASES, REPEATS, busy=busy)
+    assert score.reached(result), "\n".join(score.sentences(result))
 
 
 def test_the_suite_has_a_case_for_every_kind() -> None:
@@ -46,3 +47,39 @@ def test_every_script_of_the_suite_is_in_its_table() -> None:
     """No script is forgotten, no case without one, no name twice."""
     assert {case.path.name for case in CASES} == {path.name for path in SCRIPTS.glob("*.py")}
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+# ── the score ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CASE = next(case for case in CASES if case.name == "input_items")
+HANGS = next(case for case in CASES if case.hangs)
+
+
+def row(case: Case, given: str, peers: str | None = None) -> dict[str, Any]:
+    """What the table has of a case that was tried once."""
+    kind, severity = given.split()
+    return score.row(case, [trial.judged(case, [Finding(kind, severity, 1.0, "why", "next", {})])], peers)
+
+
+def test_the_score_counts_misses_and_names_them() -> None:
+    """One of two is right, and the other one is called critical without reason."""
+    rows = [row(CASE, "INPUT_BOUND critical"), row(CASE, "RESIDUAL_HEAVY critical")]
+    result = {"cases": rows, **score.score(rows)}
+    assert (result["trials"], result["right"], result["false_criticals"]) == (2, 1, 1)
+    assert "Missed: input_items: RESIDUAL_HEAVY instead of INPUT_BOUND" in score.sentences(result)
+    assert "False critical: input_items: RESIDUAL_HEAVY" in score.sentences(result)
+    assert not score.reached(result)
+
+
+def test_the_peer_is_only_judged_by_what_was_run_for_it() -> None:
+    """A program that hangs is no miss of a tool that reports at the end; one that it has no word for is told apart."""
+    rows = [
+        row(CASE, "INPUT_BOUND warn", "INPUT_BOUND critical"),
+        row(next(case for case in CASES if case.name == "gc_forced"), "GC_PAUSES warn", "RESIDUAL_HEAVY crit"),
+        row(HANGS, "HUNG warn", peer.verdict(HANGS)),
+    ]
+    result = {"cases": rows, **score.score(rows)}
+    assert (result["traceml_right"], result["traceml_asked"]) == (1, 2)
+    assert score.sentences(result)[-1] == (
+        "TraceML: 1 of 2 right, asked once each; of those whose verdict is one that it has, 1 of 1."
+    )

@@ -11,7 +11,21 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tests.views.runs import SLOW, STEPS, changed, ranks, with_slow_item
+from tests.diagnosis.building import check, crowd
+from tests.diagnosis.catalogue import RUNS as KINDS
+from tests.views.bad import (
+    clocks,
+    damaged,
+    killed,
+    newer,
+    no_steps,
+    nothing,
+    one_step,
+    only_evaluation,
+    silent_rank,
+    unequal,
+)
+from tests.views.runs import SLOW, STEPS, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
 from sonde.cli.console import finite
@@ -28,9 +42,9 @@ from sonde.testing import (
     training_processes,
 )
 from sonde.views.report import Report, report
+from sonde.views.show import show
 
 SCHEMA = json.loads((importlib.resources.files("sonde.views") / "report.schema.json").read_text())
-HOUR = 3600 * 10**9
 
 
 def report_of(path: Path) -> Report:
@@ -95,23 +109,58 @@ def test_the_rank_that_the_others_wait_for_is_the_worst(tmp_path: Path) -> None:
     assert view.ranks[1].own_ns == pytest.approx(16 * MS)
 
 
-def test_own_cost_is_measured_between_records_of_sonde(tmp_path: Path) -> None:
-    """What lies between the end of `optimizer` and `update` is the price of a record."""
+def priced() -> BuiltProcess:
+    """A training in which a record costs 700 ns."""
     records, now = [], START_NS
     for step in range(STEPS):
         records.append(BuiltRecord(probe.OPTIMIZER, probe.PROBE, start=now, dur=MS, key=0, step=step))
         records.append(BuiltRecord(probe.UPDATE, probe.PROBE, MARK, start=now + MS + 700, key=0, step=step))
         now += 2 * MS
-    cost = report_of(build_run(tmp_path / "run", [BuiltProcess(records)])).overhead
+    return BuiltProcess(records)
+
+
+def test_own_cost_is_measured_between_records_of_sonde(tmp_path: Path) -> None:
+    """What lies between the end of `optimizer` and `update` is the price of a record."""
+    cost = report_of(build_run(tmp_path / "run", [priced()])).overhead
     assert (cost.record_ns, cost.pairs, cost.records) == (700, STEPS, 2 * STEPS)
     assert cost.total_ns is not None
     assert cost.share == pytest.approx(700 * 2 * STEPS / cost.total_ns)
+    assert (cost.worker_records, cost.worker_share) == (0, None)
+
+
+def test_own_cost_is_told_of_loader_workers_too(tmp_path: Path) -> None:
+    """At the price that is measured where the training is, of the time that they lived."""
+    made = [BuiltRecord(probe.ITEM, probe.PROBE, start=START_NS + n * MS, dur=MS, key=n) for n in range(500)]
+    end = {"mono_ns": START_NS + 500 * MS, "wall_ns": WALL_NS + 500 * MS}
+    workers = [
+        BuiltProcess(made, pid, process={"role": "worker", "worker": number, "end": end})
+        for number, pid in enumerate((2000, 2001))
+    ]
+    cost = report_of(build_run(tmp_path / "run", [priced(), *workers])).overhead
+    assert (cost.trainer_records, cost.worker_records) == (2 * STEPS, 1000)
+    assert cost.worker_share == pytest.approx(700 * 1000 / (1000 * MS))
 
 
 def test_own_cost_is_not_made_up(tmp_path: Path) -> None:
     """Without pairs of records to measure it by it is not known."""
     cost = report_of(build_run(tmp_path / "run", [BuiltProcess([BuiltRecord(dur=5)])])).overhead
     assert (cost.record_ns, cost.share, cost.records) == (None, None, 1)
+
+
+def test_aborted_steps_are_counted_and_stand_apart(tmp_path: Path) -> None:
+    """They are no steps: neither in the count nor in the times."""
+    (process,) = training_processes(steps=STEPS)
+    flags = probe.UPDATE_EXPLICIT | probe.UPDATE_ABORTED
+    last = max(one.start for one in process.records)
+    more = [
+        BuiltRecord(probe.UPDATE, probe.PROBE, kind=MARK, start=last + n * MS, key=flags, step=STEPS + n)
+        for n in range(1, 3)
+    ]
+    run = build_run(tmp_path / "run", [process._replace(records=[*process.records, *more])])
+    view = report_of(run)
+    assert (view.steps.count + view.steps.warmup, view.steps.aborted) == (STEPS, 2)
+    with open_run(run) as opened:
+        assert {one.label: one.count for one in show(opened).marks}["probe.update (aborted)"] == 2
 
 
 # ── the schema ──
@@ -129,74 +178,27 @@ def test_the_schema_has_the_parts_that_were_promised() -> None:
     """In their order."""
     assert list(SCHEMA["properties"]) == [
         *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "memory", "items", "layers"),
-        *("overhead", "blind_spots", "drops"),
+        *("overhead", "blind_spots", "drops", "black_box"),
     ]
     finding = ["kind", "severity", "confidence", "why", "next", "evidence"]
     assert list(SCHEMA["$defs"]["finding"]["properties"]) == finding
 
 
-def test_each_evidence_query_gives_its_number(tmp_path: Path) -> None:
-    """Whoever doubts a number can ask for it again."""
-    path = with_slow_item(tmp_path / "run")
-    asked = 0
-    with open_run(path) as run:
-        for finding in report(run).findings:
-            numbers, queries = finding.evidence.get("numbers", {}), finding.evidence.get("queries", {})
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_verdict_of_each_kind_fits_the_schema_and_can_be_asked_again(tmp_path: Path, kind: str) -> None:
+    """Each number of each finding has a query, which gives it."""
+    with open_run(build_run(tmp_path / "run", KINDS[kind]())) as run:
+        view = report(run)
+        jsonschema.validate(as_json(view), SCHEMA)
+        for finding in view.findings:
+            numbers, queries = finding.evidence["numbers"], finding.evidence["queries"]
+            assert numbers.keys() == queries.keys()
             for name, query in queries.items():
-                assert run.sql(query).fetchall()[0][0] == pytest.approx(numbers[name]), name
-                asked += 1
-    assert asked > 3
+                check(run.sql(query).fetchall(), numbers[name], f"{finding.kind}: {name}: {query}")
+    assert next(one for one in view.findings if one.kind == kind).evidence["numbers"]
 
 
 # ── bad input ──
-
-
-def nothing(path: Path) -> Path:
-    return build_run(path, [])
-
-
-def no_steps(path: Path) -> Path:
-    return build_run(path, [BuiltProcess([BuiltRecord(dur=5)])])
-
-
-def one_step(path: Path) -> Path:
-    return build_training(path, steps=1)
-
-
-def only_evaluation(path: Path) -> Path:
-    records = [
-        BuiltRecord(probe.FORWARD, probe.PROBE, start=START_NS + n * MS, dur=MS // 2, key=0) for n in range(STEPS)
-    ]
-    return build_run(path, [BuiltProcess(records)])
-
-
-def unequal(path: Path) -> Path:
-    long, short = training_processes(ranks=2, steps=STEPS), training_processes(ranks=2, steps=STEPS // 2)
-    return build_run(path, [long[0], short[1]])
-
-
-def silent_rank(path: Path) -> Path:
-    return build_run(path, [changed(one, world_size=4) for one in training_processes(ranks=2, steps=STEPS)])
-
-
-def clocks(path: Path) -> Path:
-    near, far = training_processes(ranks=2, steps=STEPS)
-    start = {"mono_ns": START_NS, "wall_ns": WALL_NS + 7 * HOUR}
-    return build_run(path, [near, changed(far, boot_id="other", start=start, end=None)._replace(host="far")])
-
-
-def killed(path: Path) -> Path:
-    return build_training(path, steps=STEPS, workers=1, killed=True, loss=lambda step: float("nan"))
-
-
-def newer(path: Path) -> Path:
-    return build_run(path, training_processes(steps=STEPS), schema=99)
-
-
-def damaged(path: Path) -> Path:
-    path.mkdir()
-    (path / "run.json").write_text("{")
-    return path
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,7 @@ def test_every_run_has_a_report_that_fits_the_schema(tmp_path: Path, build: Call
     assert view.verdict.next
 
 
-@pytest.mark.parametrize("build", [nothing, no_steps, one_step])
+@pytest.mark.parametrize("build", [nothing, no_steps, one_step, only_evaluation])
 def test_too_little_says_so(tmp_path: Path, build: Callable[[Path], Path]) -> None:
     """And no percentile is made up."""
     view = report_of(build(tmp_path / "run"))
@@ -257,6 +259,12 @@ def test_a_newer_format_is_noted(tmp_path: Path) -> None:
     view = report_of(newer(tmp_path / "run"))
     assert "format 99" in view.run.notes[0]
     assert view.steps.count == STEPS - 3
+
+
+def test_a_host_that_others_use_is_told(tmp_path: Path) -> None:
+    """With what is not judged because of them."""
+    told = unseen(report_of(build_run(tmp_path / "run", [*training_processes(steps=STEPS), crowd()])))
+    assert "single long steps, items and waits: other programs take 74 % of the cores of testhost" in told
 
 
 def test_a_probe_that_switched_itself_off_is_told(tmp_path: Path) -> None:

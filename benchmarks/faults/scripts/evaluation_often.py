@@ -6,10 +6,12 @@ import torch
 from benchmarks.faults.parts import Points, begin, marked, perceptron
 from torch.utils.data import DataLoader
 
+VALIDATION = 12_800
+
 begin()
 net = perceptron(hidden=256)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-validation = DataLoader(Points(1600), batch_size=32)
+validation = DataLoader(Points(VALIDATION), batch_size=64)
 for number, (points, classes) in enumerate(DataLoader(Points(1600), batch_size=16, shuffle=True)):
     with marked(net):
         optimizer.zero_grad()
@@ -20,4 +22,4 @@ for number, (points, classes) in enumerate(DataLoader(Points(1600), batch_size=1
         with torch.no_grad():
             right = sum(int((net(one).argmax(1) == wanted).sum()) for one, wanted in validation)
         net.train()
-        print(f"{number + 1} {right / 1600:.3f}")
+        print(f"{number + 1} {right / VALIDATION:.3f}")

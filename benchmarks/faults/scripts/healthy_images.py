@@ -12,17 +12,17 @@ class Pictures(Dataset[tuple[torch.Tensor, int]]):
     """Noise, made when it is asked for."""
 
     def __len__(self) -> int:
-        return 640
+        return 960
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         return torch.randn(3, 32, 32, generator=torch.Generator().manual_seed(SEED + index)), index % 10
 
 
 begin()
-layers = [nn.Conv2d(3, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Flatten()]
-net = nn.Sequential(*layers, nn.Linear(32 * 13 * 13, 10))
+layers = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Flatten()]
+net = nn.Sequential(*layers, nn.Linear(64 * 13 * 13, 10))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-loader = DataLoader(Pictures(), batch_size=16, shuffle=True, num_workers=2, persistent_workers=True)
+loader = DataLoader(Pictures(), batch_size=32, shuffle=True, num_workers=2, persistent_workers=True)
 for _ in range(2):
     for points, classes in loader:
         with marked(net):

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader
 
 begin()
 torch.set_num_threads(8 * (os.cpu_count() or 1))
-net = perceptron(hidden=512)
+net = perceptron(hidden=1024)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-for points, classes in DataLoader(Points(3200), batch_size=32, shuffle=True):
+for points, classes in DataLoader(Points(19_200), batch_size=64, shuffle=True):
     with marked(net):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(net(points), classes).backward()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis import tables
+from sonde.analysis import ledger, tables
 from sonde.analysis.purpose import UNKNOWN, WORDS
 from sonde.analysis.rows import Rows
 from sonde.analysis.timeline import NONE
-from sonde.analysis.training import NO_VALUE, arrays, trainers
+from sonde.analysis.trail import NO_VALUE, Wanted, arrays
+from sonde.analysis.training import trainers
 from sonde.store import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import duckdb
     import numpy as np
     from numpy.typing import NDArray
 
+    from sonde.analysis.source import Source
     from sonde.analysis.training import Trainer
 
     Ints = NDArray[np.int64]
@@ -31,26 +33,26 @@ _MADE = {
     "round": "(key >> 28) & 65535",
     "batch": f"key & {2**28 - 1}",
     "purpose": f"[{_PURPOSES}][purpose + 1]",
-    **{name: f"p.{name}" for name in ("host", "rank", "pid", "process")},
+    "indices": f"nullif({ledger.FUNCTION}(b.number, b.key), [])",  # read only where a query asks for it
 }
 
 
-def create(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]]) -> None:
+def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table."""
     found = Rows(ROWS, _COLUMNS, _GAPS)
     seen = set()
-    for trainer in trainers(connection, rows):
+    for trainer in trainers(source, rows):
         seen.add(trainer.number)
-        number, waited = trainer.number, _waited(connection, trainer)
+        number, waited, sizes = trainer.number, _waited(trainer), trainer.counters.get(probe.SAMPLES)
         del trainer  # before more is read: they are large
-        found.add(_columns(number, waited, _Fetched(connection, number)))
+        found.add(_columns(number, waited, _Fetched(connection, number, sizes)))
     for number in _others(connection, seen):
-        found.add(_columns(number, None, _Fetched(connection, number)))
+        wanted = Wanted({}, [], {probe.SAMPLES})
+        sizes = source.read(rows[number]["process"], wanted).counters[probe.SAMPLES]
+        found.add(_columns(number, None, _Fetched(connection, number, sizes)))
     found.register(connection)
     columns = ", ".join(f'{_MADE.get(name, f"b.{name}")} AS "{name}"' for name, _ in tables.BATCHES)
-    connection.execute(
-        f"CREATE OR REPLACE VIEW batches AS SELECT {columns} FROM {ROWS} b JOIN process_numbers p USING (number)"
-    )
+    connection.execute(f"CREATE OR REPLACE VIEW batches AS SELECT {columns} FROM {ROWS} b")
 
 
 class _Waited(NamedTuple):
@@ -64,7 +66,7 @@ class _Waited(NamedTuple):
     epoch: Ints
 
 
-def _waited(connection: duckdb.DuckDBPyConnection, trainer: Trainer) -> _Waited:
+def _waited(trainer: Trainer) -> _Waited:
     """The fetches of the threads that train, and those of others, which keep nobody waiting."""
     import numpy as np
 
@@ -74,7 +76,8 @@ def _waited(connection: duckdb.DuckDBPyConnection, trainer: Trainer) -> _Waited:
     own = waits.key != NONE
     if not trainer.names & {probe.INPUT_WAIT, probe.PREFETCH}:
         own[:] = False  # fetches of the vocabulary: nobody knows the loader
-    aside = _aside(connection, trainer)
+    order = np.argsort(trainer.aside["start_ns"], kind="stable")
+    aside = {name: column[order] for name, column in trainer.aside.items()}
     nothing = np.full(len(aside["key"]), NONE)
     return _Waited(
         np.append(waits.key[own], aside["key"]),
@@ -86,21 +89,12 @@ def _waited(connection: duckdb.DuckDBPyConnection, trainer: Trainer) -> _Waited:
     )
 
 
-def _aside(connection: duckdb.DuckDBPyConnection, trainer: Trainer) -> dict[str, NDArray[Any]]:
-    return arrays(
-        connection,
-        f"""
-        SELECT key, start_ns FROM events WHERE process = {tables.quoted(trainer.row["process"])} AND kind = 'span'
-        AND NOT open AND cat = '{probe.PROBE}' AND name IN ('{probe.INPUT_WAIT}', '{probe.PREFETCH}') AND key IS NOT NULL
-        AND coalesce(lane, 0) NOT IN ({", ".join(map(str, trainer.lanes))}) ORDER BY start_ns, seq
-        """,
-    )
-
-
 class _Fetched:
     """The fetches for one process, by itself or by its workers, sorted by their keys."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, number: int) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, number: int, sizes: Mapping[str, NDArray[Any]] | None
+    ) -> None:
         import numpy as np
 
         ours = f"(SELECT process, number, worker FROM process_numbers WHERE owner = {number})"
@@ -112,27 +106,31 @@ class _Fetched:
         loading = _looked_up(items["fetch"], items["dur_ns"], found["fetch"][order])
         known = (loading != NONE) & (self.lasting != NONE)
         self.collating = np.where(known, np.maximum(self.lasting - loading, 0), NONE)
-        sizes = arrays(connection, _SIZES.format(number=number))
-        self.size_key, self.size = sizes["key"], sizes["value"]
+        self.size_key, self.size = _sizes(sizes)
 
 
 _FETCHES = f"""
     SELECT key, start_ns, coalesce(dur_ns, {NO_VALUE}) AS dur_ns, coalesce(p.worker, {NO_VALUE}) AS worker,
            p.number::BIGINT << 32 | seq AS fetch
-    FROM events JOIN {{ours}} p USING (process)
+    FROM {tables.BESIDE} JOIN {{ours}} p USING (process)
     WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' AND key IS NOT NULL
 """
 _ITEMS = f"""
     SELECT p.number::BIGINT << 32 | parent AS fetch, sum(dur_ns)::BIGINT AS dur_ns
-    FROM events JOIN {{ours}} p USING (process)
+    FROM {tables.BESIDE} JOIN {{ours}} p USING (process)
     WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITEM}' AND parent IS NOT NULL AND dur_ns IS NOT NULL
     GROUP BY 1
 """
-_SIZES = f"""
-    SELECT key, value::BIGINT AS value FROM events JOIN process_numbers p USING (process)
-    WHERE p.number = {{number}} AND kind = 'counter' AND cat = '{probe.PROBE}' AND name = '{probe.SAMPLES}'
-      AND key IS NOT NULL AND isfinite(value)
-"""
+
+
+def _sizes(counted: Mapping[str, NDArray[Any]] | None) -> tuple[Ints, Ints]:
+    """The keys of batches whose size is known, and these."""
+    import numpy as np
+
+    if counted is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    known = np.flatnonzero((counted["key"] != NONE) & np.isfinite(counted["value"]))
+    return counted["key"][known], np.rint(counted["value"][known]).astype(np.int64)
 
 
 def _columns(number: int, waited: _Waited | None, fetched: _Fetched) -> dict[str, Ints]:
@@ -192,7 +190,7 @@ def _others(connection: duckdb.DuckDBPyConnection, seen: set[int]) -> list[int]:
     """Processes for which something was fetched, and which did not train."""
     found = connection.execute(
         f"""
-        SELECT DISTINCT owner FROM events JOIN process_numbers p USING (process)
+        SELECT DISTINCT owner FROM {tables.BESIDE} JOIN process_numbers p USING (process)
         WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' ORDER BY 1
         """
     ).fetchall()

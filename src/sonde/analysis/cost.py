@@ -9,29 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.tables import quoted
+from sonde.analysis.load import MIDDLE, middle_of
+from sonde.analysis.tables import BESIDE, quoted
 from sonde.store import probe
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 PAIRS = ((probe.OPTIMIZER, probe.UPDATE), (probe.INPUT_WAIT, probe.SAMPLES))
-LOOKED_AT = 20_000  # records of a process, from its middle
 FEWEST = 20  # pairs: the median of fewer says nothing
 
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate. `share`: of the time that the processes which trained were recorded for. None: it cannot be told."""
+    """An estimate. `share`: of the time that the processes which trained were recorded for; `worker_share`: the same of loader
+    workers. None: it cannot be told.
+    """
 
     records: int
     trainer_records: int
+    worker_records: int
     record_ns: float | None
     pairs: int
     total_ns: int | None
     share: float | None
+    worker_share: float | None
     size: int  # bytes of the run folder
     basis: str
 
@@ -43,27 +47,37 @@ def cost(run: Run) -> Cost:
     pairs = sum(count for _, count in gaps)
     each = sum(ns for ns, _ in gaps) / len(gaps) if pairs >= FEWEST else None
     records = sum(row["events"] for row in rows)
-    times = [
-        max(row["end_ns"] or 0, row["last_ns"] or 0) - row["start_ns"] for row in rows if row["start_ns"] is not None
-    ]
-    total = sum(times) if times and min(times) > 0 else None
+    total = _lived(rows)
+    workers = [row for row in run.rows if row["role"] == "worker" and row["events"]]
+    of_workers, theirs = sum(row["events"] for row in workers), _lived(workers)
     return Cost(
         records=sum(row["events"] or 0 for row in run.rows),
         trainer_records=records,
+        worker_records=of_workers,
         record_ns=each,
         pairs=pairs if each is not None else 0,
         total_ns=total,
         share=each * records / total if each is not None and total else None,
+        worker_share=each * of_workers / theirs if each is not None and theirs else None,
         size=run.size,
         basis=_basis(each),
     )
+
+
+def _lived(rows: list[dict[str, Any]]) -> int | None:
+    """How long processes were recorded for, together."""
+    times = [
+        max(row["end_ns"] or 0, row["last_ns"] or 0) - row["start_ns"] for row in rows if row["start_ns"] is not None
+    ]
+    return sum(times) if times and min(times) > 0 else None
 
 
 def _basis(each: float | None) -> str:
     if each is None:
         return f"not measured: fewer than {FEWEST} pairs of records that only Sonde's own code lies between"
     return (
-        "estimate: records x the median time between two records that only Sonde's own code lies between, in this run"
+        "estimate: records x the median time between two records that only Sonde's own code lies between, in this run; "
+        "the price is measured in the processes that train, and taken for their loader workers too"
     )
 
 
@@ -71,12 +85,12 @@ def _gaps(run: Run, processes: Sequence[tuple[str, int]]) -> list[tuple[float, i
     """For each kind of pair in each process: the median time between the two, and how many there are."""
     if not processes:
         return []
-    middles = [(process, max(0, (events - LOOKED_AT) // 2)) for process, events in processes]
-    where = " OR ".join(f"process = {quoted(one)} AND seq BETWEEN {low} AND {low + LOOKED_AT}" for one, low in middles)
+    middles = [(process, middle_of(events)) for process, events in processes]
+    where = " OR ".join(f"process = {quoted(one)} AND seq BETWEEN {low} AND {low + MIDDLE}" for one, low in middles)
     found = run.sql(
         f"""
         WITH near AS (
-            SELECT process, lane, seq, name, start_ns, dur_ns FROM events
+            SELECT process, lane, seq, name, start_ns, dur_ns FROM {BESIDE}
             WHERE cat = '{probe.PROBE}' AND name IN ({", ".join(quoted(name) for pair in PAIRS for name in pair)}) AND ({where})
         )
         SELECT median(b.start_ns - a.start_ns - a.dur_ns), count(*)

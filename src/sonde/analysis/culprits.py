@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.tables import quoted
+from sonde.analysis.tables import BESIDE, quoted
 from sonde.analysis.training import owners
 from sonde.store import probe
 from sonde.store.probe import batch_key
@@ -14,7 +14,7 @@ from sonde.store.probe import batch_key
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
-_ITEMS = f"events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITEM}'"
+_ITEMS = f"{BESIDE} WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITEM}'"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def items_of(run: Run, steps: Sequence[tuple[str, int]], most: int) -> dict[tupl
     workers = {row["process"]: row["worker"] for row in run.rows}
     keys = ", ".join(str(key) for _, key in batches)
     fetches = run.sql(
-        f"SELECT process, seq, key FROM events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' "
+        f"SELECT process, seq, key FROM {BESIDE} WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' "
         f"AND key IN ({keys})"
     ).fetchall()
     step_of = {

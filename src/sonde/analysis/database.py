@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import batches, items, layers, memory, phases, steps, system, tables
+from sonde.analysis.ledger import Ledgers
 from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
-from sonde.analysis.locate import EVENTS_FILE, PROCESSES_FILE
+from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, is_plain
+from sonde.analysis.source import Sealed, Source
 from sonde.analysis.training import owners
 from sonde.errors import RunUnreadable
 from sonde.store import probe
@@ -17,6 +19,7 @@ from sonde.store import probe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sonde.analysis.columns import Part
     from sonde.analysis.locate import Folder
 
 ALL = tables.PROCESSES + tables.MORE
@@ -53,8 +56,11 @@ class Database:
         self._closed = False
         self._arguments: Arguments | None = None
         self._sealed: list[str] = []
+        self._parts: list[str] = []
+        self._rest: Callable[[], list[Part]] | None = None
         self._files = files
         self._made: set[str] = set()
+        self._kept = 0
         self.rows: list[dict[str, Any]] = []
         self.notes: list[str] = []
         # Nothing is fetched from the network behind the user's back.
@@ -62,6 +68,8 @@ class Database:
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
         self.connection.execute("SET enable_progress_bar = false")  # commands draw their own
+        self.ledgers = Ledgers()
+        self.source = Source(self.connection)
         self._allow(folders)
         for folder, prefix in zip(folders, prefixes, strict=True):
             if folder.sealed:
@@ -72,8 +80,15 @@ class Database:
         self.notes += loaded.notes
         self.rows += [row | {"folder": None} for row in loaded.rows]
         self.rows.sort(key=lambda row: str(row["process"]))
-        raw = [tables.raw_events(self._register(loaded))] if loaded.parts else []
-        self.connection.execute(f"CREATE VIEW events AS {tables.joined(self._sealed + raw)}")
+        for row, recording in zip(loaded.rows, loaded.recordings, strict=True):
+            self.ledgers.add_raw(row["process"], recording.folder, row["notes"])
+        for row, recording, seen in zip(loaded.rows, loaded.recordings, loaded.seen, strict=True):
+            self.source.add_raw(row["process"], recording, row["offset_ns"], seen)
+        self._register(loaded)
+        self._see(tables.BESIDE)
+        self._rest = loaded.rest
+        if self._rest is None:
+            self._see("events")
         if (probe.PROCESS, probe.EXIT) in loaded.names:
             self._tell_ends()
         self.write_processes()
@@ -88,6 +103,10 @@ class Database:
     def prepare(self, query: str) -> None:
         """Make the tables that a query names, unless they are there."""
         words = {word.lower() for word in re.findall(r"\w+", query)}
+        if "events" in words and self._rest is not None:
+            self._add_parts(self._rest())
+            self._rest = None
+            self._see("events")
         for table in tables.MADE:
             if table in words:
                 self.make(table)
@@ -102,11 +121,19 @@ class Database:
         if table in ("phases", "memory"):
             self.make("steps")
         if table == "steps":
-            steps.create(self.connection, self.rows)
+            steps.create(self.connection, self.source, self.rows)
         elif table == "batches":
-            batches.create(self.connection, self.rows)
+            self.ledgers.register(self.connection, [str(row["process"]) for row in self.rows])
+            batches.create(self.connection, self.source, self.rows)
         else:
             _VIEWS[table](self.connection)
+
+    def keep(self, names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+        """Make a table of these rows, for one answer; its name."""
+        self._kept += 1
+        table = f"kept_{self._kept}"
+        self._create(table, tuple(zip(names, types, strict=True)), rows)
+        return table
 
     def close(self) -> None:
         """Close everything; harmless when done already."""
@@ -122,7 +149,8 @@ class Database:
         """SQL may read the sealed files of the run, and nothing else, unless the user wants more."""
         if self._files:
             return
-        paths = [str(folder.path.resolve() / name) for folder in folders for name in (EVENTS_FILE, PROCESSES_FILE)]
+        names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE)
+        paths = [str(folder.path.resolve() / name) for folder in folders for name in names]
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(tables.quoted, paths))}]")
         self.connection.execute("SET enable_external_access = false")
 
@@ -143,21 +171,35 @@ class Database:
             row["process"] = prefix + row["process"]
             row["notes"] = _listed(row["notes"])
             self.rows.append(row | {"folder": str(folder.path)})
-        self._sealed.append(_sealed_events(events, prefix, [str(values[_PROCESS]) for values in found]))
+            if is_plain(folder.path / LEDGER_TABLE):
+                self.ledgers.add_sealed(
+                    row["process"], folder.path.resolve() / LEDGER_TABLE, str(values[_PROCESS]), self.notes
+                )
+        listed = [str(values[_PROCESS]) for values in found]
+        self._sealed.append(_sealed_events(events, prefix, listed))
+        self.source.add_sealed(Sealed(self._sealed[-1], events, [prefix + process for process in listed], prefix))
 
     # ── raw parts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _register(self, loaded: Loaded) -> list[str]:
-        """Register the arrays; for each part the query that selects its rows."""
+    def _register(self, loaded: Loaded) -> None:
+        """Register what was loaded."""
+        if not loaded.recordings:
+            return
         self._arguments = Arguments(loaded.recordings)
         self.connection.create_function("sonde_args", _reader(self._arguments), ["BIGINT", "BIGINT"], "VARCHAR")
         self._create("lanes", LANES, [_lane_row(id, lane) for id, lane in enumerate(loaded.lanes)])
         self._create("names", NAMES, [(0, None, None), *((id, *name) for id, name in enumerate(loaded.names, 1))])
-        selects = []
-        for number, part in enumerate(loaded.parts):
+        self._add_parts(loaded.parts)
+
+    def _add_parts(self, parts: Sequence[Part]) -> None:
+        for number, part in enumerate(parts, len(self._parts)):
             self.connection.register(f"part_{number}", part.arrays)
-            selects.append(part.select(f"part_{number}"))
-        return selects
+            self._parts.append(part.select(f"part_{number}"))
+
+    def _see(self, view: str) -> None:
+        """Make a view of all events that are there now."""
+        raw = [tables.raw_events(self._parts)] if self._parts else []
+        self.connection.execute(f"CREATE VIEW {view} AS {tables.joined(self._sealed + raw)}")
 
     def _tell_ends(self) -> None:
         """Put into the rows how processes ended, as those saw it that had started them."""
@@ -190,7 +232,7 @@ _VIEWS = {
 }
 _ENDS = f"""
     SELECT host, key, start_ns, try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT)
-    FROM events WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL
+    FROM {tables.BESIDE} WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL
     ORDER BY start_ns, process, seq
 """
 _PROCESS = [name for name, _ in ALL].index("process")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import label
+from sonde.analysis.tables import BESIDE
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def held(run: Run) -> list[Series]:
     """
     measured = run.sql(
         f"""
-        SELECT host, coalesce(key, pid) AS about, name, start_ns, value FROM events
+        SELECT host, coalesce(key, pid) AS about, name, start_ns, value FROM {BESIDE}
         WHERE kind = 'counter' AND isfinite(value) AND value > 0 AND (cat = '{probe.MEMORY}'
            OR cat = '{probe.SYSTEM}' AND name IN ({", ".join(f"'{name}'" for pair in HOST.values() for name in pair)}))
         ORDER BY start_ns

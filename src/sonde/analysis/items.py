@@ -62,8 +62,8 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
         SELECT {_columns(_TIMED)} FROM (
             SELECT e.*, f.key AS batch, e.args->>'$.key' AS text,
                    row_number() OVER (PARTITION BY e.process, e.parent ORDER BY e.seq) - 1 AS position
-            FROM (SELECT * FROM events WHERE {_PROBE} AND name = '{probe.ITEM}') e
-            LEFT JOIN (SELECT process, seq, key FROM events WHERE {_PROBE} AND name = '{probe.FETCH}') f
+            FROM (SELECT * FROM {tables.BESIDE} WHERE {_PROBE} AND name = '{probe.ITEM}') e
+            LEFT JOIN (SELECT process, seq, key FROM {tables.BESIDE} WHERE {_PROBE} AND name = '{probe.FETCH}') f
                 ON f.process = e.process AND f.seq = e.parent
         ) i {people}
         UNION ALL
@@ -71,13 +71,13 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
             SELECT process, key AS batch, start_ns, error, unnest(indices) AS item, unnest(range(len(indices))) AS position
             FROM (
                 SELECT *, json_extract(args, '$.indices[*]') AS indices
-                FROM events WHERE {_PROBE} AND name = '{probe.FETCH}' AND args IS NOT NULL
+                FROM {tables.BESIDE} WHERE {_PROBE} AND name = '{probe.FETCH}' AND args IS NOT NULL
             )
         ) i {people}
         UNION ALL
-        SELECT {_columns(_MARKED)} FROM events i {people}
+        SELECT {_columns(_MARKED)} FROM {tables.BESIDE} i {people}
         WHERE i.kind = 'span' AND i.cat = 'data' AND i.name = 'item'
-          AND i.process NOT IN (SELECT DISTINCT process FROM events WHERE {_PROBE} AND name = '{probe.ITEM}')
+          AND i.process NOT IN (SELECT DISTINCT process FROM {tables.BESIDE} WHERE {_PROBE} AND name = '{probe.ITEM}')
         """
     )
 

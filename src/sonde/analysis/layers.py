@@ -27,14 +27,14 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
         CREATE OR REPLACE VIEW layers AS
         WITH described AS (
             SELECT process, name AS layer, arg_max(key, seq) AS key, arg_max(args, seq) AS args
-            FROM events WHERE kind = 'mark' AND cat = '{probe.LAYER_INFO}' GROUP BY ALL
+            FROM {tables.BESIDE} WHERE kind = 'mark' AND cat = '{probe.LAYER_INFO}' GROUP BY ALL
         ), timed AS (
             SELECT process, step, name AS layer,
                    sum(dur_ns) FILTER (cat = '{probe.LAYER}')::BIGINT AS forward_ns,
                    sum(dur_ns) FILTER (cat = '{probe.LAYER_BACKWARD}')::BIGINT AS backward_ns,
                    max(key) FILTER (cat = '{probe.LAYER}') AS activation_bytes,
                    count(*) FILTER (cat = '{probe.LAYER}') AS calls
-            FROM events WHERE kind = 'span' AND NOT open AND cat IN ('{probe.LAYER}', '{probe.LAYER_BACKWARD}') GROUP BY ALL
+            FROM {tables.BESIDE} WHERE kind = 'span' AND NOT open AND cat IN ('{probe.LAYER}', '{probe.LAYER_BACKWARD}') GROUP BY ALL
         )
         SELECT {columns} FROM timed FULL JOIN described about USING (process, layer) JOIN process_numbers p USING (process)
         """

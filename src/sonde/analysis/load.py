@@ -6,12 +6,14 @@ import json
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.analysis.census import Census, Named
 from sonde.analysis.columns import Columns, Part, part_size
 from sonde.errors import RunUnreadable
-from sonde.store import record
+from sonde.store import probe, record
 from sonde.store.alive import state_of
-from sonde.store.folder import SEGMENT_FILE
-from sonde.store.reader import Recording, read_process
+from sonde.store.entries import note_losses
+from sonde.store.folder import LEDGER_FILE, SEGMENT_FILE
+from sonde.store.reader import Chunk, Recording, read_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,11 +23,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sonde.store.card import Info, Thread
-    from sonde.store.reader import Chunk
 
 HIGHEST_NAME = 2 * record.MAX_NAMES  # name ids above this are damage
 FAR = 2**62  # times beyond this are damage
 OPEN_FILES = 64
+# Of longer runs, the records that only steps are made of stay in their files until somebody asks for all events.
+MANY = 1 << 20
+MIDDLE = 20_000  # records in the middle of a process that are loaded all the same
+_STEPS = {
+    (probe.PROBE, name)
+    for name in (
+        probe.INPUT_WAIT, probe.H2D, probe.FORWARD, probe.BACKWARD, probe.OPTIMIZER, probe.UPDATE, probe.SAMPLES, probe.LOSS
+    )
+}  # fmt: skip
+_NUMBER = 2**28 - 1  # of a batch, in its key
 
 Offsets = dict[tuple[str, str | None], int]
 
@@ -40,15 +51,28 @@ class Lane(NamedTuple):
     thread: Thread | None
 
 
+class Seen(NamedTuple):
+    """What was seen of a process: the names of its records, and when the first and the last moment of them were."""
+
+    named: list[Named]
+    first: int | None
+    last: int | None
+
+
 class Loaded(NamedTuple):
-    """Raw processes, ready for DuckDB. The first name and the first lane have the id 1 and 0."""
+    """Raw processes, ready for DuckDB. The first name and the first lane have the id 1 and 0.
+
+    `rest` loads the records that were left in the files; None: there are none.
+    """
 
     parts: list[Part]
     rows: list[dict[str, Any]]
     lanes: list[Lane]
     names: list[tuple[str, str]]
     recordings: list[Recording]
+    seen: list[Seen]
     notes: list[str]
+    rest: Callable[[], list[Part]] | None = None
 
 
 class Arguments:
@@ -73,6 +97,51 @@ class Arguments:
         self._open.clear()
 
 
+class _Left:
+    """A process of which some records were left in their file: the usual ones of steps, of which there are many."""
+
+    def __init__(self, recording: Recording, number: int, process: str, offset: int, table: NDArray[np.uint32]) -> None:
+        import numpy as np
+
+        self.recording, self.number, self.process, self.offset, self.table = recording, number, process, offset, table
+        self._low = middle_of(len(recording))
+        self._steps = np.zeros(len(table), dtype=np.bool_)
+        self._waits = np.zeros(len(table), dtype=np.bool_)
+        self._updates = np.zeros(len(table), dtype=np.bool_)
+        for id, name in recording.names.items():
+            if 0 < id < len(table) - 1:
+                self._steps[id] = name in _STEPS
+                self._waits[id] = name == (probe.PROBE, probe.INPUT_WAIT)
+                self._updates[id] = name == (probe.PROBE, probe.UPDATE)
+
+    def usual(self, chunk: Chunk) -> NDArray[np.bool_]:
+        """Which records of a chunk are left: completed, without arguments; no first batch of an iterator, no aborted step."""
+        import numpy as np
+
+        records = chunk.records
+        ids = np.minimum(records["name"], len(self.table) - 1)
+        found: NDArray[np.bool_] = self._steps[ids] & (records["kind"] <= record.MARK) & (records["args"] == 0)
+        found &= (records["key"] & _NUMBER != 0) | ~self._waits[ids]
+        found &= (records["key"] & probe.UPDATE_ABORTED == 0) | ~self._updates[ids]
+        seqs = records["seq"]
+        if seqs[0] <= self._low + MIDDLE and seqs[-1] >= self._low:
+            found &= (seqs < self._low) | (seqs > self._low + MIDDLE)
+        return found
+
+
+def middle_of(events: int) -> int:
+    """Where the records begin that are loaded in any case: those in the middle of a process."""
+    return max(0, (events - MIDDLE) // 2)
+
+
+def _some(chunk: Chunk, chosen: NDArray[np.bool_]) -> Chunk:
+    """Some records of a chunk."""
+    import numpy as np
+
+    places = np.flatnonzero(chosen)
+    return Chunk(np.take(chunk.records, places), chunk.threads[places], chunk.depths[places], chunk.counters)
+
+
 class Loader:
     """Takes one process folder after the other."""
 
@@ -84,7 +153,9 @@ class Loader:
         self._counters = Columns(part_size(rows))
         self._names: dict[tuple[str, str], int] = {}
         self._lanes: dict[tuple[int, int], int] = {}
-        self.loaded = Loaded([], [], [], [], [], [])
+        self._rows = rows
+        self._left: list[_Left] = []
+        self.loaded = Loaded([], [], [], [], [], [], [])
 
     def add(self, folder: Path, process: str) -> None:
         """Take a process folder; `process` is what the tables call it."""
@@ -96,32 +167,60 @@ class Loader:
         number = len(self.loaded.recordings)
         self.loaded.recordings.append(recording)
         offset = _offset(recording, self._offsets)
-        last = self._take(recording, number, process, offset)
+        seen = self._take(recording, number, process, offset)
+        self.loaded.seen.append(seen)
         recording.close()
-        self.loaded.rows.append(_row(recording, process, offset, last))
+        note_losses(folder / LEDGER_FILE, recording.notes)
+        self.loaded.rows.append(_row(recording, process, offset, seen.last))
 
     def finish(self) -> Loaded:
         """Everything that was taken."""
         self.loaded.parts.extend(self._columns.finish() + self._counters.finish())
         self.loaded.names.extend(self._names)
-        return self.loaded
+        return self.loaded._replace(rest=self._load_rest if self._left else None)
 
-    def _take(self, recording: Recording, number: int, process: str, offset: int) -> int | None:
-        """Take the records; the last moment that any of them tells of."""
+    def _take(self, recording: Recording, number: int, process: str, offset: int) -> Seen:
+        """Take the records."""
         import numpy as np
 
         self._columns.next_process()
         table = self._name_table(recording)
-        last, unnamed = -1, 0
+        first, last, unnamed, left = FAR, -1, 0, 0
+        census, one = Census(recording.names), _Left(recording, number, process, offset, table)
         for chunk in recording.chunks():
             names = table[np.minimum(chunk.records["name"], len(table) - 1)]
             unnamed += len(names) - int(np.count_nonzero(names))
-            last = max(last, _last(chunk))
-            columns = self._counters if chunk.counters and not self._ordered else self._columns
-            columns.add(chunk, self._lanes_of(recording, number, process, chunk.threads), names, offset)
+            first, last = min(first, int(chunk.records["start"].min())), max(last, _last(chunk))
+            census.add(chunk)
+            if self._rows <= MANY or self._ordered:
+                self._add(one, chunk)
+                continue
+            usual = one.usual(chunk)
+            left += int(np.count_nonzero(usual))
+            self._add(one, _some(chunk, ~usual))
+        if left:
+            self._left.append(one)
         if unnamed:
             recording.notes.append(f"names.jsonl lacks the names of {unnamed} records")
-        return last if last >= 0 else None
+        return Seen(census.rows(), first if last >= 0 else None, last if last >= 0 else None)
+
+    def _add(self, of: _Left, chunk: Chunk) -> None:
+        import numpy as np
+
+        if not len(chunk.records):
+            return
+        names = of.table[np.minimum(chunk.records["name"], len(of.table) - 1)]
+        columns = self._counters if chunk.counters and not self._ordered else self._columns
+        columns.add(chunk, self._lanes_of(of.recording, of.number, of.process, chunk.threads), names, of.offset)
+
+    def _load_rest(self) -> list[Part]:
+        """The records that were left in the files."""
+        self._columns, self._counters = Columns(part_size(self._rows)), Columns(part_size(self._rows))
+        for one in self._left:
+            for chunk in one.recording.chunks():
+                self._add(one, _some(chunk, one.usual(chunk)))
+            one.recording.close()
+        return self._columns.finish() + self._counters.finish()
 
     def _name_table(self, recording: Recording) -> NDArray[np.uint32]:
         """For each name id of the process, the id in the whole run; 0 where there is none."""

@@ -14,6 +14,7 @@ from sonde.store.reader import FILES
 
 EVENTS_FILE = "events.parquet"
 PROCESSES_FILE = "processes.parquet"
+LEDGER_TABLE = "ledger.parquet"
 SHOWN = 10  # entries of a folder that an error message lists
 
 

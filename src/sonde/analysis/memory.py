@@ -37,7 +37,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
         CREATE OR REPLACE VIEW memory AS
         WITH measured AS (
             SELECT host, coalesce(key, pid) AS about, coalesce(key = pid, true) AS own, step, start_ns, name, value, args
-            FROM events
+            FROM {tables.BESIDE}
             WHERE kind = 'counter' AND cat = '{probe.MEMORY}' AND name IN ({names}) AND isfinite(value)
         )
         SELECT {columns} FROM measured m

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.analysis.tables import BESIDE
 from sonde.store.alive import RUNNING
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class OpenSpan(NamedTuple):
     args: str | None
 
 
-_OPEN = """
-    WITH found AS (SELECT * FROM events WHERE open),
+_OPEN = f"""
+    WITH found AS (SELECT * FROM {BESIDE} WHERE open),
          hosts AS (SELECT host, max(last_ns) AS seen_ns FROM processes GROUP BY host)
     SELECT p.process, p.host, p.pid, p.rank, p.role, p.worker, p.state, e.tid, e.thread, e.cat, e.name, e.seq, e.depth,
            NOT EXISTS (SELECT 1 FROM found c WHERE c.process = e.process AND c.parent = e.seq),

@@ -17,15 +17,15 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     made = {
         "phase": "f.phase",
         "start_ns": f"start_ns + {_each('after', 'NULL')}",
-        "dur_ns": _each("ns", f"CASE WHEN whole THEN {steps.RESIDUAL} END"),
+        "dur_ns": _each("ns", "CASE WHEN whole THEN residual_ns END"),
         "calls": _each("calls", "NULL"),
         "step": "s.step",
     }
-    columns = ", ".join(f'{made.get(name, f"p.{name}")} AS "{name}"' for name, _ in tables.PHASE_ROWS)
+    columns = ", ".join(f'{made.get(name, f"s.{name}")} AS "{name}"' for name, _ in tables.PHASE_ROWS)
     connection.execute(
         f"""
         CREATE OR REPLACE VIEW phases AS
-        SELECT {columns} FROM {steps.ROWS} s JOIN process_numbers p USING (number)
+        SELECT {columns} FROM {steps.ROWS} s
         CROSS JOIN (VALUES {_PHASES}) f(place, phase) WHERE {made["dur_ns"]} IS NOT NULL
         """
     )

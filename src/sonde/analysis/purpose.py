@@ -74,34 +74,33 @@ class _Fetches:
         self._size = np.diff(np.append(self._first, count))
         self._final = (self._first + self._size - 1)[self._group]  # for each fetch, the last one of its iterator
         self._low = waits.end
-        self._high = np.where(last, _next_of_any(waits.start), np.append(waits.start[1:], 0))
+        self._high = np.append(waits.start[1:], 0)
+        self._high[last] = _next_of_any(waits.start, waits.start[last])
 
     def judge(self, forwards: Ints, backwards: Ints, *, sparse: bool) -> Purposes:
         """Purpose and use of each."""
         import numpy as np
 
-        taught = self._has(backwards)
-        acted = taught | self._has(forwards)
+        number = self._number(backwards, slice(None))
+        taught: Flags = number > 0
+        acted = taught.copy()
+        idle = np.flatnonzero(~taught)
+        acted[idle] = self._number(forwards, idle) > 0
         if sparse:
             taught = np.maximum.reduceat(taught, self._first)[self._group]
         used = self._places + self._ahead(acted)[self._group]
-        counted = np.zeros(0, np.int64) if sparse else self._count(used, self._number(backwards), acted)
+        counted = np.zeros(0, np.int64) if sparse else self._count(used, number, acted)
         purpose = np.where(taught[np.minimum(used, self._final)], TRAIN, EVALUATE)
-        at_end = used >= self._final
-        purpose = np.where(at_end, self._as_before(purpose, at_end, acted), purpose)
+        late = np.flatnonzero(used >= self._final)
+        purpose[late] = self._as_before(purpose, late, acted)
         purpose[counted] = TRAIN
         return Purposes(purpose.astype(np.uint8), np.minimum(used, self._final), np.maximum(used - self._final, 0))
 
-    def _has(self, moments: Ints) -> Flags:
-        """Whether any of the moments lies in each window."""
-        found: Flags = self._number(moments) > 0
-        return found
-
-    def _number(self, moments: Ints) -> Ints:
-        """How many of the moments lie in each window."""
+    def _number(self, moments: Ints, windows: Ints | slice) -> Ints:
+        """How many of the moments lie in each of some windows."""
         import numpy as np
 
-        found: Ints = np.searchsorted(moments, self._high) - np.searchsorted(moments, self._low)
+        found: Ints = np.searchsorted(moments, self._high[windows]) - np.searchsorted(moments, self._low[windows])
         return found
 
     def _count(self, used: Ints, backwards: Ints, acted: Flags) -> Ints:
@@ -128,13 +127,16 @@ class _Fetches:
         found: Ints = np.where(before < self._size, before, 0)
         return found
 
-    def _as_before(self, purpose: Ints, at_end: Flags, acted: Flags) -> Ints:
+    def _as_before(self, purpose: Ints, late: Ints, acted: Flags) -> Ints:
         """For batches used after the last fetch of their iterator: the purpose of the last one that is decided."""
         import numpy as np
 
-        decided = np.maximum.reduceat(np.where(at_end, -1, self._places), self._first)[self._group]
-        over = acted[self._final] & (self._high[self._final] < _NEVER)
-        alone = np.where(purpose == TRAIN, TRAIN, np.where(over, EVALUATE, UNKNOWN))
+        early = self._places.copy()
+        early[late] = -1
+        decided = np.maximum.reduceat(early, self._first)[self._group[late]]
+        final = self._final[late]
+        over = acted[final] & (self._high[final] < _NEVER)
+        alone = np.where(purpose[late] == TRAIN, TRAIN, np.where(over, EVALUATE, UNKNOWN))
         found: Ints = np.where(decided >= 0, purpose[np.maximum(decided, 0)], alone)
         return found
 
@@ -154,10 +156,10 @@ def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
     return found
 
 
-def _next_of_any(starts: Ints) -> Ints:
-    """The next start after each."""
+def _next_of_any(starts: Ints, moments: Ints) -> Ints:
+    """The next start after each moment."""
     import numpy as np
 
-    ordered = np.sort(starts)
-    found: Ints = np.append(ordered, _NEVER)[np.searchsorted(ordered, starts, side="right")]
+    ordered = starts if np.all(starts[1:] >= starts[:-1]) else np.sort(starts)
+    found: Ints = np.append(ordered, _NEVER)[np.searchsorted(ordered, moments, side="right")]
     return found

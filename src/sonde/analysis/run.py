@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
 from sonde.analysis import tables
+from sonde.analysis.content import step_items
 from sonde.analysis.database import Database
 from sonde.analysis.drops import Drops, Loss, drops_of
 from sonde.analysis.load import Offsets, load, offsets_of
@@ -122,6 +123,14 @@ class Run:
             raise UnknownName(f"There is no table {name!r}. {nearest(name, list(tables.TABLES))}")
         self.database.prepare(name)
         return self.database.connection.view(name)
+
+    def items(self, step: int, rank: int | None = None) -> duckdb.DuckDBPyRelation:
+        """The items that went into a step, micro-batches included: of one rank, or of all.
+
+        Which they are the ledger says; how long each took stands there if it was recorded. Raises UnknownName if there is
+        no such step.
+        """
+        return step_items(self, step, rank)
 
     @property
     def drops(self) -> Drops:

@@ -2,8 +2,8 @@
 
 Rows come process by process, and within each group of 262,144 rows by start.
 
-Each step leaves the run whole, so that sealing can be killed at any moment: both tables are written beside the old
-ones, compared with what was recorded, and renamed, events first. The list of processes is what counts: a process in
+Each step leaves the run whole, so that sealing can be killed at any moment: all tables are written beside the old
+ones, compared with what was recorded, and renamed, that of the processes last. The list of processes is what counts: a process in
 it is read from the sealed events, any other from its raw files. Raw files of listed processes go last.
 """
 
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis import tables
 from sonde.analysis.database import ALL
-from sonde.analysis.locate import EVENTS_FILE, PROCESSES_FILE, is_plain, locate, process_folders
+from sonde.analysis.ledger import write_sealed
+from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, is_plain, locate, process_folders
 from sonde.analysis.run import Run
 from sonde.errors import RunBusy, RunUnreadable
 from sonde.store.alive import RUNNING, UNKNOWN, state_of
 from sonde.store.card import read_info
-from sonde.store.folder import ARGS_FILE, FILE_MODE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
+from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
 from sonde.store.rings import read_rings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-RAW_FILES = (RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE)
+RAW_FILES = (RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE, LEDGER_FILE)
 UNFINISHED = ".sealing-"  # how the names of unfinished files begin
 
 # Version 2 of the format writes whole numbers as differences, unless a column has few values: then as a dictionary.
@@ -99,25 +100,37 @@ def _clear_unfinished(folder: Path) -> None:
 
 
 def _write(run: Run, folder: Path) -> None:
-    """Write both tables, compare them with the run, and put them in place."""
+    """Write all tables, compare them with the run, and put them in place."""
     events = folder / f"{UNFINISHED}{EVENTS_FILE}"
     processes = folder / f"{UNFINISHED}{PROCESSES_FILE}"
     database = run.database
     connection = database.connection
     connection.execute("SET threads = 1")  # rows keep their order on the way to the file
     _copy(connection, f"SELECT {tables.names(tables.EVENTS)} FROM events", events)
+    books = database.ledgers.books()  # before the processes: what is wrong with them is a note there
     database.write_processes()  # again: reading all arguments may have told more
     _copy(connection, f"SELECT {tables.names(ALL)} FROM process_rows ORDER BY process", processes)
     _compare(connection, tables.EVENTS, "events", events)
     _compare(connection, ALL, "process_rows", processes)
+    if books:
+        ledger = folder / f"{UNFINISHED}{LEDGER_TABLE}"
+        _create(ledger)
+        write_sealed(connection, books, ledger)
+        _sync(ledger)
+        os.replace(ledger, folder / LEDGER_TABLE)
     os.replace(events, folder / EVENTS_FILE)
     os.replace(processes, folder / PROCESSES_FILE)
     _sync(folder)
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+def _create(path: Path) -> None:
+    """Make a file with the right mode, which DuckDB only fills."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
-    os.close(descriptor)  # it exists now with the right mode, and DuckDB only fills it
+    os.close(descriptor)
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+    _create(path)
     connection.execute(f"COPY ({query}) TO {tables.quoted(str(path))} ({_FORMAT}, USE_TMP_FILE false)")
     _sync(path)
 

@@ -8,7 +8,7 @@ from sonde.analysis import tables
 from sonde.analysis.purpose import LOADER_SHIFT, TRAIN
 from sonde.analysis.rows import PART, Rows
 from sonde.analysis.timeline import BACKWARD, COMMUNICATION, NONE
-from sonde.analysis.training import NO_VALUE, Trainer, arrays, trainers
+from sonde.analysis.training import Trainer, trainers
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sonde.analysis.source import Source
     from sonde.analysis.timeline import Folded
 
     Ints = NDArray[np.int64]
@@ -28,7 +29,7 @@ WARMUP = 3  # so many first steps of a process are warm-up
 BLOCK = PART  # steps at a time
 
 _PLAIN = ("number", "step", "epoch", "start_ns", "dur_ns", "micro_batches", "samples", "batches", "gc_ns")
-_WIDE = tuple(f"{phase}_{what}" for what in ("ns", "calls", "after") for phase in tables.PHASES)
+_WIDE = (*(f"{phase}_{what}" for what in ("ns", "calls", "after") for phase in tables.PHASES), "residual_ns")
 _FLAGS = ("warmup", "skipped", "whole", "has_loss")
 _COLUMNS = {
     **dict.fromkeys((*_PLAIN, *_WIDE), "BIGINT"),
@@ -37,29 +38,21 @@ _COLUMNS = {
 }
 _GAPS = {*_PLAIN, *_WIDE} - {"number"}
 
-_SUM = " + ".join(f"coalesce({phase}_ns, 0)" for phase in tables.PHASES)
-_ANY = ", ".join(f"{phase}_ns" for phase in tables.PHASES)
-# Nothing of a step may have been recorded but its end: then nobody knows what its time went to.
-RESIDUAL = f"CASE WHEN coalesce({_ANY}) IS NOT NULL THEN dur_ns - ({_SUM}) END"
 _MADE = {
-    "residual_ns": RESIDUAL,
     # DuckDB takes NaN in an array for "none", and NaN is the loss that matters most.
     "loss": "CASE WHEN has_loss THEN coalesce(loss, 'NaN'::DOUBLE) END",
-    **{name: f"p.{name}" for name in ("host", "rank", "pid", "process")},
 }
 
 
-def create(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]]) -> None:
+def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table, and the rows that `phases` is made of too."""
     found = Rows(ROWS, _COLUMNS, _GAPS)
-    for trainer in trainers(connection, rows):
-        _add(found, trainer, _Facts(connection, trainer))
+    for trainer in trainers(source, rows):
+        _add(found, trainer, _Facts(trainer))
         del trainer  # before the next one is read: they are large
     found.register(connection)
     columns = ", ".join(f'{_MADE.get(name, f"s.{name}")} AS "{name}"' for name, _ in tables.STEPS)
-    connection.execute(
-        f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s JOIN process_numbers p USING (number) WHERE whole"
-    )
+    connection.execute(f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s WHERE whole")
 
 
 def _add(found: Rows, trainer: Trainer, facts: _Facts) -> None:
@@ -101,21 +94,25 @@ def _times(folded: Folded) -> dict[str, Ints]:
         "start_ns": np.where(known, folded.start, folded.end),
         "dur_ns": np.where(known, folded.end - folded.start, NONE),
     }
+    # Nothing of a step may have been recorded but its end: then nobody knows what its time went to.
+    recorded = np.zeros(len(known), bool)
     for place, phase in enumerate(tables.PHASES):
         spent, calls, first = folded.spent[:, place], folded.calls[:, place], folded.first[:, place]
         seen = (calls > 0) | (spent > 0)
         some = seen.any()
+        recorded |= seen
         columns[f"{phase}_ns"] = np.where(seen, spent, NONE) if some else nothing
         columns[f"{phase}_calls"] = _or_none(calls) if some else nothing
         columns[f"{phase}_after"] = np.where(first != NONE, first - folded.start, NONE) if some else nothing
+    residual = columns["dur_ns"] - folded.spent.sum(axis=1)
+    columns["residual_ns"] = np.where(known & recorded, residual, NONE)
     return columns
 
 
 class _Facts:
     """What else is known of the steps of a process: batches, samples, losses, collections of garbage."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, trainer: Trainer) -> None:
-        self._connection = connection
+    def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._rows = len(trainer.timeline.updates.time) + 1
         self._columns = {**self._batch_columns(), **self._loss_columns(), "gc_ns": self._collections()}
@@ -165,8 +162,8 @@ class _Facts:
     def _samples(self, keys: Ints, rows: Ints) -> Ints:
         import numpy as np
 
-        sizes = self._counters(probe.SAMPLES, "key")
-        if sizes is None or not len(keys):
+        sizes = self._trainer.counters.get(probe.SAMPLES)
+        if sizes is None or not len(sizes["key"]) or not len(keys):
             return np.broadcast_to(np.int64(NONE), self._rows)
         known, values = sizes["key"], sizes["value"]
         if not np.all(known[1:] >= known[:-1]):
@@ -190,14 +187,9 @@ class _Facts:
     def _collections(self) -> Ints:
         import numpy as np
 
-        if probe.GC not in self._trainer.names:
+        found = self._trainer.garbage
+        if not len(found["start_ns"]):
             return np.broadcast_to(np.int64(NONE), self._rows)
-        lanes = ", ".join(map(str, self._trainer.lanes))
-        found = arrays(
-            self._connection,
-            f"SELECT start_ns, dur_ns FROM events WHERE {self._which(probe.GC)} AND kind = 'span' AND NOT open "
-            f"AND coalesce(lane, 0) IN ({lanes})",
-        )
         row = self._trainer.timeline.step_of(found["start_ns"])
         total = np.bincount(row, found["dur_ns"], self._rows).astype(np.int64)
         return np.where(self._counts(row) > 0, total, NONE)
@@ -216,24 +208,13 @@ class _Facts:
         """The mean of a counter in each step, and of how many values it is."""
         import numpy as np
 
-        found = self._counters(name, "step")
-        if found is None:
+        found = self._trainer.counters.get(name)
+        if found is None or not len(found["value"]):
             return None
         row = self._row_of(found["start_ns"], found["step"])
         counts = self._counts(row)
         with np.errstate(invalid="ignore"):  # a loss may be infinite
             return np.bincount(row, found["value"], self._rows) / np.maximum(counts, 1), counts
-
-    def _counters(self, name: str, column: str) -> dict[str, NDArray[Any]] | None:
-        """Values with one more column; None if there are none."""
-        if name not in self._trainer.names:
-            return None
-        time = "" if column == "key" else "start_ns, "
-        return arrays(
-            self._connection,
-            f"SELECT {time}value, coalesce({column}, {NO_VALUE}) AS {column} FROM events "
-            f"WHERE {self._which(name)} AND kind = 'counter'",
-        )
 
     def _row_of(self, times: Ints, steps: Ints) -> Ints:
         """The step that values belong to. One that was written later says which it is about."""
@@ -247,12 +228,6 @@ class _Facts:
         place = order[np.minimum(np.searchsorted(known[:-1], steps, side="right", sorter=order), len(order)) - 1]
         elsewhere = (known[row] != steps) & (known[place] == steps)
         return np.where(elsewhere, place, row)
-
-    def _which(self, name: str) -> str:
-        return (
-            f"process = {tables.quoted(self._trainer.row['process'])} AND cat = '{probe.PROBE}' "
-            f"AND name = {tables.quoted(name)}"
-        )
 
 
 def _or_none(counts: Ints) -> Ints:

@@ -44,10 +44,6 @@ def summarize(run: Run) -> list[NameSummary]:
 
 def wall_ns(run: Run) -> int | None:
     """How long the run took: from its first event to the end of its last process, or to the last event of a dead one."""
-    ((took,),) = run.sql(
-        """
-        SELECT (SELECT max(greatest(coalesce(end_ns, last_ns), last_ns)) FROM processes)
-             - (SELECT min(start_ns) FROM events)
-        """
-    ).fetchall()
-    return None if took is None else int(took)
+    ((ended,),) = run.sql("SELECT max(greatest(coalesce(end_ns, last_ns), last_ns)) FROM processes").fetchall()
+    begun = run.database.source.first_ns()
+    return None if ended is None or begun is None else int(ended) - begun

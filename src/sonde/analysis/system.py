@@ -17,5 +17,5 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the table."""
     columns = ", ".join(f'{_MADE.get(name, name)} AS "{name}"' for name, _ in tables.SYSTEM)
     connection.execute(
-        f"CREATE OR REPLACE VIEW system AS SELECT {columns} FROM events WHERE kind = 'counter' AND cat = '{probe.SYSTEM}'"
+        f"CREATE OR REPLACE VIEW system AS SELECT {columns} FROM {tables.BESIDE} WHERE kind = 'counter' AND cat = '{probe.SYSTEM}'"
     )

@@ -127,6 +127,7 @@ BATCHES = (
     ("wait_ns", "BIGINT"),
     ("fetch_ns", "BIGINT"),
     ("collate_ns", "BIGINT"),
+    ("indices", "BIGINT[]"),
     ("process", "VARCHAR"),
 )
 ITEMS = (
@@ -194,6 +195,9 @@ COLUMNS: dict[str, Columns] = {
     "system": SYSTEM,
 }
 TABLES = tuple(COLUMNS)
+# The events without most of those that only steps are made of: of a long raw run they stay in their files until all events
+# are asked for. What failed, is open or has arguments is here in any case.
+BESIDE = "beside"
 MADE = TABLES[2:]  # of the others, when they are first asked for
 
 _KINDS = ((record.SPAN, "span"), (record.COUNTER, "counter"), (record.MARK, "mark"))

@@ -80,10 +80,12 @@ class Timeline:
 
         self.updates = updates
         self._spans = _sorted(_without_whole_trainings(spans, updates.time))
-        self.ends = _ends(self._spans, updates.time)  # of the steps
+        self.ends, cuts = _ends(self._spans, updates.time)  # of the steps: when, and before which span
+        self._cuts = np.concatenate(([0], cuts, [len(self._spans.code)]))
         self._waits = _outermost_waits(self._spans)
         self.purposes = self._judge()
         self._waited = bool(np.any(self.purposes.purpose == TRAIN))
+        self._evaluated = bool(np.any(self.purposes.purpose == EVALUATE))
         self._habits = self._bare_is_habit()
 
     def step_of(self, moments: Ints) -> Ints:
@@ -100,33 +102,33 @@ class Timeline:
         trained = np.count_nonzero(self.purposes.purpose == TRAIN)
         # What was fetched ahead is used up at the pace at which steps take batches.
         pace = min(len(self.ends) / trained, 1.0) if trained else 0.0
-        row = self.step_of(waits.start[self.purposes.used]) + (self.purposes.over * pace).astype(np.int64)
+        row = self._rows(0, len(self._cuts) - 1)[self._waits[self.purposes.used]]
+        row = row + (self.purposes.over * pace).astype(np.int64)
         return waits, self.purposes, np.minimum(row, len(self.ends))
 
     def count(self, code: int) -> Ints:
         """How many spans of a phase each row has."""
         import numpy as np
 
-        rows = self.step_of(self._spans.start[self._spans.code == code])
+        rows = self._rows(0, len(self._cuts) - 1)[self._spans.code == code]
         return np.bincount(rows, minlength=len(self.ends) + 1)
 
     def fold(self, low: int, high: int) -> Folded:
         """The rows from `low` to before `high`."""
-        import numpy as np
-
         starts, ends = self._bounds(low, high)
-        count = len(self.ends)
-        first = 0 if low == 0 else int(np.searchsorted(self._spans.start, self.ends[low - 1]))
-        last = len(self._spans.start) if high > count else int(np.searchsorted(self._spans.start, self.ends[high - 1]))
-        stretch = _Stretch(
-            self._spans.take(slice(first, last)),
-            self.step_of(self._spans.start[first:last]) - low,
-            self._sides(first, last),
-        )
+        first, last = int(self._cuts[low]), int(self._cuts[high])
+        rows = self._rows(low, high)
+        stretch = _Stretch(self._spans.take(slice(first, last)), rows, self._sides(first, last, rows))
         folded = stretch.fold(starts, ends)
         if not self._waited:
             stretch.infer_waits(folded, 0 if low else 1)  # nobody knows when the first step began
         return folded
+
+    def _rows(self, low: int, high: int) -> Ints:
+        """For each span of some rows its row, counted from the first of them."""
+        import numpy as np
+
+        return np.repeat(np.arange(high - low), np.diff(self._cuts[low : high + 1]))
 
     def _bounds(self, low: int, high: int) -> tuple[Ints, Ints]:
         import numpy as np
@@ -151,21 +153,24 @@ class Timeline:
             return purposes_of(waits, start[code == FORWARD], backwards)
         return purposes_of(waits, start[code == FORWARD], self.updates.time, sparse=True)
 
-    def _sides(self, first: int, last: int) -> NDArray[np.uint8]:
-        """For some spans: does each belong to training, to evaluation, or to either?"""
+    def _sides(self, first: int, last: int, rows: Ints) -> NDArray[np.uint8] | None:
+        """For some spans: does each belong to training, to evaluation, or to either? None: nothing is evaluation."""
         import numpy as np
 
         code = self._spans.code[first:last]
-        sides = np.full(last - first, _EITHER, np.uint8)
-        sides[(code == BACKWARD) | (code == OPTIMIZER)] = _TRAINING
-        sides[code == EVALUATION] = _EVALUATING
+        forwards, starting = np.flatnonzero(code == FORWARD), np.flatnonzero(code == ITER)
+        marked = code == EVALUATION
         waits = slice(*np.searchsorted(self._waits, [first, last]))
         evaluates = self.purposes.purpose[waits] == EVALUATE
+        told = evaluates.any() or marked.any() or (self._evaluated and len(starting))
+        if not told and not _bare(self._spans.key[first:last][forwards]).any():
+            return None
+        sides = np.full(last - first, _EITHER, np.uint8)
+        sides[(code == BACKWARD) | (code == OPTIMIZER)] = _TRAINING
+        sides[marked] = _EVALUATING
         sides[self._waits[waits] - first] = np.where(evaluates, _EVALUATING, _TRAINING)
-        starting = np.flatnonzero(code == ITER)
         sides[starting] = self._iterator_sides(self._spans.key[first:last][starting])
-        forwards = np.flatnonzero(code == FORWARD) + first
-        sides[forwards - first] = self._forward_sides(forwards)
+        sides[forwards] = self._forward_sides(forwards + first, rows[forwards], first, rows)
         return sides
 
     def _iterator_sides(self, keys: Ints) -> NDArray[np.uint8]:
@@ -181,7 +186,7 @@ class Timeline:
             sides[same] = np.where(evaluates, _EVALUATING, _TRAINING)[same]
         return sides
 
-    def _forward_sides(self, forwards: Ints) -> NDArray[np.uint8]:
+    def _forward_sides(self, forwards: Ints, of: Ints, first: int, rows: Ints) -> NDArray[np.uint8]:
         """A forward is for what its batch is for. Where nothing was fetched for it, its modes tell.
 
         After a batch for evaluation it is still training if gradients were on and a backward comes before any other fetch:
@@ -189,8 +194,8 @@ class Timeline:
         """
         import numpy as np
 
-        own, purpose, bare = self._fed(forwards)
-        evaluates = bare & ~own & ~self._habits
+        own, purpose = self._fed(forwards, of, first, rows)
+        evaluates = _bare(self._spans.key[forwards]) & ~own & ~self._habits
         doubtful = np.flatnonzero(own & (purpose == EVALUATE))
         if len(doubtful):
             key = self._spans.key[forwards[doubtful]]
@@ -198,28 +203,32 @@ class Timeline:
             evaluates[doubtful] = ~learns
         return np.where(evaluates, _EVALUATING, _TRAINING).astype(np.uint8)
 
-    def _fed(self, forwards: Ints) -> tuple[Flags, NDArray[np.uint8], Flags]:
-        """For each forward: was a batch fetched in the same step before it, for what; was it without training and gradients?"""
+    def _fed(self, forwards: Ints, of: Ints, first: int, rows: Ints) -> tuple[Flags, NDArray[np.uint8]]:
+        """For each forward, which lies in the row `of`: was a batch fetched in the same step before it, and for what?
+
+        `rows` are those of the spans from `first` on.
+        """
         import numpy as np
 
-        key = self._spans.key[forwards]
-        bare = (key != NONE) & (key & (FORWARD_TRAINING | FORWARD_GRAD) == 0)
-        batch = np.searchsorted(self._waits, forwards) - 1  # the last fetch before each
         if not len(self._waits):
-            return np.zeros(len(forwards), bool), np.full(len(forwards), TRAIN, np.uint8), bare
-        start = self._spans.start
-        own = (batch >= 0) & (self.step_of(start[self._waits[batch]]) == self.step_of(start[forwards]))
-        return own, self.purposes.purpose[batch], bare
+            return np.zeros(len(forwards), bool), np.full(len(forwards), TRAIN, np.uint8)
+        batch = np.searchsorted(self._waits, forwards) - 1  # the last fetch before each
+        at = self._waits[batch] - first
+        near = (batch >= 0) & (at >= 0)
+        own = near & (rows[np.where(near, at, 0)] == of)
+        return own, self.purposes.purpose[batch]
 
     def _bare_is_habit(self) -> bool:
         """Do most steps have a forward without gradients and without a batch? Then it is a part of the step."""
         import numpy as np
 
-        forwards = np.flatnonzero((self._spans.code == FORWARD) & (self._spans.key & _MODES == 0))
+        forwards = np.flatnonzero(self._spans.code == FORWARD)
+        forwards = forwards[_bare(self._spans.key[forwards])]
         if not len(forwards) or not len(self.ends):
             return False
-        own, _, bare = self._fed(forwards)
-        steps = np.unique(self.step_of(self._spans.start[forwards[bare & ~own]]))
+        rows = self._rows(0, len(self._cuts) - 1)
+        own, _ = self._fed(forwards, rows[forwards], 0, rows)
+        steps = np.unique(rows[forwards[~own]])
         return len(steps) > _HABIT * len(self.ends)
 
     def _learns(self, forwards: Ints) -> Flags:
@@ -236,33 +245,57 @@ class Timeline:
 
 
 class _Stretch:
-    """Some steps of a timeline: spans by start, the row of each, and what each is for."""
+    """Some steps of a timeline: spans by start, the row of each, and what each is for (None: nothing is evaluation)."""
 
-    def __init__(self, spans: Spans, rows: Ints, sides: NDArray[np.uint8]) -> None:
+    def __init__(self, spans: Spans, rows: Ints, sides: NDArray[np.uint8] | None) -> None:
         import numpy as np
 
         self._code, self._start = spans.code, spans.start
-        outer, self._end = nest(spans.start, spans.end)
-        self._self = _self_times(outer, self._end - self._start)
-        self._roots = np.flatnonzero(outer < 0)
-        self._root = np.cumsum(outer < 0) - 1  # the place in `_roots` of the outermost span around each
-        self._row = rows[self._roots]  # of each outermost span
-        self._evaluating = self._evaluations(sides[self._roots])
+        self._nested = not _flat(spans.start, spans.end)
+        if self._nested:
+            outer, self._end = nest(spans.start, spans.end)
+            self._self = _self_times(outer, self._end - self._start)
+            self._roots = np.flatnonzero(outer < 0)
+            self._root = np.cumsum(outer < 0) - 1  # the place in `_roots` of the outermost span around each
+            self._row = rows[self._roots]  # of each outermost span
+        else:
+            self._end = np.maximum(spans.end, spans.start)
+            self._self = self._end - self._start
+            self._roots = self._root = np.arange(len(rows))
+            self._row = rows
+        self._evaluating = self._evaluations(None if sides is None else sides[self._roots])
+        self._evaluates = bool(self._evaluating.any())
         self._pause = self._pauses()
 
     def fold(self, starts: Ints, ends: Ints) -> Folded:
         """The rows, which have these starts and ends."""
         import numpy as np
 
-        shape = (len(starts), len(PHASES))
-        size = len(starts) * len(PHASES)
-        cells = self._row[self._root] * len(PHASES) + self._phases()
-        spent = np.bincount(cells, self._self, size)
-        spent += np.bincount(self._row * len(PHASES) + EVALUATION, self._pause, size)
-        first = np.full(size, NONE)
-        first[cells[::-1]] = self._start[::-1]  # of several the first one stays
-        calls = np.bincount(cells, minlength=size)
-        return Folded(starts, ends, spent.astype(np.int64).reshape(shape), calls.reshape(shape), first.reshape(shape))
+        shape = (len(PHASES), len(starts))
+        spent, calls = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        first = np.full(shape, NONE)
+        rows = self._row[self._root] if self._nested else self._row
+        phases = self._phases()
+        for phase in range(len(PHASES)):
+            places = np.flatnonzero(phases == phase)
+            if len(places):
+                self._fold_phase(rows[places], places, spent[phase], calls[phase], first[phase])
+        if self._evaluates:
+            spent[EVALUATION] += np.bincount(self._row, self._pause, len(starts)).astype(np.int64)
+        return Folded(starts, ends, spent.T, calls.T, first.T)
+
+    def _fold_phase(self, rows: Ints, places: Ints, spent: Ints, calls: Ints, first: Ints) -> None:
+        """Add up the spans at some places, which lie in these rows."""
+        import numpy as np
+
+        if np.all(rows[1:] > rows[:-1]):  # one in each step, as it mostly is
+            spent[rows] = self._self[places]
+            calls[rows] = 1
+            first[rows] = self._start[places]
+            return
+        spent[:] = np.bincount(rows, self._self[places], len(spent))
+        calls[:] = np.bincount(rows, minlength=len(spent))
+        first[rows[::-1]] = self._start[places[::-1]]  # of several the first one stays
 
     def infer_waits(self, folded: Folded, least: int) -> None:
         """Where no loader is waited for: the time from the start of a step to its first forward that no phase has."""
@@ -279,12 +312,12 @@ class _Stretch:
         folded.spent[rows, INPUT_WAIT] = idle
         folded.first[rows, INPUT_WAIT] = folded.start[rows]
 
-    def _evaluations(self, side: NDArray[np.uint8]) -> Flags:
+    def _evaluations(self, side: NDArray[np.uint8] | None) -> Flags:
         """For each outermost span: is it part of a stretch of evaluation?"""
         import numpy as np
 
-        if not np.any(side == _EVALUATING):
-            return np.zeros(len(side), bool)
+        if side is None or not np.any(side == _EVALUATING):
+            return np.zeros(len(self._row), bool)
         places = np.arange(len(side))
         told = side != _EITHER
         before = np.maximum.accumulate(np.where(told, places, -1))
@@ -299,37 +332,57 @@ class _Stretch:
         """After each outermost span, the time until the next one if both are in one stretch of evaluation."""
         import numpy as np
 
-        pause = np.zeros(len(self._roots), np.int64)
+        pause = np.zeros(len(self._row), np.int64)
+        if not self._evaluates:
+            return pause
         both = self._evaluating[:-1] & self._evaluating[1:] & (self._row[:-1] == self._row[1:])
         places = np.flatnonzero(both)
         pause[places] = self._start[self._roots[places + 1]] - self._end[self._roots[places]]
         return pause
 
-    def _phases(self) -> Ints:
+    def _phases(self) -> NDArray[np.uint8]:
         """The phase that each span counts for."""
-        import numpy as np
-
-        code = self._code.astype(np.int64)
+        code = self._code.copy()
         code[code == ITER] = INPUT_WAIT
-        if self._evaluating.any():
+        if self._evaluates:
             code[self._evaluating[self._root] & (code != CHECKPOINT)] = EVALUATION
         return code
 
 
-def _ends(spans: Spans, updates: Ints) -> Ints:
-    """Where each step ends. An update inside a span (the optimizer's) ends its step with that span."""
+def _ends(spans: Spans, updates: Ints) -> tuple[Ints, Ints]:
+    """Where each step ends, and how many spans begin before that.
+
+    An update inside a span (the optimizer's) ends its step with that span.
+    """
     import numpy as np
 
+    before = np.searchsorted(spans.start, updates)
     if not len(spans.start):
-        return updates
-    reach = np.maximum.accumulate(spans.end)
-    over = np.append(spans.start[1:] >= reach[:-1], True)  # nothing is open any more when the next one begins
-    around = np.searchsorted(spans.start, updates) - 1
-    crossed = np.flatnonzero(~over[around])
+        return updates, before
+    around, after = before - 1, np.minimum(before, len(spans.start) - 1)
+    reach = spans.end if _flat(spans.start, spans.end) else np.maximum.accumulate(spans.end)
+    # Something may still be open when the next one begins: then the step ends with the last of these.
+    crossed = np.flatnonzero((spans.start[after] < reach[around]) & (around >= 0) & (before <= after))
     if len(crossed):
-        last = np.flatnonzero(over)
-        around[crossed] = np.where(around[crossed] < 0, -1, last[np.searchsorted(last, around[crossed])])
-    return np.where(around >= 0, np.maximum(updates, reach[around]), updates)
+        last = np.flatnonzero(np.append(spans.start[1:] >= reach[:-1], True))
+        around[crossed] = last[np.searchsorted(last, around[crossed])]
+    ends = np.where(around >= 0, np.maximum(updates, reach[around]), updates)
+    later = np.flatnonzero((spans.start[after] < ends) & (before <= after))
+    before[later] = np.searchsorted(spans.start, ends[later])
+    return ends, before
+
+
+def _flat(start: Ints, end: Ints) -> bool:
+    """Whether each ends before the next one begins."""
+    import numpy as np
+
+    return bool(np.all(end[:-1] <= start[1:]))
+
+
+def _bare(keys: Ints) -> Flags:
+    """Which forwards, by their keys, were without training and gradients."""
+    found: Flags = (keys & _MODES == 0) & (keys != NONE)
+    return found
 
 
 def _outermost_waits(spans: Spans) -> Ints:
@@ -377,6 +430,8 @@ def _without_whole_trainings(spans: Spans, updates: Ints) -> Spans:
     import numpy as np
 
     marked = np.flatnonzero(spans.code == EVALUATION)
+    if not len(marked):
+        return spans
     inside = np.searchsorted(updates, spans.end[marked]) > np.searchsorted(updates, spans.start[marked])
     kept = np.ones(len(spans.code), bool)
     kept[marked[inside]] = False

@@ -1,4 +1,4 @@
-"""`sonde flow`: look at captured values, and compare two traces."""
+"""`sonde flow`: look at captured values, compare two traces, and rebuild a batch of a run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sonde.errors import FolderRefused, RunNotFound, SondeError, UnknownName
 from sonde.flow.compare import compare
 from sonde.flow.pack import pack_note
 from sonde.flow.result import TraceResult, load
+from sonde.replay import load_target, replay as rebuild
 
 SUFFIX = ".sonde"
 MOST_LISTED = 10
@@ -27,10 +28,11 @@ WHERE = ("func_name", "pid", "thread", "worker", "error")
     epilog="""\b
 Example: sonde flow show                         the traces of the newest run
 Example: sonde flow show t.sonde --html t.html
-Example: sonde flow diff before.sonde after.sonde"""
+Example: sonde flow diff before.sonde after.sonde
+Example: sonde flow replay train-3f2a train.py:make_dataset --step 340"""
 )
 def command() -> None:
-    """Look at captured values, and compare two traces."""
+    """Look at captured values, compare two traces, rebuild a batch of a run."""
 
 
 @command.command(
@@ -100,6 +102,43 @@ def diff(a: str, b: str, dir: str | None, rtol: float) -> None:
     found = compare(left, right, rtol=rtol)
     click.echo(f"A: {a}\nB: {b}\n{found}" if found else str(found))
     if found:
+        click.get_current_context().exit(DIFFERENT)
+
+
+@command.command(
+    epilog="""\b
+Example: sonde flow replay train.py:make_dataset --step 340        the newest run
+Example: sonde flow replay train-3f2a train.py:train_set --step 340 --rank 1
+Example: sonde flow replay train-3f2a train.py:make_loader --step 340 --out batch.npz"""
+)
+@click.argument("run", required=False)
+@click.argument("target", required=False, metavar="SCRIPT:NAME")
+@directory
+@click.option(
+    "--step", type=click.IntRange(min=0), required=True, metavar="N", help="The step whose batches to rebuild."
+)
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank whose step it is.")
+@click.option("--out", metavar="FILE", help="Write the arrays of the batches into this .npz file too.")
+def replay(run: str | None, target: str | None, dir: str | None, step: int, rank: int, out: str | None) -> None:
+    """Rebuild the batches of a step from the ledger of a run, without the model.
+
+    SCRIPT:NAME is a Python file and a dataset or a loader in it, or a function that makes one. The file is imported, not run:
+    what stands behind `if __name__ == "__main__"` does not happen. RUN is a path, the name of a run folder or a part of it that
+    only one run has; without it, the newest run. The exit code is 1 if the data is not what it was in the run.
+    """
+    if target is None:
+        run, target = None, run
+    if target is None:
+        raise click.UsageError("Give the dataset as SCRIPT:NAME, such as train.py:make_dataset.")
+    if out is not None and Path(out).exists():
+        raise FolderRefused(f"{out} exists. Remove it, or give another name with --out.")
+    folder = choose(run, runs_dir(dir))
+    found = rebuild(folder, step, load_target(target), rank)
+    click.echo(str(found))
+    if out is not None:
+        found.save(out)
+        click.echo(f"Wrote {out}.")
+    if found.same is False:
         click.get_current_context().exit(DIFFERENT)
 
 

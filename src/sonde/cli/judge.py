@@ -18,7 +18,7 @@ from sonde import config
 from sonde.views.watch import Opinion
 
 EVERY = 5.0  # seconds between two verdicts, at least
-SHARE = 0.05  # of the time that may be spent on them
+SHARE = 0.02  # of the time that may be spent on them
 NICE = 10
 
 

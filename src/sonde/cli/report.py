@@ -10,10 +10,10 @@ import click
 from sonde.analysis.run import Run, open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
+from sonde.cli.target import page_target
 from sonde.diagnosis.policy import Policy
-from sonde.errors import FolderRefused
 from sonde.exchange.output import opened as opened_file
-from sonde.html import is_report, page
+from sonde.html import page
 from sonde.views import units
 from sonde.views.card import draw_card
 from sonde.views.charts import charts
@@ -42,7 +42,7 @@ def command(
     still be going on, have been killed, or be sealed.
     """
     thresholds = Policy.load(policy)
-    target = None if html is None else _target(Path(html))
+    target = None if html is None else page_target(html, "report")
     path = choose(run, runs_dir(dir))
     with progress("Reading") as told, open_run(path, progress=told) as opened:
         view = report(opened, thresholds)
@@ -54,17 +54,6 @@ def command(
         draw_card(view, out(), narrow=narrow)
     if target is not None:
         click.echo(f"Written to {target}: {units.size(target.stat().st_size)}.", err=True)
-
-
-def _target(path: Path) -> Path:
-    """Refuse now what could not be written later, and never write over what is no report."""
-    if path.is_dir():
-        raise FolderRefused(f"{path} is a folder. Give the name of a file with --html.")
-    if not path.parent.is_dir():
-        raise FolderRefused(f"There is no folder {path.parent}. Make it, or give another name with --html.")
-    if path.exists() and not (path.is_file() and is_report(path)):
-        raise FolderRefused(f"{path} exists, and is no report of Sonde. Give another name with --html.")
-    return path
 
 
 def _write(path: Path, view: Report, run: Run) -> None:

@@ -37,7 +37,7 @@ EXPLAINS = {
     "COMPUTE_STRAGGLER": ("COMM_BOUND", "STRAGGLER", "STEP_SPIKES"),
     "STRAGGLER": ("STEP_SPIKES",),
     "CPU_OVERSUBSCRIBED": ("STEP_SPIKES", "STRAGGLER", "COMPUTE_STRAGGLER", "COMM_BOUND"),
-    "MEMORY_CREEP": ("MEMORY_PRESSURE",),
+    "MEMORY_CREEP": ("MEMORY_PRESSURE", "STEP_DRIFT"),
 }
 # What a step spends too much on; if it grew to that, the growing explains it.
 OF_PHASE = {"input_wait": "INPUT_BOUND", "residual": "RESIDUAL_HEAVY", "communication": "COMM_BOUND"}
@@ -85,6 +85,8 @@ def _explained(finding: Finding, others: list[Finding]) -> bool:
 def _explains(cause: Finding, finding: Finding) -> bool:
     if cause.kind == "STEP_DRIFT" and float(cause.evidence["score"]) >= DOUBLED:
         return finding.kind in (*EXPLAINS[cause.kind], OF_PHASE.get(cause.evidence["phase"]))
+    if cause.kind == "NON_FINITE" and cause.evidence["stopped"]:  # the watch itself has ended the program
+        return finding.kind == "CRASHED"
     return finding.kind in EXPLAINS.get(cause.kind, ())
 
 

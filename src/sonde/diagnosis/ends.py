@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.analysis.run import RECORDING
-from sonde.diagnosis.figures import Ask, literal
+from sonde.diagnosis.figures import Ask, Figure, literal
 from sonde.store import probe
 from sonde.store.alive import DIED, ENDED, RUNNING
 
@@ -77,6 +77,7 @@ class Stuck:
     step: int | None
     last_ns: int
     idle_ns: int
+    figures: dict[str, Figure]  # its last step and its last sign of life
     open: list[OpenSpan]
     stacks: str | None  # the file in the run folder
     frames: list[str]  # of the main thread, the innermost first
@@ -165,9 +166,19 @@ def _stuck(run: Run, ask: Ask, processes: list[End], trained: frozenset[str]) ->
             continue
         file, frames = _stack(run.path, one.pid)
         idle = max(0, now - last[one.process])
-        who = (one.process, one.rank, one.pid, steps.get(one.process), last[one.process], idle)
+        step = steps.get(one.process)
+        figures = {
+            "last sign of life ns": Figure(last[one.process], f"SELECT last_ns FROM processes WHERE {_is(one.process)}")
+        }
+        if step is not None:
+            figures["last step"] = Figure(step, f"SELECT max(step) FROM steps WHERE {_is(one.process)}")
+        who = (one.process, one.rank, one.pid, step, last[one.process], idle, figures)
         found.append(Stuck(*who, spans.get(one.process, []), file, frames))
     return found
+
+
+def _is(process: str) -> str:
+    return f"process = {literal(process)}"
 
 
 def _stack(folder: Path, pid: int | None) -> tuple[str | None, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sonde.analysis.blackbox import BlackBox, black_box
 from sonde.diagnosis.ends import Ends, gather_ends
 from sonde.diagnosis.figures import Ask
 from sonde.diagnosis.health import Health, gather_health
@@ -25,6 +26,8 @@ class Facts:
     loading: Loading
     health: Health
     ends: Ends
+    box: BlackBox
+    run: str  # what it is called in commands
 
 
 def gather(run: Run, policy: Policy) -> Facts:
@@ -38,4 +41,6 @@ def gather(run: Run, policy: Policy) -> Facts:
         gather_loading(ask, policy, speed, loaders),
         gather_health(ask, policy, bool(speed.trained)),
         gather_ends(run, ask, speed.trained),
+        black_box(run),
+        run.id,
     )

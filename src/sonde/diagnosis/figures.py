@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from sonde.analysis.tables import BESIDE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +49,10 @@ class Row(dict[str, Figure]):
 
 
 class Ask:
-    """Asks a run. Many figures over the same rows cost one query; each gets a query of its own to be asked again with."""
+    """Asks a run. Many figures over the same rows cost one query; each gets a query of its own to be asked again with.
+
+    Of the events it is given those beside the steps, which it may ask the tables for: so those of a long run need not be loaded.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -56,7 +62,13 @@ class Ask:
         """The answer to a query."""
         for source, table in self._kept.items():
             query = query.replace(source, f"{table} WHERE true")
+        query = re.sub(r"\b(FROM|JOIN) events\b", rf"\1 {BESIDE}", query)
         return self._run.sql(query).fetchall()
+
+    def seen(self, cat: str, names: Sequence[str]) -> bool:
+        """Whether there is an event of one of these names."""
+        census = self._run.database.source.census.values()
+        return any(one.cat == cat and one.name in names for named in census for one in named)
 
     def keep(self, source: str, table: str) -> None:
         """Put rows that are asked for again and again into a table of their own. Queries that name `source` get them there."""

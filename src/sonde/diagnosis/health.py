@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
+from sonde.diagnosis.wording import percent
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 PARTS = 10  # of the time of a process, to see whether its memory grows
 MOST_PROCESSES = 32  # whose memory is looked at, the largest
+SAMPLED_NS = 1_000_000_000  # a load is that of the second before it was written down
+_EVER = 2**63 - 1
 _RSS = (
     "(SELECT host, coalesce(key, pid) AS about, value, start_ns, "
     f"ntile({PARTS}) OVER (PARTITION BY host, coalesce(key, pid) ORDER BY start_ns) - 1 AS part "
@@ -27,7 +30,6 @@ _HOST = {
     "limit": "min(value) FILTER (name = 'cgroup.limit')",
     "used": "quantile_cont(value, 0.9) FILTER (name = 'cgroup.used')",
     "used_last": "arg_max(value, start_ns) FILTER (name = 'cgroup.used')",
-    "cpu": "median(value) FILTER (name = 'cpu' AND coalesce(key, 0) = 0)",
     "cores": "max(value) FILTER (name = 'cores')",
 }
 
@@ -58,14 +60,34 @@ class Host:
     rss: Figure
     threads: Figure  # that torch computes with, in all processes that are no loader workers
     most_threads: Figure  # in one process
-    own: Figure  # load of the processes of this run, in % of one core
+    own: Figure  # load of the processes of this run together, in % of one core
+
+    @property
+    def others(self) -> float | None:
+        """Load of the processes that are not of this run, in % of the host."""
+        load, cores = self.figures["cpu"].value, self.figures["cores"].value
+        return None if load is None or not cores or self.own.value is None else load - self.own.value / cores
+
+    @property
+    def loads(self) -> dict[str, Figure]:
+        """What that was made of."""
+        return {
+            "load of the host %": self.figures["cpu"],
+            "cores": self.figures["cores"],
+            "load of this run %": self.own,
+        }
+
+    @property
+    def told(self) -> str:
+        """Who takes its cores, in words."""
+        return (
+            f"other programs take {percent((self.others or 0.0) / 100)} of the cores of {self.host}, and none is free"
+        )
 
     def crowded(self, policy: Policy) -> bool:
         """Whether processes of others take so much of it that those of this run wait for cores."""
-        load, cores = self.figures["cpu"], self.figures["cores"]
-        if not load.at_least(policy["host.busy"]) or not cores.value or self.own.value is None:
-            return False
-        return load.or_zero() - self.own.value / cores.value >= policy["host.others"]
+        busy = self.figures["cpu"].at_least(policy["host.busy"])
+        return busy and self.others is not None and self.others >= policy["host.others"]
 
 
 @dataclass(frozen=True)
@@ -88,22 +110,29 @@ class Health:
     losses: Losses = field(default_factory=Losses)
     garbage: Row = field(default_factory=lambda: Row({}, {}))
 
+    def crowded_host(self, policy: Policy) -> Host | None:
+        """A host of this run whose cores processes of others take."""
+        return next((host for host in self.hosts if host.crowded(policy)), None)
+
+    def crowded(self, policy: Policy) -> bool:
+        """Whether there is one: then scatter between steps and ranks, and short waits, are not this run's fault."""
+        return self.crowded_host(policy) is not None
+
 
 def gather_health(ask: Ask, policy: Policy, trained: bool) -> Health:
     """Ask about memory, threads and losses. `trained`: there are steps."""
+    since, until = 0, _EVER
+    if trained:  # a program loads what it needs before its first step, and frees it after the last
+        ((since, until),) = ask.rows("SELECT min(start_ns + dur_ns), max(start_ns + dur_ns) FROM steps")
     return Health(
-        memory=_memory(ask, policy, trained),
-        hosts=_hosts(ask),
+        memory=_memory(ask, policy, since, until),
+        hosts=_hosts(ask, since, min(until + SAMPLED_NS, _EVER)),
         losses=_losses(ask) if trained else Losses(),
         garbage=_garbage(ask) if trained else Row({}, {}),
     )
 
 
-def _memory(ask: Ask, policy: Policy, trained: bool) -> list[Trend]:
-    """Of a program that trains from its first step to its last: it loads what it needs before, and frees it afterwards."""
-    since, until = 0, 2**63 - 1
-    if trained:
-        ((since, until),) = ask.rows("SELECT min(start_ns + dur_ns), max(start_ns + dur_ns) FROM steps")
+def _memory(ask: Ask, policy: Policy, since: int, until: int) -> list[Trend]:
     people = {
         (host, pid): (rank, worker)
         for host, pid, rank, worker, role in ask.rows("SELECT host, pid, rank, worker, role FROM processes")
@@ -141,12 +170,15 @@ def _trend(
     return Trend(*who, *place, name, samples, seconds, first, last, figures["most"], parts)
 
 
-def _hosts(ask: Ask) -> list[Host]:
-    rows = ask.by(["host"], _SYSTEM.partition(" WHERE ")[0], _HOST, _SYSTEM.partition(" WHERE ")[2])
-    return [_host(ask, row) for row in rows]
+def _hosts(ask: Ask, since: int, until: int) -> list[Host]:
+    """What each host has, and its load while the run trained."""
+    then = f"name = 'cpu' AND start_ns >= {since} AND start_ns <= {until}"
+    columns = _HOST | {"cpu": f"median(value) FILTER ({then} AND coalesce(key, 0) = 0)"}
+    rows = ask.by(["host"], _SYSTEM.partition(" WHERE ")[0], columns, _SYSTEM.partition(" WHERE ")[2])
+    return [_host(ask, row, then) for row in rows]
 
 
-def _host(ask: Ask, row: Row) -> Host:
+def _host(ask: Ask, row: Row, then: str) -> Host:
     here = f"host = {literal(row.which['host'])}"
     last = (
         f"(SELECT quantile_cont(value, 0.9) AS value, max(start_ns) AS latest FROM events WHERE kind = 'counter' "
@@ -160,11 +192,10 @@ def _host(ask: Ask, row: Row) -> Host:
         f"AND e.name = 'torch.threads' AND (p.worker IS NULL OR e.value > 1) AND p.role <> 'launcher' AND e.{here} GROUP BY 1)"
     )
     threads = ask.one(computing, {"all": "sum(threads)", "most": "max(threads)"})
-    load = (
-        f"(SELECT median(value) AS load FROM events WHERE kind = 'counter' AND cat = '{probe.SYSTEM}' AND name = 'cpu' "
-        f"AND isfinite(value) AND key > 0 AND {here} GROUP BY key)"
-    )
-    own = ask.one(load, {"own": "sum(load)"})["own"]
+    # Second by second: workers of an earlier epoch take no core any more.
+    each = f"SELECT start_ns // 1000000000 AS second, key, avg(value) AS load FROM {_SYSTEM} AND {then} AND key > 0 AND {here}"
+    load = f"(SELECT sum(load) AS load FROM ({each} GROUP BY ALL) GROUP BY second)"
+    own = ask.one(load, {"own": "median(load)"})["own"]
     rss = ask.one(alive, {"rss": "sum(value)"})["rss"]
     return Host(str(row.which["host"]), row, rss, threads["all"], threads["most"], own)
 

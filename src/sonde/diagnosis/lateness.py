@@ -67,7 +67,7 @@ def straggling(
 ) -> Finding | None:
     """A finding about the late rank, if this is the cause. `does` says what it does; `next` has a place for its name."""
     late = late_rank(facts, policy) if enough_steps(facts, policy) else None
-    if late is None or late.cause != cause:
+    if late is None or late.cause != cause or (cause == COMPUTE and _loses_its_core(facts, policy, late)):
         return None
     severity = graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)
     if severity is None:
@@ -77,12 +77,22 @@ def straggling(
         kind,
         severity,
         0.9,
-        f"The other ranks wait {ms(late.gap_ns)} in each step ({percent(late.share)}) for {who}, which {does(late)}.",
+        f"The other ranks wait {ms(late.gap_ns)} in a usual step ({percent(late.share)}) for {who}, which {does(late)}.",
         next.format(who),
         score=late.share,
         figures=late.figures,
         ranks=[late.rank.rank],
     )
+
+
+def _loses_its_core(facts: Facts, policy: Policy, late: Late) -> bool:
+    """On a host whose cores others use, a rank may lose its own now and then; what it computes longer it does in every step."""
+    if not facts.health.crowded(policy):
+        return False
+    if late.phase is None:
+        return True
+    more = late.rank.low[late.phase].or_zero() - median(one.low[late.phase].or_zero() for one in late.others)
+    return bool(more < late.gap_ns * policy["straggler.covers"])
 
 
 def _gap(ranks: list[Rank], waiting: tuple[str, ...]) -> tuple[float, tuple[str, ...], Rank]:

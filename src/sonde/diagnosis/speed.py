@@ -33,7 +33,10 @@ _STARTS = f"""
 
 @dataclass(frozen=True)
 class Rank:
-    """One process that trained. `usual`: the time of each phase in a step of a usual block, in ns; `share`: of `train`."""
+    """One process that trained. `usual`: the time of each phase in a step of a usual block, in ns; `share`: of `train`.
+
+    `low`: what three quarters of the steps take at least, in ns; only of a job of several ranks.
+    """
 
     rank: int | None
     host: str
@@ -47,6 +50,7 @@ class Rank:
     p99_ns: Figure
     usual: Row
     share: Row
+    low: Row
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,9 @@ class Spikes:
 
 @dataclass(frozen=True)
 class Speed:
-    """All of it. `whole`: totals of the rank with the most steps, with the warm-up and what came after the last step."""
+    """All of it. `whole`: totals of the rank with the most steps, with the warm-up and what came after the last step; of a run
+    without steps, what evaluation there was.
+    """
 
     steps: Figure = NOTHING  # after the warm-up, of the rank that has the most
     warmup: Figure = NOTHING
@@ -122,7 +128,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
     """Ask the steps of a run for everything. `workers`: of the loader that has the most."""
     counts = ask.by(["rank", "process", "host", "pid"], "steps", _COUNTS)
     if not counts:
-        return Speed()
+        return Speed(whole=ask.one("phases WHERE phase = 'evaluation'", _EVALUATED))
     longest = max(counts, key=lambda row: row["steps"].or_zero())
     seen = [part for part in PARTS if any(row[part].or_zero() for row in counts)]
     steps = int(longest["steps"].or_zero())
@@ -151,9 +157,10 @@ def _rank(
     process, rank, host, pid, first, last = about
     nothing = Row({}, {})
     of = counts.get(process, nothing)
+    low = Row({}, {part: of[f"low {part}"] for part in PARTS if f"low {part}" in of})
     return Rank(
         rank, host, pid, process, of["steps"], first, last, of["p50"], of["p95"], of["p99"],
-        usual.get(process, nothing), share.get(process, nothing),
+        usual.get(process, nothing), share.get(process, nothing), low,
     )  # fmt: skip
 
 
@@ -164,9 +171,9 @@ def _safe(row: Row) -> str:
 def _inferred(ask: Ask, seen: list[str]) -> bool:
     if "input_wait" not in seen:
         return False
-    return not ask.rows(
-        f"SELECT 1 FROM events WHERE cat = '{probe.PROBE}' AND name IN ('{probe.INPUT_WAIT}', '{probe.PREFETCH}') LIMIT 1"
-    ) and not ask.rows("SELECT 1 FROM phases WHERE phase = 'input_wait' AND calls IS NOT NULL LIMIT 1")
+    return not ask.seen(probe.PROBE, (probe.INPUT_WAIT, probe.PREFETCH)) and not ask.rows(
+        "SELECT 1 FROM phases WHERE phase = 'input_wait' AND calls IS NOT NULL LIMIT 1"
+    )
 
 
 _COUNTS = {
@@ -176,6 +183,7 @@ _COUNTS = {
     "last": "max(step)",
     **{part: f"count({part}_ns)" for part in PARTS},
 }
+_EVALUATED = {"evaluation": "sum(dur_ns)", "evaluation_calls": "sum(calls)"}
 _TOTALS = {
     "whole": "sum(dur_ns)",
     **{part: f"sum(dur_ns) FILTER (phase = '{part}')" for part in PARTS},
@@ -253,6 +261,8 @@ class _Gathering:
         blocks = self._blocks()
         usual = self._ask.by(["process"], blocks, {part: f"median({part})" for part in (TRAIN, *self._seen)})
         share = self._ask.by(["process"], blocks, {part: f"median({part} / nullif({TRAIN}, 0))" for part in self._seen})
+        alone = len({rank for _, rank, *_ in self._about}) < 2
+        low = {} if alone else {f"low {part}": f"quantile_cont({part}_ns, 0.25)" for part in self._seen}
         counts = self._ask.by(
             ["process"],
             "steps",
@@ -261,6 +271,7 @@ class _Gathering:
                 "p50": "quantile_cont(dur_ns, 0.5)",
                 "p95": "quantile_cont(dur_ns, 0.95)",
                 "p99": "quantile_cont(dur_ns, 0.99)",
+                **low,
             },
             self._sample,
         )
@@ -300,8 +311,10 @@ class _Gathering:
 
     def _slowest(self) -> list[Slow]:
         columns = ", ".join(f"{part}_ns" for part in self._seen)
+        longest = f"SELECT dur_ns FROM steps WHERE {AFTER_WARMUP} ORDER BY dur_ns DESC LIMIT {MOST_STEPS}"
+        least = min((ns for (ns,) in self._ask.rows(longest)), default=0)  # sorting whole rows of a long run takes long
         found = self._ask.rows(
-            f"SELECT process, rank, step, dur_ns, {TRAIN_NS}, {columns} FROM steps WHERE {AFTER_WARMUP} "
+            f"SELECT process, rank, step, dur_ns, {TRAIN_NS}, {columns} FROM steps WHERE {AFTER_WARMUP} AND dur_ns >= {least} "
             f"ORDER BY dur_ns DESC, step LIMIT {MOST_STEPS}"
         )
         return [

@@ -46,6 +46,12 @@ def times(ratio: float) -> str:
     return f"{ratio:.0f}x" if ratio >= 9.95 else f"{ratio:.1f}x"
 
 
+def brief(value: float) -> str:
+    """`0.5`, `-12.2`, `3.4e38`."""
+    digits, _, power = f"{value:.3g}".partition("e")
+    return f"{digits}e{int(power)}" if power else digits
+
+
 def several(number: float, one: str, many: str | None = None) -> str:
     """`1 step`, `3 steps`."""
     return f"{number:,.0f} {one if number == 1 else many or one + 's'}"

@@ -11,6 +11,7 @@ import atexit
 import json
 import os
 import sys
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from sonde.store.probe import EXCEPTION, PROCESS
 from sonde.store.record import ESSENTIAL, FORMAT_VERSION, MAX_NAME_CHARS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
 MAX_THREAD_NAME = 128
@@ -43,6 +44,59 @@ class Role(NamedTuple):
     worker: int | None  # the number of a loader worker
 
 
+class _Now:
+    """The recorder that watches for the end of this process, and who wants to know of a failure."""
+
+    recorder: Recorder | None = None
+    told: tuple[Callable[[BaseException], None], ...] = ()
+    ends: tuple[Callable[[], None], ...] = ()
+
+
+_telling = guard("telling of an exception that ends the program")
+
+
+def serving() -> Recorder | None:
+    """The recorder of this process, from `watch` to `unwatch`."""
+    return _Now.recorder
+
+
+def at_failure(callback: Callable[[BaseException], None]) -> Callable[[], None]:
+    """Call with an exception that nobody has caught, before the program is told of it; returns what ends that.
+
+    Not for `KeyboardInterrupt` and `SystemExit`: who asks for the end of a program needs no account of it.
+    """
+    _Now.told = (*_Now.told, callback)
+
+    def leave() -> None:
+        _Now.told = tuple(one for one in _Now.told if one is not callback)
+
+    return leave
+
+
+def process_folder() -> str | None:
+    """The folder of this process in the run; None before its first record."""
+    here = _Now.recorder
+    return here.folder if here is not None and here.pid == os.getpid() else None
+
+
+def at_end(call: Callable[[], None]) -> Callable[[], None]:
+    """Call this when the process ends; it must not raise. Returns what ends that."""
+    _Now.ends = (*_Now.ends, call)
+
+    def leave() -> None:
+        _Now.ends = tuple(one for one in _Now.ends if one is not call)
+
+    return leave
+
+
+def tell_failure(error: BaseException | None) -> None:
+    """Nobody has caught this: tell who wants to know."""
+    if isinstance(error, Exception):
+        for callback in _Now.told:
+            with _telling:
+                callback(error)
+
+
 class Recorder:
     """The host of an event core; see `Host` in `_core.pyi`. No method raises."""
 
@@ -60,6 +114,7 @@ class Recorder:
         self.exception: str | None = None
         self.watching = False
         self.theirs: Any = None
+        self.theirs_of_threads: Any = None
 
     # ── what a core asks for ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,29 +238,47 @@ class Recorder:
             return Role("trainer", None)
         return Role("child" if child else "main", None)
 
+    @guard("writing process.json")
+    def add(self, **facts: object) -> None:
+        """Say more of this process, and of those that it forks, in process.json."""
+        self.more |= facts
+        if self.pid == os.getpid():
+            self.facts |= facts
+            with folder.opened(self.folder) as here:
+                folder.write_json(here, folder.PROCESS_FILE, self.facts)
+
     # ── the end of a process ─────────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self) -> None:
         """Note the end of this process when it comes."""
         self.watching = True
+        _Now.recorder = self
         atexit.register(self.at_exit)
-        self.theirs = sys.excepthook
+        self.theirs, self.theirs_of_threads = sys.excepthook, threading.excepthook
         sys.excepthook = self._on_exception
+        threading.excepthook = self._on_thread_exception
 
     def unwatch(self) -> None:
         """Watch for the end no longer."""
         self.watching = False
+        if _Now.recorder is self:
+            _Now.recorder = None
         atexit.unregister(self.at_exit)
         if sys.excepthook == self._on_exception:  # else somebody chained theirs behind ours, which now only passes on
             sys.excepthook = self.theirs
+        if threading.excepthook == self._on_thread_exception:
+            threading.excepthook = self.theirs_of_threads
 
     def at_exit(self) -> None:
         """Note that the process ends. Recording goes on: handlers that come later may still have something to tell."""
         if not self.watching or self.pid != os.getpid():
             return
+        self._tell_of_child()
         with guard("writing what is left at the end of the process"):
             if self.facts.get("writes") == "block":
                 core.flush()
+            for end in _Now.ends:
+                end()
         self.note_end("exit")
 
     @guard("writing the end of process.json")
@@ -224,7 +297,28 @@ class Recorder:
             with guard("noting an exception that ends the process"):
                 core.mark(EXCEPTION, PROCESS, None, {"type": kind.__name__}, ESSENTIAL)
         self.exception = kind.__name__
-        self.theirs(kind, error, trace)
+        try:
+            if self.watching:
+                tell_failure(error)
+        finally:  # whatever comes between, such as Ctrl-C: the exception is shown
+            self.theirs(kind, error, trace)
+
+    def _on_thread_exception(self, args: Any) -> None:
+        """An exception ends a thread, and not the process."""
+        try:
+            if self.watching:
+                tell_failure(args.exc_value)
+        finally:
+            self.theirs_of_threads(args)
+
+    def _tell_of_child(self) -> None:
+        """A child of multiprocessing shows its exception itself, after this: `sys.excepthook` is never called."""
+        error = sys.exc_info()[1] if is_multiprocessing_child() else None
+        if isinstance(error, SystemExit) and error.code not in (None, 0):  # torch.multiprocessing has caught the cause
+            error = error.__context__
+        if isinstance(error, Exception):
+            self.exception = self.exception or type(error).__name__
+            tell_failure(error)
 
     def _watch_child(self) -> None:
         """A child of multiprocessing runs no atexit handlers, only what is registered with multiprocessing itself."""

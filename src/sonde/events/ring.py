@@ -7,15 +7,14 @@ thread without a lock; everything that touches a file happens under the recordin
 
 from __future__ import annotations
 
-import errno
 import mmap
-import os
 import struct
 import sys
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.store.descriptor import File
 from sonde.store.record import (
     ARGS_ALIGN,
     ARGS_MAGIC,
@@ -39,11 +38,6 @@ from sonde.store.record import (
 
 if TYPE_CHECKING:
     from sonde.events._core import Host
-
-try:
-    import resource
-except ImportError:  # not on Windows
-    resource = None  # type: ignore[assignment]
 
 # Places in the header, counted in its 64-bit words and in its 32-bit words.
 NEXT_SEQ, SEG_LEN, ARGS_LEN, LOST_SPACE, LOST_CAP, LOST_RING, LOST_ARGS = 3, 4, 5, 8, 9, 10, 11
@@ -70,65 +64,6 @@ class Files(NamedTuple):
     args: int
     names: int
     usage: int
-
-
-class File:
-    """A descriptor, and the file it stood for when we got it.
-
-    A program that closes all descriptors and opens others must never find our bytes in its files.
-    """
-
-    __slots__ = ("fd", "identity")
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.identity = self._look()
-
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            found = os.fstat(self.fd)
-        except (OSError, OverflowError):
-            return None
-        return found.st_dev, found.st_ino
-
-    def is_ours(self) -> bool:
-        return self.fd >= 0 and self.identity is not None and self._look() == self.identity
-
-    def write(self, data: bytes, offset: int) -> bool:
-        """All of it, or False. A short write stays where it is: the length that counts does not grow."""
-        if not self.is_ours() or not _within_limit(offset + len(data)):
-            return False
-        try:
-            return os.pwrite(self.fd, data, offset) == len(data)
-        except OSError:
-            return False
-
-    def allocate(self, offset: int, size: int) -> bool:
-        """Take the room on disk; a full disk then fails here, instead of killing the program with SIGBUS later."""
-        if not self.is_ours() or not _within_limit(offset + size):
-            return False
-        try:
-            os.posix_fallocate(self.fd, offset, size)
-        except AttributeError:  # macOS
-            return self.write(bytes(size), offset)
-        except OSError as error:
-            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                return self.write(bytes(size), offset)
-            return False
-        return True
-
-    def close(self) -> None:
-        if self.is_ours():
-            os.close(self.fd)
-        self.fd = -1
-
-
-def _within_limit(end: int) -> bool:
-    """Past the file-size limit a write raises SIGXFSZ, which kills a program that set its default action."""
-    if resource is None:
-        return True
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return limit == resource.RLIM_INFINITY or end <= limit
 
 
 class Lane:

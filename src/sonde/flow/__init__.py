@@ -12,6 +12,9 @@ attach      capture(): the same for functions that cannot be edited
 verbs       trace_verb_data, TraceContext: trace=N for a program's own verbs
 active      the trace that runs, and how a call gets into it; `place` knows the batch, the items, the step
 training    what is captured of torch without asking; `loaders`, `limit`, `workers` do their part of it
+blackbox    blackbox(): the last batches, written when training fails
+rebuild     replay(): the batches of a step of a recorded run, made again
+nonfinite   watch_nonfinite(): where the first NaN or infinity was born; `finite` looks, `birth` is the certificate
 freeze      what is kept of a value; result, text, page, file: what a trace shows, and how it is kept
 """
 
@@ -19,8 +22,11 @@ from __future__ import annotations
 
 from sonde.flow.active import get_trace, last, phase, reset_trace
 from sonde.flow.attach import Capture, capture
+from sonde.flow.blackbox import blackbox
 from sonde.flow.decorate import trace_dataset_func, trace_func, trace_model_func
 from sonde.flow.define import TraceDef
+from sonde.flow.nonfinite import NonFiniteWatch, watch_nonfinite
+from sonde.flow.rebuild import replay
 from sonde.flow.registry import register
 from sonde.flow.result import TraceCall, TraceItem, TraceResult, TraceStage, load
 from sonde.flow.stages import DEFAULT_STAGES, declare_stage, stage_names
@@ -30,6 +36,7 @@ from sonde.flow.verbs import TraceContext, trace_verb_data
 __all__ = [
     "DEFAULT_STAGES",
     "Capture",
+    "NonFiniteWatch",
     "TraceCall",
     "TraceContext",
     "TraceDef",
@@ -37,6 +44,7 @@ __all__ = [
     "TraceResult",
     "TraceStage",
     "Tracing",
+    "blackbox",
     "capture",
     "declare_stage",
     "get_trace",
@@ -44,6 +52,7 @@ __all__ = [
     "load",
     "phase",
     "register",
+    "replay",
     "reset_trace",
     "stage_names",
     "trace",
@@ -51,4 +60,5 @@ __all__ = [
     "trace_func",
     "trace_model_func",
     "trace_verb_data",
+    "watch_nonfinite",
 ]

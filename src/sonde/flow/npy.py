@@ -8,8 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
+PIECE = 1 << 22  # bytes that are written at once
 MAX_EMPTY = 1_000_000  # elements of an array whose elements have no bytes
 
 # What a library may raise when a value of its cannot be turned into an array.
@@ -43,6 +46,25 @@ def to_bytes(array: np.ndarray[Any, Any]) -> bytes:
     stream = io.BytesIO()
     npy.write_array(stream, array, allow_pickle=False)
     return stream.getvalue()
+
+
+def pieces(array: np.ndarray[Any, Any]) -> Iterator[Any]:
+    """The same content piece by piece, for a large array: what lies in memory as it is written is not copied."""
+    import numpy
+    from numpy.lib import format as npy
+
+    stream = io.BytesIO()
+    kind = array.dtype.newbyteorder("=")
+    header = {"descr": npy.dtype_to_descr(kind), "fortran_order": False, "shape": array.shape}
+    npy.write_array_header_1_0(stream, header)
+    yield stream.getvalue()
+    if array.size == 0 or kind.itemsize == 0:
+        return
+    whole = array.reshape(1) if array.ndim == 0 else array
+    rows = max(PIECE // max(whole[:1].nbytes, 1), 1)
+    for start in range(0, len(whole), rows):
+        part = numpy.ascontiguousarray(whole[start : start + rows], dtype=kind)
+        yield part.reshape(-1).view(numpy.uint8).data
 
 
 def from_bytes(content: bytes) -> np.ndarray[Any, Any]:

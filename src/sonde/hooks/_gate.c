@@ -4,7 +4,9 @@
    is a call of the function, after a test of a bit and without a Python frame in between.
 
    Lane: the quick way of a probe past its own Python function, for the plain case. A Python frame that runs once in a step is
-   never in a cache, and costs a microsecond or more; this does not. Whatever is not plain goes to the Python function. */
+   never in a cache, and costs a microsecond or more; this does not. Whatever is not plain goes to the Python function.
+
+   Block: the same for the block around a step of training. */
 #include "../events/native/abi.h"
 
 #include <stdint.h>
@@ -337,8 +339,11 @@ static PyObject *ends_call(PyObject *self, PyObject *const *args, size_t flags, 
     if (!leader || stepping != leader || (flags & ~OFFSET_BIT) < 1 || args[0] != leader)
         return go_slow(self, args, flags, names);
     Py_CLEAR(stepping);
-    for (int i = 1; i < 3; i++)
-        Py_XDECREF(PyObject_CallNoArgs(PyList_GetItem(part(self, 3), i)));
+    for (int i = 1; i < 3; i++) {
+        PyObject *told = PyList_GetItem(part(self, 3), i);
+        if (told != Py_None)
+            Py_XDECREF(PyObject_CallNoArgs(told));
+    }
     PyErr_Clear();
     Py_RETURN_NONE;
 }
@@ -411,6 +416,126 @@ static PyType_Slot lane_slots[] = {
 static PyType_Spec lane_spec = {
     "sonde.hooks._gate.Lane", sizeof(Lane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, lane_slots};
 
+/* ---- blocks ---- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *step; /* the number that was given; NULL: none */
+    uint64_t begun; /* a bit for each entry, the newest is the lowest: is it a step, or a part of one? */
+} Block;
+
+enum { STATE, FIELD, ENTER, LEAVE, SPAN, ENDED, ABORTED, SLOW_ENTER, SLOW_EXIT, BLOCK_PARTS };
+
+static PyTypeObject *block_type;
+static PyObject *block_parts; /* a tuple; NULL: every block goes the slow way */
+
+static inline PyObject *block_part(Py_ssize_t index)
+{
+    return PyTuple_GetItem(block_parts, index);
+}
+
+static PyObject *block_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"model", "step", NULL};
+    PyObject *model, *step = Py_None;
+    if ((kwargs || PyTuple_Size(args) > 1) && !PyArg_ParseTupleAndKeywords(args, kwargs, "|O$O:trace_step", names, &model, &step))
+        return NULL;
+    Block *block = (Block *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (block)
+        block->step = step == Py_None ? NULL : Py_NewRef(step);
+    return (PyObject *)block;
+}
+
+static void block_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((Block *)self)->step);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+/* Is this what the state of blocks is? Py_False: outside of one; Py_True: inside. */
+static int block_state_is(PyObject *wanted)
+{
+    PyObject *state = PyObject_GetAttr(block_part(STATE), block_part(FIELD));
+    Py_XDECREF(state); /* one of the constants, if it is of interest */
+    PyErr_Clear();
+    return state == wanted;
+}
+
+/* A block without a number, and not the first one, where all steps are recorded whole. */
+static int block_enters(void)
+{
+    int plain = block_state_is(Py_False) && PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_True) == 0;
+    if (plain)
+        Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(ENTER), block_part(SPAN), NULL));
+    PyErr_Clear();
+    return plain;
+}
+
+static PyObject *block_enter(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    Block *block = (Block *)self;
+    int begun = ready && block_parts && !block->step && block_enters();
+    if (!begun && block_parts) {
+        begun = truth_of(PyObject_CallFunctionObjArgs(block_part(SLOW_ENTER), block->step ? block->step : Py_None, NULL));
+        if (begun < 0)
+            return NULL;
+    }
+    block->begun = block->begun << 1 | (uint64_t)begun;
+    return Py_NewRef(self);
+}
+
+static PyObject *block_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Block *block = (Block *)self;
+    PyObject *kind = count > 0 ? args[0] : Py_None;
+    int begun = (int)(block->begun & 1);
+    block->begun >>= 1;
+    if (!begun || !block_parts)
+        Py_RETURN_NONE;
+    if (!ready || !block_state_is(Py_True) || PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_False) != 0) {
+        PyErr_Clear();
+        return PyObject_CallFunctionObjArgs(block_part(SLOW_EXIT), kind, NULL);
+    }
+    Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(LEAVE), block_part(SPAN), Py_None, kind, NULL));
+    PyErr_Clear();
+    return PyObject_CallNoArgs(block_part(kind == Py_None ? ENDED : ABORTED));
+}
+
+static PyMethodDef block_methods[] = {
+    {"__enter__", block_enter, METH_NOARGS, "The step begins."},
+    {"__exit__", (PyCFunction)(void (*)(void))block_exit, METH_FASTCALL, "The step has ended."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef block_members[] = {
+    {"_step", T_OBJECT, offsetof(Block, step), READONLY, "The number that was given."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot block_slots[] = {
+    {Py_tp_doc, "Block(model=None, *, step=None)\n--\n\nA step of training."},
+    {Py_tp_new, block_new},
+    {Py_tp_dealloc, block_dealloc},
+    {Py_tp_methods, block_methods},
+    {Py_tp_members, block_members},
+    {0, NULL},
+};
+static PyType_Spec block_spec = {
+    "sonde.hooks._gate.Block", sizeof(Block), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, block_slots};
+
+static PyObject *set_blocks(PyObject *Py_UNUSED(module), PyObject *parts)
+{
+    if (!PyTuple_Check(parts) || PyTuple_Size(parts) != BLOCK_PARTS)
+        return PyErr_Format(PyExc_ValueError, "blocks have %d parts", BLOCK_PARTS);
+    Py_XDECREF(block_parts);
+    block_parts = Py_NewRef(parts);
+    Py_RETURN_NONE;
+}
+
+/* ---- the module ---- */
+
 static PyObject *forward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(forward_call, 4, args); }
 static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(backward_call, 7, args); }
 static PyObject *begins(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(begins_call, 4, args); }
@@ -450,6 +575,7 @@ static PyMethodDef functions[] = {
     {"ends", ends, METH_VARARGS, "A lane for its end."},
     {"ended", ended, METH_VARARGS, "A lane for the end of a step of training."},
     {"followed", followed, METH_VARARGS, "A lane that calls other functions for some modules."},
+    {"blocks", set_blocks, METH_O, "Say what blocks do."},
     {"ready", set_ready, METH_O, "Say whether the plain case is at hand."},
     {"mute", set_muted, METH_O, "Say whether modules that are called in this thread go the slow way."},
     {"lead", lead, METH_O, "Say which optimizer's steps are plain; None: no one's."},
@@ -468,8 +594,11 @@ PyMODINIT_FUNC PyInit__gate(void)
     Py_XDECREF(types);
     gate_type = method_type ? (PyTypeObject *)PyType_FromSpec(&gate_spec) : NULL;
     lane_type = gate_type ? (PyTypeObject *)PyType_FromSpec(&lane_spec) : NULL;
-    PyObject *module = lane_type ? PyModule_Create(&module_def) : NULL;
+    block_type = lane_type ? (PyTypeObject *)PyType_FromSpec(&block_spec) : NULL;
+    PyObject *module = block_type ? PyModule_Create(&module_def) : NULL;
     if (module && PyModule_AddObjectRef(module, "Gate", (PyObject *)gate_type) != 0)
+        Py_CLEAR(module);
+    if (module && PyModule_AddObjectRef(module, "Block", (PyObject *)block_type) != 0)
         Py_CLEAR(module);
     return module;
 }

@@ -3,8 +3,8 @@
 """
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, TypeAlias
+from types import ModuleType, TracebackType
+from typing import Any, Self, TypeAlias
 
 class Gate:
     """Calls `function` as if it stood there itself; for outermost calls in a thread, what `tell` or `route` named.
@@ -31,6 +31,15 @@ class Gate:
     def reach(self, inner: Callable[..., Any] | None, /) -> None:
         """Say which function is called in the place of `function` for calls inside others; None: `function` itself."""
 
+class Block:
+    """The block around a step of training: what `blocks` says happens where it is entered and left."""
+
+    def __new__(cls, model: Any = None, *, step: int | None = None) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
 Function: TypeAlias = Callable[..., Any]
 
 def forward(slow: Function, parts: tuple[tuple[Function, ...], Callable[[], bool], type, str], /) -> Function:
@@ -49,7 +58,7 @@ def begins(slow: Function, parts: tuple[Callable[[], int], ModuleType, str, list
     """A lane for the begin of an optimizer's step.
 
     Its parts: which backward pass is under way, the compiler, its flag, and a list of what is called for the leader: at the begin,
-    at the end, and after it.
+    at the end, and after it (None: nothing).
     """
 
 def ends(slow: Function, parts: tuple[Callable[[], int], ModuleType, str, list[Callable[[], Any]]], /) -> Function:
@@ -60,6 +69,14 @@ def ended(slow: Function, parts: tuple[Callable[[Any], bool], Any, int], /) -> F
 
 def followed(slow: Function, parts: tuple[dict[int, Function], ModuleType, str], /) -> Function:
     """A lane for calls of some modules: the functions that are called for them, by address; the compiler, its flag."""
+
+def blocks(parts: tuple[Any, ...], /) -> None:
+    """Say what blocks do.
+
+    The parts: an object, and its attribute that is False outside of a block and True inside (any other value: the slow way);
+    what enters a span, what leaves one, the span; what is called when a step has ended, and when it was left by an exception;
+    `slow(step)`, which tells whether a step has begun, and `slow(kind)` for its end.
+    """
 
 def ready(on: bool, /) -> None:
     """Say whether the plain case is at hand: training goes on, and nothing unusual was seen."""

@@ -1,7 +1,9 @@
-"""A report as one HTML file: it opens offline, asks the network for nothing, and needs no script."""
+"""Pages as single HTML files: they open offline, ask the network for nothing, and need no script."""
 
 from __future__ import annotations
 
-from sonde.html.page import is_report, page
+from sonde.html.box import box_page
+from sonde.html.document import is_page
+from sonde.html.page import page
 
-__all__ = ["is_report", "page"]
+__all__ = ["box_page", "is_page", "page"]

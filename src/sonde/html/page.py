@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 from sonde.html import draw
+from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
-from sonde.version import __version__
 from sonde.views import units
-from sonde.views.card import own_cost, phase_name, telling, took, weight
+from sonde.views.card import kept, own_cost, phase_name, telling, took, weight
 from sonde.views.report import Phase, Rank, Report, SlowStep, Verdict, name_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sonde.analysis.culprits import Item
     from sonde.views.charts import Charts
 
-GENERATOR = '<meta name="generator" content="sonde report'
 MOST_LAYERS = 40
 MOST_RANKS = 64
 MOST_EVIDENCE = 20_000  # characters of the evidence of a finding
-HEAD_BYTES = 2000  # of a page, in which it says what it is
 
 
 def page(view: Report, charts: Charts) -> str:
     """The whole file, in ASCII."""
-    return _document(view, _main(view, charts)).encode("ascii", "xmlcharrefreplace").decode("ascii")
-
-
-def is_report(path: Path) -> bool:
-    """Whether a file is a page that Sonde wrote: such a one may be written again."""
-    with path.open("rb") as file:
-        return GENERATOR.encode() in file.read(HEAD_BYTES)
-
-
-def _document(view: Report, content: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f'{GENERATOR} {__version__}">\n'
-        f"<title>{safe(view.verdict.kind)}: {safe(view.run.name)}</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body><main>\n{content}\n</main></body>\n</html>\n"
-    )
+    return document(f"{view.verdict.kind}: {view.run.name}", "report", STYLE, _main(view, charts))
 
 
 def _main(view: Report, charts: Charts) -> str:
@@ -150,6 +124,7 @@ def _breakdown(view: Report) -> str:
     ]
     told = (
         f"{units.plural(steps.count, 'step')} after the warm-up; the first {steps.warmup} stand apart, in the last column. "
+        "Shares are of all the time of these steps; the verdict speaks of a usual step, the median over blocks of them. "
         "Percentiles of a phase are over the steps that have it."
     )
     bar = draw.bar([(phase, share * (steps.mean_ns or 0.0)) for phase, share in whole], steps.mean_ns or 0.0)
@@ -336,7 +311,9 @@ def _foot(view: Report) -> str:
     here = [one.what for one in view.blind_spots if one.scope == "run"]
     always = [one.what for one in view.blind_spots if one.scope != "run"]
     lost = [f"{units.plural(drop.count, 'record')} {drop.reason}" for drop in view.drops]
+    box = tag("h3", "Black box") + tag("p", safe(kept(view))) if view.black_box.command is not None else ""
     parts = [
+        box,
         tag("h3", "What Sonde cost") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),
         tag("h3", "What could not be seen") + _list(here),
         tag("details", tag("summary", f"{len(always)} things that no run shows") + _list(always)),

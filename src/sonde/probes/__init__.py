@@ -43,12 +43,15 @@ PROBES = (
     Probe("optimizer", "patch_optimizer"),
     Probe("h2d", "patch_h2d"),
     Probe("layers", ALWAYS),
+    Probe("nonfinite", ALWAYS),
     Probe("communication", AUTO),
     Probe("checkpoint", AUTO),
     Probe("collector", ALWAYS),
     Probe("host", ALWAYS),
+    Probe("device", AUTO),
     Probe("stacks", AUTO),
     Probe("children", AUTO),
+    Probe("blackbox", ALWAYS),
 )
 
 _leave: list[Callable[[], None]] = []

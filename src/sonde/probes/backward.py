@@ -23,12 +23,21 @@ _watching = guard("watching a backward pass")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record backward passes until the returned function is called."""
-    undo = [backward.lane(_lane), scaler_scale.lane(_scaling)]
+    undo = [scaler_scale.lane(_scaling), backward.lane(_lane)]
+
+    def renew() -> None:
+        backward.hold()  # the patch stays
+        undo.pop()()
+        undo.append(backward.lane(_lane))
+        backward.release()
 
     def leave() -> None:
+        loss.at_change(lambda: None)
         while undo:
             undo.pop()()
         loss.collect()
+
+    loss.at_change(renew)
 
     return leave
 
@@ -41,7 +50,7 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
         with _watching:
             if not now.begun:
                 step.begin()
-            if phases.on:
+            if phases.on or loss.wanted():
                 loss.note(args[0] if args else kwargs.get("tensors"))
         result = timed(*args, **kwargs)
         if optimizer_step.inside_backward:
@@ -51,7 +60,7 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
     if native is None:
         return call
     tensor = sys.modules["torch"].Tensor
-    parts = (timed, tensor, core.note, loss.span, "is_cpu", "item", _unusual)
+    parts = (timed, tensor, loss.writer(), loss.span, "is_cpu", "item", _unusual)
     return cast("Callable[..., Any]", native.backward(call, parts))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from sonde.events import core
 from sonde.guard import guard
+from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.optimizer import optimizer_step
 from sonde.probes import step as steps
 from sonde.store.probe import PROBE, STEP, UPDATE_ABORTED, UPDATE_EXPLICIT
@@ -19,57 +20,88 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_watching = guard("watching an explicit step")
 _span = core.Span(STEP, PROBE, level=ESSENTIAL, base=steps.phases)
+_FLAGS = (UPDATE_EXPLICIT, UPDATE_EXPLICIT | UPDATE_ABORTED)
 
 
-class trace_step:  # noqa: N801  it is used like a function
-    """A step of training: `with sonde.trace_step(model):` around what belongs to it, or as a decorator of a function.
+@guard("watching an explicit step", default=False)
+def begin(step: int | None) -> bool:
+    """A block is entered. Is it a step? Else it is a part of one, or nothing is recorded."""
+    now = steps.now
+    if not now.installed or now.block:
+        return False
+    if not now.explicit:
+        optimizer_step.unlead()  # from now on its updates end nothing
+    now.block = True
+    steps.enter(step)
+    core.enter(_span)
+    return True
 
-    From the first one on, these blocks say where steps end, and updates of optimizers do not. `step` is the number of the
-    step; without it steps are counted on. A block inside another one is a part of that step. A block that is left by an
-    exception is an aborted step: it is marked, and not counted among the others. Harmless if nothing is recorded.
-    """
 
-    __slots__ = ("_model", "_open", "_step")
+@guard("watching an explicit step")
+def end(kind: type[BaseException] | None) -> None:
+    """A block that is a step is left, perhaps by an exception of this kind."""
+    if steps.now.block:  # else the recording has ended meanwhile
+        steps.now.block = False
+        core.leave(_span, None, kind)
+        flags = _FLAGS[kind is not None]
+        if steps.now.all:
+            steps.quick_end[flags]()
+        else:
+            steps.end(flags)
 
-    def __init__(self, model: Any = None, *, step: int | None = None) -> None:
-        """`model` is what is trained; it is left alone."""
-        self._model = model
+
+class Block:
+    """What `trace_step` stands on. There is one in C too, with a quick way for what is plain."""
+
+    __slots__ = ("_begun", "_step")
+
+    def __init__(self, model: Any = None, *, step: int | None = None) -> None:  # noqa: ARG002  it is left alone
         self._step = step
-        self._open: list[bool] = []  # for each entry: is it a step, or a part of one?
+        self._begun = 0  # a bit for each entry, the newest is the lowest: is it a step, or a part of one?
 
     def __enter__(self) -> Self:
-        begun = False
-        with _watching:
-            now = steps.now
-            if now.installed and not now.open:
-                if not now.explicit:
-                    optimizer_step.unlead()  # from now on its updates end nothing
-                now.open = now.explicit = begun = True
-                core.enter(_span, steps.enter(self._step))
-        self._open.append(begun)
+        self._begun = self._begun << 1 | bool(begin(self._step))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
     ) -> None:
-        with _watching:
-            if self._open.pop() and steps.now.open:  # else it is a part; or the recording has ended meanwhile
-                steps.now.open = False
-                core.leave(_span, None, kind)
-                flags = UPDATE_EXPLICIT if kind is None else UPDATE_EXPLICIT | UPDATE_ABORTED
-                if steps.now.all:
-                    steps.quick_end[flags]()
-                else:
-                    steps.end(flags)
+        begun = self._begun & 1
+        self._begun >>= 1
+        if begun:
+            end(kind)
+
+
+if TYPE_CHECKING or native is None:
+    Fast = Block
+else:
+    Fast = native.Block
+    native.blocks(
+        (
+            steps.now, "block", core.enter, core.leave, _span,
+            steps.quick_end[_FLAGS[0]], steps.quick_end[_FLAGS[1]], begin, end,
+        )
+    )  # fmt: skip
+
+
+class trace_step(Fast):  # noqa: N801  it is used like a function
+    """A step of training: `with sonde.trace_step(model):` around what belongs to it, or as a decorator of a function.
+
+    From the first one on, these blocks say where steps end, and updates of optimizers do not. `step` is the number of the
+    step; without it steps are counted on. A block inside another one is a part of that step. A block that is left by an
+    exception is an aborted step: it is marked, and not counted among the others. `model` is what is trained; it is left
+    alone. Harmless if nothing is recorded.
+    """
+
+    __slots__ = ()
 
     def __call__(self, function: Callable[_P, _R], /) -> Callable[_P, _R]:
         """Each call of the function is a step."""
 
         @wraps(function)
         def stepping(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with trace_step(self._model, step=self._step):
+            with type(self)(step=self._step):
                 return function(*args, **kwargs)
 
         return stepping

@@ -24,25 +24,14 @@ _watching = guard("watching a forward pass")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record forward passes until the returned function is called."""
-    undo = [module_call.lane(_lane), loader.start_in_workers("sonde.probes.forward:rest")]
-    if native is not None:
-        undo.append(loader.fetch.subscribe(_Mute()))
+    loader.fetch.hold()  # its keeper knows of modules that are transforms of the data
+    undo = [loader.fetch.release, module_call.lane(_lane), loader.start_in_workers("sonde.probes.forward:rest")]
 
     def leave() -> None:
         while undo:
             undo.pop()()
 
     return leave
-
-
-class _Mute:
-    """Modules that are called while a batch is made are transforms of the data."""
-
-    def before(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        native.mute(True)
-
-    def after(self, _token: None, _result: Any, _error: BaseException | None) -> None:
-        native.mute(False)
 
 
 def rest() -> None:

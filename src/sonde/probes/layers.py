@@ -20,14 +20,14 @@ from sonde.hooks.torch import loader
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import graph_task, unread
 from sonde.hooks.torch.module import module_call
-from sonde.probes import graph, step
+from sonde.probes import graph, naming, step
 from sonde.probes.graph import Followed, Passage, nbytes, tensors_of
 from sonde.probes.off import switch_off
 from sonde.store.probe import LAYER, LAYER_BACKWARD, LAYER_INFO
 from sonde.store.record import DETAIL, ESSENTIAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from sonde.config import Settings
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 DOING = "watching layers"
 MOST_LAYERS = 20_000
 TRIES = 3  # backward passes after which gradients of a model are looked for
-WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # parts of a path that are no layers
-PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"}
 
 
 class Options(NamedTuple):
@@ -217,13 +215,13 @@ class Layers:
 
     def attach(self, model: Any, options: Options) -> int:
         """Record the layers of a model; returns how many."""
-        found = [one for one in _modules(model) if not self.knows(one.module)]
+        found = [one for one in naming.modules(model) if not self.knows(one.module)]
         del found[MOST_LAYERS - len(self._layers) :]
-        prefix = self._prefix(_kind(model), found)
+        prefix = naming.prefix(model, found, self._names)
         self._know(model)  # also if it only wraps the model
         count = 0
         for one in found:
-            name = _joined(prefix, one.name) or _kind(model)
+            name = naming.joined(prefix, one.name) or naming.kind(model)
             self._know(one.module)
             self._names.setdefault(name, id(one.module))
             count += self._add(Layer(name, one.module, options, one.compiled))
@@ -266,14 +264,6 @@ class Layers:
         layer = self._layers.pop(address, None)
         if layer is not None and self._names.get(layer.name) == address:
             del self._names[layer.name]
-
-    def _prefix(self, kind: str, found: list[Module]) -> str:
-        """What tells the names of this model from those of another one, where they would be the same."""
-        prefix, number = "" if len(found) > 1 else kind, 1
-        while any(_joined(prefix, one.name) in self._names for one in found):
-            number += bool(prefix)
-            prefix = kind if number == 1 else f"{kind}#{number}"
-        return prefix
 
     # ── what is said of layers ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -472,45 +462,7 @@ FRAMES = (
 )  # fmt: skip
 
 
-# ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Module(NamedTuple):
-    """A module of a model: its name without those of wrappers, and whether it is part of what torch.compile took."""
-
-    name: str
-    module: Any
-    compiled: bool
-
-
-def _modules(model: Any) -> Iterator[Module]:
-    """The modules of a model, from the outside in."""
-    compiled: list[str] = []
-    names: set[str] = set()
-    for path, module in _bare(model).named_modules():
-        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
-            compiled.append(f"{path}." if path else "")
-        name = ".".join(part for part in path.split(".") if part not in WRAPPERS)
-        if name not in names:  # else it is what a wrapper wraps
-            names.add(name)
-            yield Module(name, module, f"{path}.".startswith(tuple(compiled)))
-
-
-def _joined(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix and name else name or prefix
-
-
-def _bare(model: Any) -> Any:
-    """The model in a wrapper for several devices."""
-    while type(model).__name__ in PARALLEL and hasattr(model, "module"):
-        model = model.module
-    return model
-
-
-def _kind(model: Any) -> str:
-    """The class of a model."""
-    model = _bare(model)
-    return type(getattr(model, "_orig_mod", model)).__name__
+# ── sizes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _total(tensors: list[Any]) -> int | None:
@@ -540,9 +492,9 @@ def _say_nothing_records() -> None:
 
 
 def _say_no_match(model: Any, options: Options) -> None:
-    names = [one.name for one in _modules(model) if one.name]
+    names = [one.name for one in naming.modules(model) if one.name]
     hint = nearest(options.include[0], names[:20]) if options.include else "exclude_names leaves no layer."
-    _warn(f"trace_model_instance() records no layer of {_kind(model)}: none has a name that was chosen. {hint}")
+    _warn(f"trace_model_instance() records no layer of {naming.kind(model)}: none has a name that was chosen. {hint}")
 
 
 def _warn(message: str) -> None:

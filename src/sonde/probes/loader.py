@@ -12,23 +12,26 @@ import sys
 import threading
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import loader as hooks
-from sonde.probes import host, step
+from sonde.probes import host, ledger, step
 from sonde.probes.off import switch_off
+from sonde.store.ledger import ALONE, STREAM
 from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, PREFETCH, PROBE, SAMPLES, batch_key
 from sonde.store.record import DETAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
     from sonde.config import Settings
     from sonde.events.choose import core as types
+
+    # Told of each batch: which it is, its number in the records, and the batch itself as the program gets it.
+    Listener = Callable[[hooks.Batch | None, int | None, Any], None]
 
 DOING = "following a loader"
 MOST_INDICES = 256  # of a batch whose items cannot be seen
@@ -45,6 +48,7 @@ class _Thread(threading.local):
         self.forget()
 
     def forget(self) -> None:
+        self.main = threading.get_ident() == threading.main_thread().ident
         self.waits = 0  # that run in this thread, inside each other
         self.fetch: _Fetch | None = None
 
@@ -54,6 +58,27 @@ class _Here:
 
     worker = False  # it is a loader worker
     leave: tuple[Callable[[], None], ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    failures: tuple[Failures, ...] = ()
+
+
+class Failed(NamedTuple):
+    """A batch that could not be made, and the item that raised; None: not known, or it was not an item that raised."""
+
+    key: int | None
+    position: int | None
+    index: Any
+    worker: int | None
+
+
+class Failures:
+    """Who wants to know of batches that never came. Both are called before the program gets the exception."""
+
+    def unmade(self, failed: Failed) -> None:
+        """In the process that makes batches, a worker or this one: it failed."""
+
+    def unseen(self, batch: hooks.Batch | None, key: int | None, error: BaseException) -> None:
+        """In the process that waits for them: the wait ended with this."""
 
 
 _thread = _Thread()
@@ -61,8 +86,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_thread.forget)
 
 
-def install(_settings: Settings) -> Callable[[], None]:
+def install(settings: Settings) -> Callable[[], None]:
     """Follow loaders from now on, here and in workers that start from now on."""
+    ledger.begin(settings)
     run = config.peek("run")
     starters = (hooks.start_in_workers("sonde.session:join", run),) if run else ()
     _Here.leave = (
@@ -76,6 +102,7 @@ def install(_settings: Settings) -> Callable[[], None]:
 
 
 def _leave() -> None:
+    ledger.end()
     leave, _Here.leave = _Here.leave, ()
     for each in reversed(leave):
         each()
@@ -88,20 +115,64 @@ def begin_worker() -> None:
     step.phases.on = not step.now.none
 
 
-class _Following(guard[None]):
-    """The guard of this probe: a failure switches it off, and a mark in the run says so."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> bool:
-        if error is None or not super().__exit__(kind, error, trace):
-            return False
-        _leave()
-        switch_off("loader", DOING)
-        return True
+def _give_up() -> None:
+    """A failure switches this probe off, and a mark in the run says so."""
+    _leave()
+    switch_off("loader", DOING)
 
 
-_following = _Following(DOING)
+_following = guard(DOING, then=_give_up)
+
+
+# ── listeners ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def at_delivery(listener: Listener) -> Callable[[], None]:
+    """Call `listener` for each batch that a loop of this process gets, while this probe is in place; returns the end of it.
+
+    Not in loader workers, and not for loaders inside a dataset. The indices are those in the innermost dataset, as in the
+    table `items`. A listener that fails is dropped, and the failure counted.
+    """
+    _Here.listeners = (*_Here.listeners, listener)
+    return partial(_drop, listener)
+
+
+def _drop(listener: Listener) -> None:
+    _Here.listeners = tuple(one for one in _Here.listeners if one is not listener)
+
+
+_telling = guard("telling of a batch")
+
+
+def _tell(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
+    for listener in _Here.listeners:
+        with _telling:
+            listener(batch, key, data)
+            continue
+        _drop(listener)
+
+
+def at_failure(failures: Failures) -> Callable[[], None]:
+    """Tell of batches that could not be made, here and in forked workers; returns the end of it."""
+    _Here.failures = (*_Here.failures, failures)
+
+    def leave() -> None:
+        _Here.failures = tuple(one for one in _Here.failures if one is not failures)
+
+    return leave
+
+
+def _tell_unmade(fetch: _Fetch) -> None:
+    for failures in _Here.failures:
+        with _telling:
+            batch = hooks.fetching()
+            failures.unmade(Failed(fetch.key, *fetch.blame(), None if batch is None else batch.worker))
+
+
+def _tell_unseen(batch: hooks.Batch | None, key: int | None, error: BaseException) -> None:
+    for failures in _Here.failures:
+        with _telling:
+            failures.unseen(batch, key, error)
 
 
 # ── an iteration begins ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,43 +225,45 @@ def _length(loader: Any) -> int | None:
 
 def _wait_lane(original: Callable[..., Any]) -> Callable[..., Any]:
     def wait(iterator: Any) -> Any:
-        span = None
-        with _following:
-            span = _begin_wait()
+        span = _begin_wait()
         try:
             data = original(iterator)
         except BaseException as error:
-            with _following:
-                _fail_wait(span, iterator, error)
+            _fail_wait(span, iterator, error)
             raise
-        with _following:
-            _end_wait(span, iterator, data)
+        _end_wait(span, iterator, data)
         return data
 
     return wait
 
 
+@_following
 def _begin_wait() -> types.Span:
-    span = _prefetch
-    if not _thread.waits and not _Here.worker and threading.get_ident() == threading.main_thread().ident:
+    span, thread = _prefetch, _thread
+    if not thread.waits and thread.main and not _Here.worker:
         span = _wait
         if not step.now.begun:
             step.begin()
-    _thread.waits += 1
+    thread.waits += 1
     core.enter(span)
     return span
 
 
+@_following
 def _fail_wait(span: types.Span | None, iterator: Any, error: BaseException) -> None:
     if span is None:
         return
     _thread.waits -= 1
     if isinstance(error, StopIteration):
         core.cancel(span)
-    else:
-        core.leave(span, None if _Here.worker else _key(hooks.settle(iterator)), type(error))
+        return
+    batch = None if _Here.worker else hooks.settle(iterator)
+    core.leave(span, _key(batch), type(error))
+    if not _thread.waits and not _Here.worker:
+        _tell_unseen(batch, _key(batch), error)
 
 
+@_following
 def _end_wait(span: types.Span | None, iterator: Any, data: Any) -> None:
     if span is None:
         return
@@ -201,9 +274,23 @@ def _end_wait(span: types.Span | None, iterator: Any, data: Any) -> None:
     batch = hooks.settle(iterator)
     key = _key(batch)
     core.leave(span, key)
-    if not _thread.waits and step.phases.on:
-        _note_samples(iterator, batch, key, data)
+    if not _thread.waits:
+        _deliver(iterator, batch, key, data)
     host.tick()
+
+
+def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: Any) -> None:
+    """The program gets a batch."""
+    stream = hooks.is_stream(iterator)
+    count = _samples(iterator, batch, data, stream=stream)
+    if step.phases.on and count is not None:
+        core.counter(SAMPLES, count, PROBE, key)
+    batch = _settled(iterator, batch, count if stream else None)
+    if key is not None and batch is not None and batch.indices is not None:
+        flags = (STREAM if stream else 0) | (0 if iterator._auto_collation else ALONE)
+        ledger.note(key, batch.indices, batch.worker, flags)
+    if _Here.listeners:
+        _tell(batch, key, data)
 
 
 def _key(batch: hooks.Batch | None) -> int | None:
@@ -213,12 +300,25 @@ def _key(batch: hooks.Batch | None) -> int | None:
     return batch_key(batch.loader, batch.round, batch.number)
 
 
-def _note_samples(iterator: Any, batch: hooks.Batch | None, key: int | None, data: Any) -> None:
+def _samples(iterator: Any, batch: hooks.Batch | None, data: Any, *, stream: bool) -> int | None:
     """How many samples a batch has: as many as were asked for, or else what its first tensor has."""
-    asked = None if batch is None or hooks.is_stream(iterator) or not iterator._auto_collation else batch.indices
-    count = _rows(data, MAX_SEARCH) if asked is None else len(asked)
-    if count is not None:
-        core.counter(SAMPLES, count, PROBE, key)
+    asked = None if batch is None or stream or not iterator._auto_collation else batch.indices
+    return _rows(data, MAX_SEARCH) if asked is None else len(asked)
+
+
+def _settled(iterator: Any, batch: hooks.Batch | None, came: int | None) -> hooks.Batch | None:
+    """The same batch with its numbers in the innermost dataset; of a stream only those that came, if it ended here."""
+    if batch is None or batch.indices is None:
+        return batch
+    indices = _original(batch.indices, iterator._dataset)
+    if came is not None and came < len(indices) and _counts_rows(iterator):
+        indices = indices[:came]
+    return batch if indices is batch.indices else batch._replace(indices=tuple(indices))
+
+
+def _counts_rows(iterator: Any) -> bool:
+    """Is the first dimension of what this loader delivers that of the items? Of a collate of the user's it is not known."""
+    return iterator._auto_collation and iterator._collate_fn is sys.modules["torch"].utils.data.default_collate
 
 
 def _rows(data: Any, deeper: int) -> int | None:
@@ -239,42 +339,44 @@ def _rows(data: Any, deeper: int) -> int | None:
 class _Items(list[Any]):
     """The indices of a batch; the time between two requests for the next one is that of an item."""
 
-    __slots__ = ("keys", "loop")
-
-    def __init__(self, asked: Any, keys: Sequence[int | types.Span]) -> None:
-        super().__init__(asked)
-        self.keys = keys
-        self.loop: Any = None
+    # Without `__init__` and slots: a batch costs as many Python frames less.
+    keys: Sequence[int | types.Span] = ()
+    inner: Any = None
+    loop: Any = None
 
     def __iter__(self) -> Iterator[Any]:
-        self.loop = core.iterate_keyed(super().__iter__(), self.keys, _item)
+        self.inner = list.__iter__(self)
+        self.loop = core.iterate_keyed(self.inner, self.keys, _item)
         return self.loop  # type: ignore[no-any-return]
+
+    def at(self) -> int | None:
+        """The place of the item that is being made; None: all are made, or none."""
+        handed = self.loop.count if self.loop is not None else 0
+        all_made = handed and len(self.inner.__reduce__()) < 3  # an iterator that has ended knows its list no more
+        return handed - 1 if handed and not all_made else None
 
 
 class _Fetch:
     """One call of `fetch`, and what was replaced for the time of it."""
 
-    __slots__ = ("asked", "fetcher", "given", "index", "item", "key", "loop", "original", "span", "swapped")
+    fetcher: Any
+    asked: Any
+    given: _Items | None = None  # what is given to torch in place of `asked`
+    span = _fetch
+    key: int | None = None
+    loop: Any = None  # over the items of an iterable dataset
+    first = 0  # the number of the first of these
+    item: types.Span | None = None  # of the only item, where there is no automatic batching
+    index: int | None = None  # its number
+    swapped: str | None = None  # an attribute of the fetcher
+    original: Any = None
 
-    def __init__(self, fetcher: Any, asked: Any, batch: hooks.Batch | None) -> None:
-        self.fetcher = fetcher
-        self.asked = asked
-        self.given: _Items | None = None  # what is given to torch in place of `asked`
-        self.span = _fetch
-        self.key = _key(batch)
-        self.loop: Any = None  # over the items of an iterable dataset
-        self.item: types.Span | None = None  # of the only item, where there is no automatic batching
-        self.index: int | None = None  # its number
-        self.swapped: str | None = None  # an attribute of the fetcher
-        self.original: Any = None
-        if _item.on:
-            self._prepare(None if batch is None else batch.indices)
-
-    def _prepare(self, indices: tuple[Any, ...] | None) -> None:
+    def prepare(self, indices: tuple[Any, ...] | None) -> None:
+        """See that the items are seen."""
         fetcher, asked = self.fetcher, self.asked
         if hasattr(fetcher, "dataset_iter"):
-            first = indices[0] if indices else 0
-            self.loop = core.iterate(fetcher.dataset_iter, _item, None, first)
+            self.first = indices[0] if indices else 0
+            self.loop = core.iterate(fetcher.dataset_iter, _item, None, self.first)
             self._swap("dataset_iter", self.loop)
             return
         if indices is None:
@@ -285,8 +387,11 @@ class _Fetch:
             only = _keys(indices, fetcher.dataset)[0]
             self.item, self.index = (_item, only) if type(only) is int else (only, None)
             self._swap("collate_fn", partial(_collate, self, fetcher.collate_fn))
-        elif fetcher.auto_collation and _asks_one_by_one(fetcher.dataset):
-            self.given = _Items(asked, _keys(indices, fetcher.dataset))
+        elif fetcher.auto_collation and (
+            not getattr(fetcher.dataset, "__getitems__", None) or _asks_one_by_one(fetcher.dataset)
+        ):
+            self.given = _Items(asked)
+            self.given.keys = _keys(indices, fetcher.dataset)
         else:
             self.span = _batch_span(indices, fetcher.dataset)
 
@@ -294,10 +399,18 @@ class _Fetch:
         self.swapped, self.original = name, getattr(self.fetcher, name)
         setattr(self.fetcher, name, value)
 
-    def begin(self) -> None:
-        core.enter(self.span, self.key)
+    def blame(self) -> tuple[int | None, Any]:
+        """The place and the number of the item that is being made. To be asked before `end`."""
         if self.item is not None:
-            core.enter(self.item, self.index)
+            return 0, self.index
+        if self.loop is not None:
+            made, asked = self.loop.count, hooks.plain(self.asked, batched=self.fetcher.auto_collation)
+            return (made, self.first + made) if asked is None or made < len(asked) else (None, None)
+        place = self.given.at() if self.given is not None else None
+        if self.given is None or place is None:
+            return None, None
+        key = self.given.keys[place] if place < len(self.given.keys) else None
+        return place, key if type(key) is int else None
 
     def end_item(self, error: type[BaseException] | None) -> None:
         """The item has been made, or failed."""
@@ -309,7 +422,7 @@ class _Fetch:
         """Put back what was replaced, and close what is open."""
         if self.swapped is not None:
             setattr(self.fetcher, self.swapped, self.original)
-        self.end_item(error)
+            self.end_item(error)
         if self.given is not None and self.given.loop is not None:
             self.given.loop.close(error)
         if error is not None and issubclass(error, StopIteration) and not (self.loop and self.loop.count):
@@ -320,36 +433,41 @@ class _Fetch:
 
 def _fetch_lane(original: Callable[..., Any]) -> Callable[..., Any]:
     def fetch(fetcher: Any, asked: Any) -> Any:
-        begun = None
-        with _following:
-            begun = _begin_fetch(fetcher, asked)
+        begun = _begin_fetch(fetcher, asked)
         if begun is None:
             return original(fetcher, asked)
         try:
             data = original(fetcher, asked if begun.given is None else begun.given)
         except BaseException as error:
-            with _following:
-                _end_fetch(begun, type(error))
+            _end_fetch(begun, type(error))
             raise
-        with _following:
-            _end_fetch(begun, None)
+        _end_fetch(begun, None)
         return data
 
     return fetch
 
 
+@_following
 def _begin_fetch(fetcher: Any, asked: Any) -> _Fetch | None:
     batch = hooks.fetching()
     if _thread.fetch is not None or (_Here.worker and (batch is None or batch.worker is None)):
         return None
-    fetch = _Fetch(fetcher, asked, batch)
+    fetch = _Fetch()
+    fetch.fetcher, fetch.asked, fetch.key = fetcher, asked, _key(batch)
+    if _item.on:
+        fetch.prepare(None if batch is None else batch.indices)
     _thread.fetch = fetch
-    fetch.begin()
+    core.enter(fetch.span, fetch.key)
+    if fetch.item is not None:
+        core.enter(fetch.item, fetch.index)
     return fetch
 
 
+@_following
 def _end_fetch(fetch: _Fetch, error: type[BaseException] | None) -> None:
     _thread.fetch = None
+    if error is not None and _Here.failures and not issubclass(error, StopIteration):
+        _tell_unmade(fetch)
     fetch.end(error)
     if _Here.worker:
         host.tick()
@@ -362,9 +480,7 @@ def _collate(fetch: _Fetch, collate: Callable[[Any], Any], data: Any) -> Any:
 
 
 def _asks_one_by_one(dataset: Any) -> bool:
-    """Does torch ask this dataset for one item after the other? A subset of such a one does it in its own `__getitems__`."""
-    if not getattr(dataset, "__getitems__", None):
-        return True
+    """Is it a subset, whose own `__getitems__` asks for one item after the other?"""
     subset = sys.modules["torch"].utils.data.Subset
     if getattr(type(dataset), "__getitems__", None) is not subset.__getitems__:
         return False

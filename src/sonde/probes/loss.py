@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
+from sonde.guard import guard
 from sonde.probes import step
 from sonde.store.probe import LOSS, PROBE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Listener = Callable[[float, int | None], None]
 
 MOST = 64  # copies under way; more than that are not ordered
 
@@ -23,6 +29,7 @@ class _Copy(NamedTuple):
     step: int | None
     value: Any  # in memory of the host
     done: Any  # the event behind the copy
+    chosen: bool  # the step is recorded
 
 
 class _Scaled(NamedTuple):
@@ -36,10 +43,51 @@ class _Losses:
     def __init__(self) -> None:
         self.copies: list[_Copy] = []
         self.scaled: _Scaled | None = None
+        self.listeners: tuple[Listener, ...] = ()
+        self.renew: Callable[[], None] = lambda: None  # the lane knows who writes: it has to be made again
 
 
+_telling = guard("telling of a loss")
 _losses = _Losses()
 span = core.Span(LOSS, PROBE, key=0, base=step.phases)
+
+
+def at_loss(listener: Listener) -> Callable[[], None]:
+    """Call with each loss, and its step, just before its backward pass, or later if it is on a device; returns the end of it."""
+    _losses.listeners = (*_losses.listeners, listener)
+    _losses.renew()
+
+    def leave() -> None:
+        _losses.listeners = tuple(one for one in _losses.listeners if one is not listener)
+        _losses.renew()
+
+    return leave
+
+
+def wanted() -> bool:
+    """Does somebody want to know every loss, also in steps that are not recorded?"""
+    return bool(_losses.listeners)
+
+
+def at_change(renew: Callable[[], None]) -> None:
+    """Call when `writer` gives another function than before."""
+    _losses.renew = renew
+
+
+def writer() -> Callable[[Any, float], None]:
+    """The function that writes a loss, given the span of it and the value."""
+    return _write if _losses.listeners else core.note
+
+
+def _write(span: Any, value: float) -> None:
+    core.note(span, value)
+    _tell(value, core.get_context()[0])
+
+
+def _tell(value: float, number: int | None) -> None:
+    for listener in _losses.listeners:
+        with _telling:
+            listener(value, number)
 
 
 def scaled(result: Any, loss: Any) -> None:
@@ -61,7 +109,7 @@ def note(tensors: Any) -> None:
     if type(loss) is not torch.Tensor or loss.numel() != 1:
         return
     if loss.is_cpu:
-        core.note(span, loss.item())
+        writer()(span, loss.item())
     elif loss.is_cuda and len(_losses.copies) < MOST:
         _order(torch, loss)
 
@@ -71,7 +119,10 @@ def collect() -> None:
     copies = _losses.copies
     while copies and copies[0].done.query():
         copy = copies.pop(0)
-        core.counter(LOSS, copy.value.item(), PROBE, 0, step=copy.step)
+        value = copy.value.item()
+        if copy.chosen:
+            core.counter(LOSS, value, PROBE, 0, step=copy.step)
+        _tell(value, copy.step)
 
 
 def _order(torch: Any, loss: Any) -> None:
@@ -79,4 +130,4 @@ def _order(torch: Any, loss: Any) -> None:
     value.copy_(loss.detach(), non_blocking=True)
     done = torch.cuda.Event()
     done.record()
-    _losses.copies.append(_Copy(core.get_context()[0], value, done))
+    _losses.copies.append(_Copy(core.get_context()[0], value, done, step.phases.on))

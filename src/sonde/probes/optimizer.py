@@ -82,7 +82,7 @@ class Optimizers:
         if not step.now.explicit:
             step.end(flags)
         if self.updates >= NEW and step.now.all and not self.others and not self.scaling:
-            ended = _nobody if step.now.explicit else step.quick_end[0]
+            ended = None if step.now.explicit else step.quick_end[0]
             optimizer_step.lead(optimizer, self.spans[0].start, self.spans[0].stop, ended)
 
     def _leads(self, optimizer: Any) -> bool:

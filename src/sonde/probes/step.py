@@ -42,8 +42,12 @@ class _Now:
     def forget(self) -> None:
         """No training has begun."""
         self.begun = False
-        self.explicit = False  # trace_step says where steps end
-        self.open = False  # inside of a trace_step
+        self.block: bool | None = None  # inside of a trace_step, or between two; None: there was none yet
+
+    @property
+    def explicit(self) -> bool:
+        """Does trace_step say where steps end?"""
+        return self.block is not None
 
     def takes(self, step: int) -> bool:
         """Is this step recorded whole?"""
@@ -128,16 +132,14 @@ def tell() -> None:
             waiting = None
 
 
-def enter(step: int | None) -> int:
-    """A step begins whose number is known, or else is the next one. Returns the number."""
+def enter(step: int | None) -> None:
+    """A step begins whose number is known, or else is the next one."""
     if not now.begun:
         begin()
     if step is not None:
         core.count_steps(step)
-    number = core.get_context()[0] or 0
     if not now.all:
-        phases.on = now.takes(number)
-    return number
+        phases.on = now.takes(core.get_context()[0] or 0)
 
 
 def _hurry(on: bool) -> None:

@@ -27,6 +27,7 @@ RINGS_FILE = "rings"
 SEGMENT_FILE = "events.seg"
 NAMES_FILE = "names.jsonl"
 ARGS_FILE = "args.bin"
+LEDGER_FILE = "ledger.bin"
 
 USAGE_BYTES = 8
 FOLDER_MODE = 0o700
@@ -167,7 +168,7 @@ def open_usage(run: int) -> int:
 def discard_process(path: str) -> None:
     """Remove a process folder in which nothing was recorded."""
     with opened(path) as folder:
-        for name in (PROCESS_FILE, RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE):
+        for name in (PROCESS_FILE, RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE, LEDGER_FILE):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
     os.rmdir(path)

@@ -18,6 +18,8 @@ PROCESS = "process"
 # A mark: the birth of a non-finite value; the name is the place (a layer, or `loss`, `data`, ...), the arguments are the
 # certificate, the key is that of the batch.
 NONFINITE = "nonfinite"
+# A mark: a part of a model, named by it, that torch.compile took: the watch sees only what it gives as a whole.
+NONFINITE_UNSEEN = "nonfinite.unseen"
 
 # Waiting for a batch. `input_wait` is written by the main thread of a process that is no loader worker, outside of any other
 # wait; `prefetch` is the same anywhere else: in another thread, in a worker, or for a loader inside a dataset. Who waits is
@@ -39,6 +41,7 @@ STEP = "step"
 H2D = "h2d"
 COMMUNICATION = "communication."  # and the name of the operation
 DDP = "ddp."  # and what DistributedDataParallel measured
+DEVICE = "device."  # and the phase: a counter, nanoseconds on the stream of a device
 CHECKPOINT = "checkpoint"
 EVALUATION = "evaluation"
 LOSS = "loss"

@@ -106,12 +106,11 @@ class Recording:
         return self._blobs.text(id)
 
     def close(self) -> None:
-        """Close the files. Records cannot be read any more after this; arguments can."""
+        """Close the files. What is read after this opens them again."""
         self._blobs.close()
         if self._segment is not None:
             self._segment.close()
         self._segment = None
-        self._length = 0
 
     def _open_segment(self) -> RegularFile | None:
         try:
@@ -148,9 +147,19 @@ class Recording:
 
     def _slices(self) -> Iterator[Slice]:
         """All slots: those of the segment, then those of the rings."""
-        if self._segment is not None:
+        if self._length:
+            self._segment = self._segment or self._open_again()
             yield from slices(self._segment, self._length)
         yield self._rings
+
+    def _open_again(self) -> RegularFile:
+        try:
+            return RegularFile(self.folder / "events.seg")
+        except OSError as error:
+            raise RunUnreadable(
+                f"{self.folder}/events.seg {why(error)}, though it was there before: the run was sealed or removed "
+                "meanwhile. Open it again."
+            ) from None
 
     def _tell(self) -> None:
         if self.corrupt:

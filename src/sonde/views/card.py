@@ -46,6 +46,9 @@ def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
     _head(view, console)
     _verdict(view.verdict, console)
     _others(view.findings[1:], console)
+    if view.black_box.command is not None:
+        console.print()
+        block(console, Text(printable(kept(view))), hang=LABEL)
     _step_time(view, console)
     _ranks(view.ranks, console)
     _memory(view.memory, console)
@@ -166,6 +169,9 @@ def _step_time(view: Report, console: Console) -> None:
     told = f"{units.plural(steps.count, 'step')} after the warm-up"
     if len(view.ranks) > 1:
         told += f", {len(view.ranks)} ranks together"
+    told += "; share: of all their time"
+    if steps.aborted:
+        told += f"; {steps.aborted:,} aborted, not counted"
     _title(console, "step time", told)
     phases = view.phases
     names = ["step", *(phase_name(one.phase) for one in phases)]
@@ -389,13 +395,22 @@ def _foot(view: Report, console: Console) -> None:
         _labelled(console, "note", note, "yellow")
 
 
+def kept(view: Report) -> str:
+    """What the black box has, in a line: `black box: 1 dump (exception) - sonde blackbox RUN`."""
+    box = view.black_box
+    parts = [f"{units.plural(box.dumps, 'dump')} ({', '.join(box.reasons)})"] if box.dumps else []
+    parts += [units.plural(box.births, "birth certificate")] if box.births else []
+    return f"black box: {', '.join(parts)} - {box.command}"
+
+
 def own_cost(view: Report) -> str:
     """What Sonde itself cost, in a sentence."""
     cost = view.overhead
     records = f"{units.plural(cost.records, 'record')}, {units.size(cost.size)} on disk"
     if cost.share is None or cost.record_ns is None:
         return f"{records}; time {MISSING}, there is too little to measure it by"
+    workers = "" if cost.worker_share is None else f", {units.share(cost.worker_share)} of that of loader workers"
     return (
         f"about {units.share(cost.share)} of the time ({units.count(cost.trainer_records)} records x "
-        f"{units.duration(cost.record_ns)}, measured in this run); {records}"
+        f"{units.duration(cost.record_ns)}, measured in this run){workers}; {records}"
     )

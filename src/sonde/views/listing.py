@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 TELLING = (
     "name", "cat", "step", "phase", "layer", "batch", "index", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
     "forward_ns", "backward_ns", "optimizer_ns", "residual_ns", "loss", "evaluation_ns", "communication_ns", "wait_ns",
-    "fetch_ns", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",
+    "fetch_ns", "indices", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",
 )  # fmt: skip
 
 

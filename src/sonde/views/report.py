@@ -17,6 +17,7 @@ from sonde.analysis.drops import REASONS
 from sonde.analysis.held import Series, held
 from sonde.analysis.stack import Layer, layers
 from sonde.analysis.summary import wall_ns
+from sonde.analysis.tables import BESIDE
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.diagnosis.speed import PARTS, Slow, Speed, Spread
 from sonde.finding import Finding
@@ -100,6 +101,7 @@ class Steps:
     warmup_p50_ns: float | None
     warmup_max_ns: float | None
     skipped: int  # by the gradient scaler
+    aborted: int  # blocks of `trace_step` that were left by an exception; not counted above
     loss: float | None  # the last one
     slowest: list[SlowStep]
 
@@ -160,6 +162,16 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class Box:
+    """What the black box has: dumps with their reasons, and processes in which a non-finite value was born."""
+
+    dumps: int
+    reasons: list[str]  # of the dumps, each once
+    births: int
+    command: str | None  # that shows it; None: there is nothing to show
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything, in the order in which it is told."""
 
@@ -176,6 +188,7 @@ class Report:
     overhead: Cost
     blind_spots: list[BlindSpot]
     drops: list[Drop]
+    black_box: Box
 
 
 def report(run: Run, policy: Policy | None = None) -> Report:
@@ -196,9 +209,17 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
         overhead=cost(run),
-        blind_spots=blind_spots(run, found.facts, seen),
+        blind_spots=blind_spots(run, found.facts, found.policy, seen),
         drops=_drops(run),
+        black_box=_box(found),
     )
+
+
+def _box(found: Diagnosis) -> Box:
+    box = found.facts.box
+    reasons = list(dict.fromkeys(dump.reason for dump in box.dumps))
+    command = f"sonde blackbox {found.facts.run}" if box.dumps or box.births else None
+    return Box(len(box.dumps), reasons, len(box.births), command)
 
 
 def _verdict(finding: Finding) -> Verdict:
@@ -207,12 +228,9 @@ def _verdict(finding: Finding) -> Verdict:
 
 def _seen(run: Run) -> set[str]:
     """Which of what only some runs have was recorded."""
-    rows = run.sql(
-        """
-        SELECT DISTINCT CASE WHEN cat LIKE 'layer%' THEN 'layer' WHEN cat = 'probe' THEN name ELSE cat END FROM events
-        """
-    ).fetchall()
-    return {word for (word,) in rows if word}
+    names = {(one.cat, one.name) for named in run.database.source.census.values() for one in named}
+    words = {"layer" if cat.startswith("layer") else name if cat == probe.PROBE else cat for cat, name in names}
+    return words - {""}
 
 
 # ── the run ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -310,8 +328,18 @@ class _Extra:
     per_s: float | None
     samples_per_s: float | None
     skipped: int
+    aborted: int
     loss: float | None
     warm_ns: int | None  # when the first step after the warm-up began
+
+
+_ABORTED = f"""
+    SELECT coalesce(max(times), 0) FROM (
+        SELECT count(*) AS times FROM {BESIDE}
+        WHERE kind = 'mark' AND cat = '{probe.PROBE}' AND name = '{probe.UPDATE}' AND key & {probe.UPDATE_ABORTED} <> 0
+        GROUP BY process
+    )
+"""  # noqa: S608  our own names
 
 
 def _extra(run: Run) -> _Extra:
@@ -332,6 +360,7 @@ def _extra(run: Run) -> _Extra:
         per_s=sum(speeds) / len(speeds) if speeds else None,
         samples_per_s=sum(samples) if samples else None,
         skipped=max((row[0] for row in rows), default=0),
+        aborted=run.sql(_ABORTED).fetchall()[0][0],
         loss=rows[0][1] if rows else None,
         warm_ns=min((row[2] for row in rows if row[2] is not None), default=None),
     )
@@ -349,6 +378,7 @@ def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
         warmup_p50_ns=extra.warmup_p50["step"],
         warmup_max_ns=extra.warmup_max,
         skipped=extra.skipped,
+        aborted=extra.aborted,
         loss=extra.loss,
         slowest=slowest,
     )

@@ -9,6 +9,7 @@ from sonde.analysis import label
 from sonde.analysis.drops import REASONS
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.analysis.summary import NameSummary, summarize, wall_ns
+from sonde.store import probe
 from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN
 
 if TYPE_CHECKING:
@@ -209,9 +210,17 @@ def _counters(run: Run) -> list[Counter]:
 
 def _marks(run: Run) -> list[Mark]:
     found = run.sql(
-        "SELECT coalesce(cat, ''), name, count(*) FROM events WHERE kind = 'mark' GROUP BY ALL ORDER BY ALL"
+        f"""
+        SELECT coalesce(cat, ''), name,
+               coalesce(cat = '{probe.PROBE}' AND name = '{probe.UPDATE}' AND key & {probe.UPDATE_ABORTED} <> 0, false),
+               count(*)
+        FROM events WHERE kind = 'mark' GROUP BY ALL ORDER BY ALL
+        """  # noqa: S608  our own names
     ).fetchall()
-    return [Mark(label.event(cat, name or UNNAMED), count) for cat, name, count in found]
+    return [
+        Mark(label.event(cat, name or UNNAMED) + (" (aborted)" if aborted else ""), count)
+        for cat, name, aborted, count in found
+    ]
 
 
 def _open(run: Run) -> list[Open]:

@@ -22,6 +22,7 @@ MOST_PROCESSES = 16
 MOST_OPEN = 20
 MOST_ARGS = 60
 NOT_KNOWN = "n/a"
+SHOWN_NUMBERS = 6  # of a list in a cell
 MOMENTS = ("start_ns", "end_ns", "time_ns", "last_ns")
 SIZES = ("rss", "allocated", "reserved", "peak")
 WORDS = {"running": "still run", "unknown": "ran elsewhere"}
@@ -277,6 +278,9 @@ def _value(view: Listing, column: str, value: object) -> str:
         return units.duration(value)
     if isinstance(value, int) and (column.endswith("_bytes") or column in SIZES):
         return units.size(value)
+    if isinstance(value, list):
+        more = f", ... ({len(value)})" if len(value) > SHOWN_NUMBERS else ""
+        return ", ".join(map(str, value[:SHOWN_NUMBERS])) + more
     return units.number(value) if isinstance(value, float) else str(value)
 
 

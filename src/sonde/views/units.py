@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 
 NOTHING = "-"
 
@@ -63,6 +64,14 @@ def share(part: float | None) -> str:
 def number(value: float | None) -> str:
     """A measured value in at most six digits."""
     return NOTHING if value is None else f"{value:,.6g}"
+
+
+def brief(value: float) -> str:
+    """A number in four digits: `0.5`, `-12.25`, `3.4e38`, `1e-9`, `NaN`, `-infinity`."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
+    digits, _, power = f"{value:.4g}".partition("e")
+    return f"{digits}e{int(power)}" if power else digits
 
 
 def when(wall_ns: int | None) -> str:

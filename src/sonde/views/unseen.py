@@ -6,12 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sonde.analysis.tables import BESIDE
 from sonde.store import probe
 from sonde.store.blind import BLIND_SPOTS
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
     from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
 
 MOST_NAMED = 8  # ranks, or processes
 FAR_NS = 3600 * 10**9  # clocks of two hosts that disagree by so much are told of
@@ -29,7 +31,7 @@ class BlindSpot:
     scope: str
 
 
-def blind_spots(run: Run, facts: Facts, seen: set[str]) -> list[BlindSpot]:
+def blind_spots(run: Run, facts: Facts, policy: Policy, seen: set[str]) -> list[BlindSpot]:
     """What is missing in this run first."""
     found = [
         *_ranks(run.rows),
@@ -38,6 +40,7 @@ def blind_spots(run: Run, facts: Facts, seen: set[str]) -> list[BlindSpot]:
         *_marks(run),
         *_chosen(run.meta),
         *_loading(facts, seen),
+        *_crowded(facts, policy),
     ]
     return [BlindSpot(text, "run") for text in found] + [BlindSpot(text, "always") for text in ALWAYS]
 
@@ -78,8 +81,8 @@ def _marks(run: Run) -> list[str]:
     """Probes that switched themselves off, and processes that were not reached."""
     rows = run.sql(
         f"""
-        SELECT DISTINCT cat, name, args FROM events WHERE kind = 'mark' AND (cat = '{probe.OFF}'
-            OR cat = '{probe.PROCESS}' AND name = '{probe.UNSEEN}') ORDER BY ALL LIMIT 20
+        SELECT DISTINCT cat, name, args FROM {BESIDE} WHERE kind = 'mark' AND (cat = '{probe.OFF}'
+            OR cat = '{probe.NONFINITE_UNSEEN}' OR cat = '{probe.PROCESS}' AND name = '{probe.UNSEEN}') ORDER BY ALL LIMIT 20
         """  # noqa: S608  our own names
     ).fetchall()
     found = []
@@ -87,6 +90,8 @@ def _marks(run: Run) -> list[str]:
         told = _object(args)
         if cat == probe.OFF:
             found.append(f"the probe {name} switched itself off: {told.get('reason', 'no reason given')}")
+        elif cat == probe.NONFINITE_UNSEEN:
+            found.append(f"non-finite values inside of {name}: torch.compile took it, only what it gives was watched")
         else:
             found.append(f"{_command(told.get('command'))}: {told.get('reason', 'Sonde did not reach it')}")
     return found
@@ -127,6 +132,12 @@ def _loading(facts: Facts, seen: set[str]) -> list[str]:
     if facts.speed.steps.or_zero() and "layer" not in seen:
         found.append("layers: they are recorded with --deep")
     return found
+
+
+def _crowded(facts: Facts, policy: Policy) -> list[str]:
+    """What rules say nothing of, because it may be the doing of others."""
+    host = facts.health.crowded_host(policy)
+    return [] if host is None else [f"single long steps, items and waits: {host.told}; they may cause them"]
 
 
 def _listed(numbers: list[int]) -> str:

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from sonde.diagnosis.policy import Policy
 
 
-CROWDED = " Other programs use most of the cores of this host, so that waiting may be theirs."
-
-
 def balanced(facts: Facts, policy: Policy) -> Finding | None:
     """There are enough steps, and no other rule has something to say about their speed."""
     if not enough_steps(facts, policy) or not facts.speed.ranks or facts.speed.train is None:
@@ -26,16 +23,15 @@ def balanced(facts: Facts, policy: Policy) -> Finding | None:
     largest = max(shares, key=lambda phase: shares[phase].or_zero(), default=None)
     if largest is None:
         return None
-    crowded = any(host.crowded(policy) for host in facts.health.hosts)
-    return finding(
-        "BALANCED",
-        INFO,
-        0.5 if crowded else 0.8,
-        f"Nothing stands out: a step takes {ms(rank.usual[TRAIN].value)}, and the largest part of it is "
-        f"{PHASE_WORDS[largest]} with {percent(shares[largest].value)}.{CROWDED if crowded else ''}",
-        "Judge it again on a host that is free."
-        if crowded
-        else "Nothing needs to be done; `sonde deep` shows the layers, if it should be faster.",
-        score=0.0,
-        figures={"step ns": rank.usual[TRAIN], f"{largest}, share of the training time": shares[largest]},
+    figures = {"step ns": rank.usual[TRAIN], f"{largest}, share of the training time": shares[largest]}
+    why = (
+        f"Nothing stands out: a usual step takes {ms(rank.usual[TRAIN].value)}, and the largest part of it is "
+        f"{PHASE_WORDS[largest]} with {percent(shares[largest].value)}."
     )
+    next = "Nothing needs to be done; `sonde deep` shows the layers, if it should be faster."
+    crowded = facts.health.crowded_host(policy)
+    if crowded is not None:
+        figures |= crowded.loads
+        why += f" But {crowded.told}: single long steps, items and waits may be their doing, and are not counted."
+        next = "Let it run on a host that is free, to see what is its own."
+    return finding("BALANCED", INFO, 0.8 if crowded is None else 0.5, why, next, score=0.0, figures=figures)

@@ -26,8 +26,8 @@ def comm_bound(facts: Facts, policy: Policy) -> Finding | None:
         "COMM_BOUND",
         severity,
         0.8,
-        f"Communication takes {ms(lasting.value)} of each step even for the last rank: "
-        f"{percent(share.value)} of the training time.",
+        f"Communication takes {ms(lasting.value)} of a usual step even for the last rank: "
+        f"{percent(share.value)} of its training time.",
         "Communicate less often (gradient accumulation, larger batches) or less (bf16 compression), or use a faster network.",
         score=share.value,
         figures={"share of the training time": share, "communication in a step ns": lasting},

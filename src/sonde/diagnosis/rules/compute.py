@@ -32,8 +32,8 @@ def compute_bound(facts: Facts, policy: Policy) -> Finding | None:
         "COMPUTE_BOUND",
         INFO,
         0.9,
-        f"{percent(min(whole, 1.0))} of the training time is computing, most of it in {PHASE_WORDS[largest]} "
-        f"({ms(rank.usual[largest].value)} of {ms(rank.usual[TRAIN].value)} in a step).",
+        f"{percent(min(whole, 1.0))} of a usual step is computing, most of it in {PHASE_WORDS[largest]} "
+        f"({ms(rank.usual[largest].value)} of {ms(rank.usual[TRAIN].value)}).",
         "Nothing holds the model up; to go faster, make the model itself faster: `sonde deep` shows its layers.",
         score=min(whole, 1.0),
         figures={

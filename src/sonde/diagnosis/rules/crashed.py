@@ -12,6 +12,7 @@ from sonde.finding import CRITICAL, WARN, Finding
 from sonde.store import probe
 
 if TYPE_CHECKING:
+    from sonde.analysis.dumps import Item
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
 
@@ -30,24 +31,57 @@ def crashed(facts: Facts, _policy: Policy) -> Finding | None:
     failed = [one for one in facts.ends.failed if _soon(one, first)]
     item = next((one for one in failed if one.name == probe.ITEM), None)
     fetch = next((one for one in failed if one.name == probe.FETCH and (item is None or one.seq == item.parent)), None)
+    known = _in_box(facts, first) if item is None else None
     how = f"ended by {first.exception}" if first.exception else f"ended with exit code {first.exit_code}"
     who = first.who[:1].upper() + first.who[1:]
     return finding(
         "CRASHED",
         CRITICAL if first.exception or failed else WARN,
         1.0,
-        f"{who} was {how}{_where(failed, item, fetch)}."
-        if first.exception
-        else f"{who} {how}{_where(failed, item, fetch)}.",
-        _next(item, fetch, first),
+        f"{who} {'was ' if first.exception else ''}{how}{_where(failed, item, fetch) if known is None else _boxed(known)}.",
+        _next(item, fetch, first) if known is None else _load(_known_name(known)),
         failure=True,
         figures={"exit code": Figure(first.exit_code, first.query)} if first.exit_code is not None else {},
         exception=first.exception,
         ranks=[] if first.rank is None else [first.rank],
         processes=[first.process],
         steps=[one.step for one in failed if one.step is not None][:1],
-        items=[] if item is None else [_plain(item, fetch)],
+        items=[_plain(item, fetch)] if item is not None else [] if known is None else [_plain_known(known)],
     )
+
+
+def _in_box(facts: Facts, end: End) -> Item | None:
+    """The item that raised, as the black box says: of the process that ended, or of a loader worker of the run."""
+    for dump in facts.box.dumps:
+        named = dump.raised.item if dump.raised is not None else None
+        if named is not None and (dump.reason == "worker" or (dump.host, dump.pid) == (end.host, end.pid)):
+            return named
+    return None
+
+
+def _known_name(item: Item) -> str:
+    if item.index is not None:
+        return f"item {item.index}"
+    return f"item {item.id!r}" if item.id is not None else f"the item at position {item.position}"
+
+
+def _boxed(item: Item) -> str:
+    batch = "" if item.batch is None else f" of batch {probe.read_batch_key(item.batch).number}"
+    loaded = "" if item.worker is None else f", which loader worker {item.worker} loaded"
+    return f", raised by {_known_name(item)}{batch}{loaded}"
+
+
+def _plain_known(item: Item) -> dict[str, object]:
+    batch = None if item.batch is None else probe.read_batch_key(item.batch)
+    return {
+        "index": item.index,
+        "id": item.id,
+        "worker": item.worker,
+        "rank": None,
+        "loader": None if batch is None else batch.loader,
+        "round": None if batch is None else batch.round,
+        "batch": None if batch is None else batch.number,
+    }
 
 
 def _ended_so(end: End) -> bool:
@@ -83,12 +117,16 @@ def _maker(failed: Failed) -> str:
 
 def _next(item: Failed | None, fetch: Failed | None, end: End) -> str:
     if item is not None:
-        return f"Load {_item_name(item)} of the dataset alone, outside of the loader, to see it fail."
+        return _load(_item_name(item))
     if fetch is not None:
         return "Make that batch alone, with num_workers=0, to see it fail."
     if end.exception is None:
         return "Read the last lines of its output: it ended itself."
     return "Read the traceback at the end of its output."
+
+
+def _load(name: str) -> str:
+    return f"Load {name} of the dataset alone, outside of the loader, to see it fail."
 
 
 def _plain(item: Failed, fetch: Failed | None) -> dict[str, object]:

@@ -30,7 +30,7 @@ def step_drift(facts: Facts, policy: Policy) -> Finding | None:
         name: rows[-1][name].or_zero() - rows[0][name].or_zero() for name in rows[0] if name not in (TRAIN, "steps")
     }
     phase = max(grown, key=lambda name: grown[name])
-    if _host_slower(facts, policy, grown, phase):
+    if _host_slower(facts, policy, phase):
         return None
     return finding(
         "STEP_DRIFT",
@@ -49,10 +49,12 @@ def step_drift(facts: Facts, policy: Policy) -> Finding | None:
     )
 
 
-def _host_slower(facts: Facts, policy: Policy, grown: dict[str, float], phase: str) -> bool:
-    """On a host whose cores others use, all phases grow when those become more: none has more of it than it had before."""
-    first, whole = facts.speed.segments[0], sum(grown.values())
-    if whole <= 0 or not any(host.crowded(policy) for host in facts.health.hosts):
+def _host_slower(facts: Facts, policy: Policy, phase: str) -> bool:
+    """On a host whose cores others use, all phases grow when those become more: so much is taken off the one that grew most."""
+    if not facts.health.crowded(policy):
         return False
-    usual = first[phase].or_zero() / max(1.0, first[TRAIN].or_zero())
-    return grown[phase] / whole - usual < policy["step_drift.crowded_more"]
+    first, last = facts.speed.segments[0], facts.speed.segments[-1]
+    before, after = (row[TRAIN].or_zero() - row[phase].or_zero() for row in (first, last))
+    slower = max(1.0, after / before) if before > 0 else 1.0
+    more = last[phase].or_zero() / slower - first[phase].or_zero()
+    return more < first[TRAIN].or_zero() * (policy["step_drift.warn_ratio"] - 1)

@@ -23,7 +23,7 @@ def h2d_bound(facts: Facts, policy: Policy) -> Finding | None:
         "H2D_BOUND",
         severity,
         0.85,
-        f"Each step copies to the device for {ms(copying.value)}: {percent(share.value)} of the training time.",
+        f"A usual step copies to the device for {ms(copying.value)}: {percent(share.value)} of its training time.",
         "Use pin_memory=True and .to(device, non_blocking=True), and send smaller types, such as uint8 images.",
         score=share.value,
         figures={"share of the training time": share, "copying in a step ns": copying},

@@ -39,6 +39,7 @@ def hung(facts: Facts, policy: Policy) -> Finding | None:
         if first.stacks
         else f"See where it is: kill -{probe.stacks_signal()} {first.pid} writes the stacks of its threads into the run folder.",
         failure=True,
+        figures=first.figures | ({} if facts.speed.step is None else {"longest step ns": facts.speed.step.most}),
         ranks=[] if first.rank is None else [first.rank],
         processes=[first.process],
         open=[span.name for span in first.open],

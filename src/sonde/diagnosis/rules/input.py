@@ -24,7 +24,7 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
     if severity is None or not enough_steps(facts, policy) or _waits_for_a_core(facts, policy, waited.or_zero()):
         return None
     better = what_if(facts, policy)
-    why = f"Each step waits {ms(waited.value)} for data: {percent(share.value)} of the training time."
+    why = f"A usual step waits {ms(waited.value)} for data: {percent(share.value)} of its training time."
     if facts.speed.inferred:
         why += " No loader was seen: it is the time between an update and the next forward."
     elif facts.loading.main is not None and facts.loading.batches["fetch"].value is not None:
@@ -51,7 +51,7 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
 def _waits_for_a_core(facts: Facts, policy: Policy, waited: float) -> bool:
     """On a host whose cores others use, waiting that the making of batches does not explain is waiting for a core."""
     main, fetch = facts.loading.main, facts.loading.batches["fetch"].value
-    if main is None or fetch is None or not any(host.crowded(policy) for host in facts.health.hosts):
+    if main is None or fetch is None or not facts.health.crowded(policy):
         return False
     return 2 * fetch * _batches_in_a_step(facts) / max(1, main.workers or 0) < waited
 
@@ -84,7 +84,7 @@ def what_if(facts: Facts, policy: Policy) -> tuple[int, float] | None:
     step = usual[TRAIN].or_zero()
     computing = step - usual["input_wait"].or_zero()
     making = fetch * _batches_in_a_step(facts)
-    if main.workers and step > 1.5 * max(computing, making / main.workers):
+    if main.workers and (making / main.workers <= computing or step > 1.5 * making / main.workers):
         # Making batches is not what takes so long, but handing them over: more who make them will not help.
         alone = step / (computing + making)
         return (0, alone) if alone >= 1.1 else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.evidence import enough_steps, finding
-from sonde.diagnosis.wording import several
+from sonde.diagnosis.wording import ms, several
 from sonde.finding import INFO, Finding
 
 if TYPE_CHECKING:
@@ -33,17 +33,25 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
         1.0,
         why,
         "Wait until it has made more steps." if facts.state == RECORDING else _next(facts),
-        figures={"steps after the warm-up": speed.steps, "steps of the warm-up": speed.warmup},
+        figures={"steps after the warm-up": speed.steps, "steps of the warm-up": speed.warmup}
+        if speed.trained
+        else {"evaluation ns": speed.whole["evaluation"], "forward passes": speed.whole["evaluation_calls"]},
     )
 
 
 def _instead(facts: Facts) -> str:
     if not facts.ends.processes:
         return " Nothing else was, either."
+    passes = facts.speed.whole["evaluation_calls"].value
+    if passes:
+        lasting = ms(facts.speed.whole["evaluation"].value)
+        return f" The run only evaluates: {several(passes, 'forward pass', 'forward passes')} and no backward, {lasting} in all."
     return " The run has no training loop that was seen." if facts.state != RECORDING else ""
 
 
 def _next(facts: Facts) -> str:
     if facts.speed.trained:
         return "Let it run for longer."
+    if facts.speed.whole["evaluation_calls"].value:
+        return "Nothing, if it was not to train; `sonde show` tells where its time went."
     return "Start the program with `sonde run`, or mark its steps with sonde.trace_step()."

@@ -58,8 +58,7 @@ def slow_items(facts: Facts, policy: Policy) -> Finding | None:
 
 def _chance(facts: Facts, policy: Policy) -> bool:
     """On a host whose cores others use, any item may lose its core for a while."""
-    crowded = any(host.crowded(policy) for host in facts.health.hosts)
-    return crowded and facts.loading.slow[0].median_ns < 1e6 * policy["slow_items.crowded_ms"]
+    return facts.health.crowded(policy) and facts.loading.slow[0].median_ns < 1e6 * policy["slow_items.crowded_ms"]
 
 
 def _name(item: Item) -> str:

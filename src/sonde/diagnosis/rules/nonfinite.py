@@ -1,41 +1,103 @@
-"""NON_FINITE: the loss is no number any more."""
+"""NON_FINITE: the loss is no number any more, or a value on the way to it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sonde.diagnosis.birth import amount, sentence, what_to_do
 from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.wording import several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
+    from sonde.analysis.certificate import Birth
     from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.health import Losses
     from sonde.diagnosis.policy import Policy
+
+STOPPED = "NonFinite"  # the exception with which the watch ends a program that wants it
 
 
 def non_finite(facts: Facts, policy: Policy) -> Finding | None:
-    """A loss that went into backward was NaN or infinite."""
+    """A loss that went into backward was NaN or infinite, or the watch has seen a value that was; where it was born."""
     losses = facts.health.losses
-    bad = losses.bad.or_zero()
-    if not bad or losses.first.value is None:
+    birth = next(iter(facts.box.births), None)
+    bad = losses.bad.or_zero() if losses.first.value is not None else 0
+    if not bad and birth is None:
         return None
-    lasting = losses.last_bad.or_zero() > 0 or bad >= policy["non_finite.critical_losses"]
-    where = "" if losses.rank is None else f" of rank {losses.rank}"
+    stopped = any((end.exception or "").endswith(STOPPED) for end in facts.ends.processes)
+    lasting = stopped or losses.last_bad.or_zero() > 0 or bad >= policy["non_finite.critical_losses"]
+    why = [*([] if birth is None else [_born(birth)]), *([_lost(losses)] if bad else [])]
     return finding(
         "NON_FINITE",
         CRITICAL if lasting else WARN,
         1.0,
-        f"The loss is NaN or infinite in {several(bad, 'step')} of {several(losses.seen.or_zero(), 'step')}, "
-        f"for the first time in step {losses.first.value:.0f}{where}.",
-        f"Look at the data and the learning rate of step {losses.first.value:.0f}; "
-        "`sonde.flow.trace` shows the values that go into it.",
+        " ".join(why),
+        _next(losses) if birth is None else f"{what_to_do(birth.certificate)}: sonde blackbox {facts.run}",
         failure=lasting,
-        figures={
-            "losses that are no numbers": losses.bad,
-            "losses": losses.seen,
-            "first step": losses.first,
-            "of the last ten": losses.last_bad,
-        },
-        steps=[int(losses.first.value)],
-        ranks=[] if losses.rank is None else [losses.rank],
+        figures=_figures(losses, birth),
+        stopped=stopped,
+        steps=_steps(losses, birth),
+        ranks=_ranks(losses, birth),
+        **_of(birth),
     )
+
+
+def _born(birth: Birth) -> str:
+    return f"The first non-finite value was born in {sentence(birth)}: {amount(birth.certificate)}."
+
+
+def _lost(losses: Losses) -> str:
+    where = "" if losses.rank is None else f" of rank {losses.rank}"
+    return (
+        f"The loss is NaN or infinite in {several(losses.bad.or_zero(), 'step')} of "
+        f"{several(losses.seen.or_zero(), 'step')}, for the first time in step {losses.first.or_zero():.0f}{where}."
+    )
+
+
+def _next(losses: Losses) -> str:
+    return (
+        f"Look at the data and the learning rate of step {losses.first.or_zero():.0f}; "
+        "`sonde run --blackbox --watch-nonfinite` says where and in which item it is born."
+    )
+
+
+def _figures(losses: Losses, birth: Birth | None) -> dict[str, Figure]:
+    figures = {
+        "losses that are no numbers": losses.bad,
+        "losses": losses.seen,
+        "first step": losses.first,
+        "of the last ten": losses.last_bad,
+    }
+    known = {name: figure for name, figure in figures.items() if figure.value is not None}
+    if birth is not None and birth.query is not None and birth.certificate.step is not None:
+        known["step of the birth"] = Figure(birth.certificate.step, birth.query)
+    return known
+
+
+def _steps(losses: Losses, birth: Birth | None) -> list[int]:
+    if birth is not None and birth.certificate.step is not None:
+        return [birth.certificate.step]
+    return [] if losses.first.value is None else [int(losses.first.value)]
+
+
+def _ranks(losses: Losses, birth: Birth | None) -> list[int]:
+    rank = losses.rank if birth is None else birth.rank
+    return [] if rank is None else [rank]
+
+
+def _of(birth: Birth | None) -> dict[str, Any]:
+    """What the certificate says, for those who want to go on from here."""
+    if birth is None:
+        return {"layers": [], "items": []}
+    one = birth.certificate
+    return {
+        "layers": [] if one.layer is None else [one.layer],
+        "items": [{"index": item.index, "id": item.id, "position": item.position} for item in one.items],
+        "where": one.where,
+        "stage": one.stage,
+        "producer": one.producer,
+        "batch": one.batch_number,
+        "dump": birth.dump,
+    }

@@ -23,7 +23,7 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
         "RESIDUAL_HEAVY",
         severity,
         0.8,
-        f"In each step {ms(lasting.value)} ({percent(share.value)} of the training time) lie in no phase: code of the loop "
+        f"In a usual step {ms(lasting.value)} ({percent(share.value)} of its training time) lie in no phase: code of the loop "
         "itself, such as logging, metrics, printing, .item() or moving data.",
         "Look at what the loop does between forward, backward and update, mark it with sonde.span(), and do it less often.",
         score=share.value,

@@ -51,7 +51,7 @@ def step_spikes(facts: Facts, policy: Policy) -> Finding | None:
 def _chance(facts: Facts, policy: Policy, excess: dict[str, float], phase: str) -> bool:
     """On a host whose cores others use, a step may lose its core anywhere: then a phase has of spikes what it has of steps."""
     train, whole = facts.speed.train, sum(excess.values())
-    if train is None or whole <= 0 or not any(host.crowded(policy) for host in facts.health.hosts):
+    if train is None or whole <= 0 or not facts.health.crowded(policy):
         return False
     if phase == "input_wait":  # a worker may lose its core as well; items that are slow themselves have a rule
         return True

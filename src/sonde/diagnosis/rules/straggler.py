@@ -23,14 +23,9 @@ def straggler(facts: Facts, policy: Policy) -> Finding | None:
     severity = None if late is None else graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)
     if late is None or severity is None:
         return _changing(facts, policy)
-    if late.phase is None and _crowded(facts, policy):
+    if late.phase is None and facts.health.crowded(policy):  # which rank loses its core is chance
         return None
     return _one(late, severity) if late.cause is None else None
-
-
-def _crowded(facts: Facts, policy: Policy) -> bool:
-    """Others use the cores: which rank comes late is a matter of chance, if nothing in it takes longer."""
-    return any(host.crowded(policy) for host in facts.health.hosts)
 
 
 def _one(late: Late, severity: str) -> Finding:
@@ -42,7 +37,7 @@ def _one(late: Late, severity: str) -> Finding:
         "STRAGGLER",
         severity,
         0.8,
-        f"The other ranks wait {ms(late.gap_ns)} in each step ({percent(late.share)}) for {who}; {cause}.",
+        f"The other ranks wait {ms(late.gap_ns)} in a usual step ({percent(late.share)}) for {who}; {cause}.",
         f"Compare what {who} does with the others: logging, saving and evaluating in one rank, and what else its host runs.",
         score=late.share,
         figures=late.figures,
@@ -53,13 +48,13 @@ def _one(late: Late, severity: str) -> Finding:
 
 def _changing(facts: Facts, policy: Policy) -> Finding | None:
     share, waiting = facts.speed.together["waiting_share"], facts.speed.together["waiting"]
-    if graded(policy, "straggler", share, waiting) is None or _crowded(facts, policy):
+    if graded(policy, "straggler", share, waiting) is None or facts.health.crowded(policy):
         return None
     return finding(
         "STRAGGLER",
         WARN,
         0.6,
-        f"In each step some rank waits {ms(waiting.value)} ({percent(share.value)}) for another, which is not always the same.",
+        f"In a usual step some rank waits {ms(waiting.value)} ({percent(share.value)}) for another, which is not always the same.",
         "Give all ranks the same amount of work (batches of equal size, sorted by length), and look for load on the hosts.",
         score=share.value,
         figures={"share of the training time": share, "waiting in a step ns": waiting},

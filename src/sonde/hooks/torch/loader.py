@@ -19,13 +19,15 @@ from __future__ import annotations
 import operator
 import sys
 import threading
+from functools import partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from sonde.guard import guard
 from sonde.hooks.points import Point, dressed, telling
+from sonde.hooks.torch.engine import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +87,15 @@ class _Iteration:
         self.ordinals: dict[int | None, int] = {}  # worker -> items of an iterable dataset asked for so far
 
 
+class _Known(NamedTuple):
+    """The iterator whose books were asked for last."""
+
+    iterator: Callable[[], Any]
+    iteration: _Iteration
+
+
 class _Thread(threading.local):
+    known: _Known | None = None
     starting: tuple[int, int] | None = None  # the loader and round whose iterator is being made
     iterator: Any = None  # the one whose __next__ runs
     iteration: _Iteration | None = None  # its books
@@ -101,6 +111,7 @@ class _Worker:
     ordinals = 0
 
 
+_batch = partial(tuple.__new__, Batch)  # without a Python frame
 _thread = _Thread()
 _worker = _Worker()
 _numbers = count()
@@ -174,12 +185,16 @@ def _rounds(loader: Any) -> _Rounds:
 
 def _iteration(iterator: Any) -> _Iteration:
     """The books of this iterator; of one that was at work before, as far as it can be known."""
-    known = _iterations.get(iterator)
-    if known is None:
-        known = _iterations[iterator] = _Iteration()
+    last = _thread.known
+    if last is not None and last.iterator() is iterator:
+        return last.iteration
+    books = _iterations.get(iterator)
+    if books is None:
+        books = _iterations[iterator] = _Iteration()
         for number, task in getattr(iterator, "_task_info", {}).items():
-            known.filed[number] = (None, task[0])
-    return known
+            books.filed[number] = (None, task[0])
+    _thread.known = _Known(ref(iterator), books)
+    return books
 
 
 class _IterKeeper:
@@ -202,6 +217,8 @@ class _IterKeeper:
 class _IndexKeeper:
     """Remembers what the sampler gave."""
 
+    token_is_first = True
+
     def before(self, args: Arguments, _kwargs: Keywords) -> Any:
         return args[0]
 
@@ -212,7 +229,7 @@ class _IndexKeeper:
         iteration.asked = index
         if error is None and not hasattr(iterator, "_task_info"):  # no workers: what is asked for is loaded at once
             indices = _indices(iterator, iteration, None)
-            iteration.batch = Batch(iteration.loader, iterator._num_yielded, indices, None, iteration.round)
+            iteration.batch = _batch((iteration.loader, iterator._num_yielded, indices, None, iteration.round))
 
 
 class _PutKeeper:
@@ -257,7 +274,7 @@ def _find_delivered(iterator: Any, iteration: _Iteration) -> None:
     gone = [number for number in iteration.filed if number not in iterator._task_info]
     if gone:
         filed = {number: iteration.filed.pop(number) for number in gone}
-        iteration.batch = Batch(iteration.loader, max(gone), *filed[max(gone)], iteration.round)
+        iteration.batch = _batch((iteration.loader, max(gone), *filed[max(gone)], iteration.round))
 
 
 class _FetcherKeeper:
@@ -273,16 +290,20 @@ class _FetcherKeeper:
 
 
 class _FetchKeeper:
-    """Knows for which batch items are fetched."""
+    """Knows for which batch items are fetched. Modules that are called meanwhile go the slow way, on which one can ask."""
 
     def before(self, args: Arguments, _kwargs: Keywords) -> Batch | None:
         outer = _thread.fetching
         iteration = _thread.iteration
         _thread.fetching = _worker_batch(*args[:2]) if iteration is None else iteration.batch
+        if native is not None:
+            native.mute(True)
         return outer
 
     def after(self, outer: Batch | None, _data: Any, _error: BaseException | None) -> None:
         _thread.fetching = outer
+        if native is not None:
+            native.mute(False)
 
 
 def _indices(iterator: Any, iteration: _Iteration, worker: int | None) -> tuple[Any, ...] | None:
@@ -332,7 +353,7 @@ def _worker_batch(fetcher: Any, asked: Any) -> Batch | None:
     if indices is not None and hasattr(fetcher, "dataset_iter"):
         indices = tuple(range(_worker.ordinals, _worker.ordinals + len(indices)))
         _worker.ordinals += len(indices)
-    return Batch(_worker.loader, _worker.number, indices, info.id, _worker.round)
+    return _batch((_worker.loader, _worker.number, indices, info.id, _worker.round))
 
 
 class Tasks:
@@ -410,7 +431,7 @@ def _noting(loop: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _enter_worker(starting: tuple[int, int] | None) -> None:
     """Nothing that the main process was about is the business of this one."""
-    _thread.starting = _thread.iterator = _thread.iteration = _thread.fetching = None
+    _thread.starting = _thread.iterator = _thread.iteration = _thread.fetching = _thread.known = None
     _iterations.clear()
     _worker.loader = None
     _worker.round = None
@@ -441,11 +462,12 @@ class _KeptPoint(Point):
         keeper: Any = self._keeper
         keeping = guard(f"keeping the books of {self.name}")
         before, after = keeping(keeper.before), keeping(keeper.after)
+        first = getattr(keeper, "token_is_first", False)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.subscribers or self._steers or not link.on or telling():
                 return told(*args, **kwargs)
-            token: Any = before(args, kwargs)
+            token: Any = args[0] if first else before(args, kwargs)
             try:
                 result = (link.lane or original)(*args, **kwargs)
             except BaseException as error:

@@ -68,7 +68,7 @@ class _OptimizerPoint(Point):
 
     watcher: Watcher | None = None
     _hooks: tuple[Any, Any] | None = None  # for good: compiled code may hold on to them
-    _quick: list[Callable[[], Any]] = []  # noqa: RUF012  there is one point; what is called for plain steps
+    _quick: list[Callable[[], Any] | None] = []  # noqa: RUF012  there is one point; what is called for plain steps
     inside_backward = False  # a step was taken inside a backward pass; whoever reads it resets it
     _code: CodeType | None = None  # of the function in torch that calls the hooks, and the step between them
 
@@ -81,7 +81,9 @@ class _OptimizerPoint(Point):
 
         return self._joined(lambda: change(watcher), lambda: change(None))
 
-    def lead(self, optimizer: Any, start: Callable[[], Any], stop: Callable[[], Any], ended: Callable[[], Any]) -> None:
+    def lead(
+        self, optimizer: Any, start: Callable[[], Any], stop: Callable[[], Any], ended: Callable[[], Any] | None
+    ) -> None:
         """Let the steps of this optimizer be plain: only `start`, `stop` and `ended` are called for them, until `unlead`.
 
         A step of it that is left by an exception, and whatever else is not plain, is still told to the watcher, with

@@ -33,23 +33,34 @@ class OutermostPoint(Point):
         self._number = next(_numbers)
         self._thread = _Thread()
         self._gates: dict[int, Any] = {}  # for good: compiled code may hold on to one
-        self._calls: Callable[[Callable[..., Any]], Calls] | None = None
+        self._rounds: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = ()
 
     def follow(self, make: Callable[[Callable[..., Any]], Calls]) -> Callable[[], None]:
         """For some first arguments call a function of `make(original)` instead, until the returned function is called.
 
-        They are known by their `id`. Also for calls inside others, though not inside a backward pass. What is called must pass
-        on arguments, result and exceptions as they are, and guard itself. The dict may change at any time.
+        They are known by their `id`. Otherwise as `surround`. The dict may change at any time.
+        """
+        return self.surround(lambda original: followed(original, make(original)))
+
+    def surround(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+        """Call `make(original)` in the place of the original, until the returned function is called.
+
+        Also for calls inside others, though not inside a backward pass. What is called must pass on arguments, result and
+        exceptions as they are, and guard itself. Of several, what the later one gets as the original is what the earlier
+        one made; it may go on to be called when the earlier one has left.
         """
 
-        def change(calls: Callable[[Callable[..., Any]], Calls] | None) -> None:
-            self._calls = calls
+        def change(rounds: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...]) -> None:
+            self._rounds = rounds
             for link in self._links:
                 self._reach(link)
                 link.lane = self._lane and self._lane(link.inner)
             self._route()
 
-        return self._joined(lambda: change(make), lambda: change(None))
+        return self._joined(
+            lambda: change((*self._rounds, make)),
+            lambda: change(tuple(one for one in self._rounds if one is not make)),
+        )
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         """What stands in the place of the function."""
@@ -69,14 +80,12 @@ class OutermostPoint(Point):
         return cast("Callable[..., Any]", gate)
 
     def _reach(self, link: Link) -> None:
-        """Let calls of what is followed come to those who follow it."""
-        calls = self._calls and self._calls(link.original)
-        if calls is None:
-            link.inner = link.original
-        else:
-            link.inner = _followed(link.original, calls)
+        """Let calls come to those who surround the function."""
+        link.inner = link.original
+        for make in self._rounds:
+            link.inner = make(link.inner)
         if native is not None:
-            link.replacement.reach(None if calls is None else link.inner)
+            link.replacement.reach(link.inner if self._rounds else None)
 
     def routed(self, link: Link, lane: Callable[..., Any] | None) -> None:
         """Without subscribers the gate calls the lane itself."""
@@ -91,7 +100,8 @@ def _never() -> bool:
     return False
 
 
-def _followed(original: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
+def followed(original: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
+    """A function that calls those of `calls` for some first arguments, by their `id`, and the original for all others."""
     if native is not None:
         return cast("Callable[..., Any]", native.followed(original, (calls, *compile_flag())))
 

@@ -1,0 +1,113 @@
+"""What the black box and the watch for non-finite values add to a step of training, beside what others do: ABBA order, CPU time.
+
+Each subject runs in a process of its own: python -m benchmarks.blackbox SUBJECT ROUNDS. What is added by the black box and the
+watch is added to steps that are recorded anyway; `sonde` itself, `detect_anomaly` and hooks with `isfinite` to bare ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.step import MODELS, Subject, pairs, sonde
+
+BATCHES = 3
+
+
+def _besides(**settings: Any) -> Callable[[Callable[[], None], str], Subject]:
+    """What these settings add to a recording that runs without them."""
+
+    def make(step: Callable[[], None], folder: str) -> Subject:
+        from sonde import config, probes, session
+
+        session.init(dir=folder)
+
+        def change(**wanted: Any) -> None:
+            probes.uninstall()
+            probes.install(config.load(**wanted))
+
+        return Subject(lambda: change(**settings), change, step)
+
+    return make
+
+
+def _anomaly(step: Callable[[], None], _folder: str) -> Subject:
+    import torch
+
+    def turn(on: bool) -> None:
+        torch.autograd.set_detect_anomaly(on)
+
+    return Subject(lambda: turn(True), lambda: turn(False), step)
+
+
+def _isfinite(step: Callable[[], None], _folder: str) -> Subject:
+    """What people write by hand: a hook on every layer."""
+    import torch
+
+    handles: list[Any] = []
+
+    def look(module: Any, _given: Any, result: Any) -> None:
+        if isinstance(result, torch.Tensor) and not torch.isfinite(result).all():
+            raise ValueError(type(module).__name__)
+
+    def on() -> None:
+        handles.append(torch.nn.modules.module.register_module_forward_hook(look))
+
+    def off() -> None:
+        while handles:
+            handles.pop().remove()
+
+    return Subject(on, off, step)
+
+
+SUBJECTS: dict[str, Callable[[Callable[[], None], str], Subject]] = {
+    "sonde": sonde,
+    "+ black box": _besides(blackbox=BATCHES),
+    "+ watch": _besides(watch_nonfinite="record"),
+    "+ black box + watch": _besides(blackbox=BATCHES, watch_nonfinite="record"),
+    "detect_anomaly": _anomaly,
+    "isfinite hooks": _isfinite,
+}
+
+
+def run(name: str, rounds: int) -> dict[str, Any]:
+    """All models with one subject, in this process."""
+    import torch
+
+    torch.set_num_threads(1)
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
+        for model, make in MODELS.items():
+            step = make(torch)
+            for _ in range(50):
+                step()
+            subject = SUBJECTS[name](step, folder)
+            subject.off()
+            results[model] = pairs(subject, step, rounds)
+        if "sonde.session" in sys.modules:
+            sys.modules["sonde.session"].finish()
+    return results
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """All subjects, each in a process of its own; what it adds to each model, or why it could not be measured."""
+    results: dict[str, Any] = {}
+    for name in SUBJECTS:
+        command = [sys.executable, "-m", "benchmarks.blackbox", name, str(rounds)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+            results[name] = json.loads(done.stdout.splitlines()[-1])
+        except (subprocess.SubprocessError, ValueError, IndexError) as error:
+            results[name] = {model: {"missing": str(error)} for model in MODELS}
+    return results
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(sys.argv[1], int(sys.argv[2]))), flush=True)
+    os._exit(0)

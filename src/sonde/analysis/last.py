@@ -1,0 +1,108 @@
+"""What the records alone say about the last batches of a run: enough after a kill that no black box saw coming."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sonde.analysis.dumps import Batch
+from sonde.analysis.tables import quoted
+from sonde.store import probe
+from sonde.store.alive import DIED
+from sonde.store.probe import batch_key
+
+if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+
+MOST_PROCESSES = 4
+MOST_BATCHES = 3  # of a process
+MOST_ITEMS = 4096  # of a batch
+
+Place = tuple[str, int, int, int]  # the process, the loader, the round, the number of a batch
+
+
+def last_batches(run: Run) -> dict[str, list[Batch]]:
+    """The last batches that each process got, the oldest first; processes that died stand before the others."""
+    rows = run.sql(
+        f"""
+        SELECT process, loader, round, batch, worker, step, epoch, size FROM (
+            SELECT b.*, row_number() OVER (PARTITION BY process ORDER BY start_ns DESC) AS place
+            FROM batches b WHERE wait_ns IS NOT NULL AND loader IS NOT NULL
+        ) WHERE place <= {MOST_BATCHES} ORDER BY process, place DESC
+        """
+    ).fetchall()
+    died = {row["process"] for row in run.rows if row["state"] == DIED or row["signal"] or row["exception"]}
+    names = sorted({row[0] for row in rows}, key=lambda process: (process not in died, process))[:MOST_PROCESSES]
+    rows = [row for row in rows if row[0] in names]
+    items, losses = _items(run, [row[:4] for row in rows]), _losses(run, [row[0] for row in rows])
+    found: dict[str, list[Batch]] = {name: [] for name in names}
+    for process, *key, worker, step, epoch, size in rows:
+        inside = items.get((process, *key), [])
+        found[process].append(_batch(key, inside, worker, step, epoch, size, losses.get((process, step))))
+    return found
+
+
+def _batch(
+    key: list[int],
+    inside: list[tuple[int | None, str | None]],
+    worker: int | None,
+    step: int | None,
+    epoch: int | None,
+    size: int | None,
+    loss: float | None,
+) -> Batch:
+    ids = [id for _, id in inside]
+    return Batch(
+        key=batch_key(*key),
+        loader=key[0],
+        round=key[1],
+        number=key[2],
+        worker=worker,
+        step=step,
+        epoch=epoch,
+        size=size if size is not None else len(inside) or None,
+        indices=[index for index, _ in inside],
+        ids=ids if any(id is not None for id in ids) else [],
+        loss=loss,
+        digest=None,
+        digest_of=None,
+        changed=None,
+        kept=None,
+    )
+
+
+def _items(run: Run, wanted: list[Any]) -> dict[Place, list[tuple[int | None, str | None]]]:
+    """The items of some batches, in their order: as the ledger says, or else those that were recorded one by one."""
+    if not wanted:
+        return {}
+    places = ", ".join(f"({quoted(process)}, {loader}, {turn}, {number})" for process, loader, turn, number in wanted)
+    rows = run.sql(
+        f"""
+        SELECT process, loader, round, batch, "index", id FROM items
+        WHERE (process, loader, round, batch) IN ({places}) ORDER BY process, loader, round, batch, position
+        LIMIT {MOST_ITEMS * len(wanted)}
+        """
+    ).fetchall()
+    found: dict[Place, list[tuple[int | None, str | None]]] = {}
+    ledger = run.sql(
+        f"SELECT process, loader, round, batch, indices FROM batches WHERE (process, loader, round, batch) IN ({places})"
+    ).fetchall()
+    for process, loader, turn, number, index, id in rows:
+        found.setdefault((process, loader, turn, number), []).append((index, id))
+    for *place, indices in ledger:
+        if indices and len(found.get(tuple(place), [])) < len(indices):
+            found[tuple(place)] = [(index, None) for index in indices[:MOST_ITEMS]]
+    return found
+
+
+def _losses(run: Run, processes: list[str]) -> dict[tuple[str, int | None], float]:
+    """(process, step) -> the last loss of it, also of a step that did not come to its end."""
+    if not processes:
+        return {}
+    names = ", ".join(map(quoted, sorted(set(processes))))
+    rows = run.sql(
+        f"""
+        SELECT process, step, arg_max(value, start_ns) FROM events WHERE kind = 'counter' AND cat = '{probe.PROBE}'
+        AND name = '{probe.LOSS}' AND process IN ({names}) GROUP BY ALL
+        """
+    ).fetchall()
+    return {(process, step): value for process, step, value in rows}

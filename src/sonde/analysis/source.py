@@ -1,0 +1,82 @@
+"""Where the tables of the training read records from: raw recordings, or the sealed file; and which names there are."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.analysis.census import Named, census_of
+from sonde.analysis.tables import quoted
+from sonde.analysis.trail import Trail, Wanted, read_raw, read_sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+
+    from sonde.analysis.load import Seen
+    from sonde.store.reader import Recording
+
+
+class Sealed(NamedTuple):
+    """Sealed processes, the query for their events, the file as SQL, and what of their names is not in the file."""
+
+    events: str
+    file: str
+    processes: Sequence[str]
+    prefix: str
+
+    def of(self, process: str) -> str:
+        """The events of one of them, as a table and a condition."""
+        return f"read_parquet({self.file}) WHERE process = {quoted(process.removeprefix(self.prefix))}"
+
+
+class Source:
+    """The records of all processes of a run."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._sealed: list[Sealed] = []
+        self._raw: dict[str, tuple[Recording, int, list[Named]]] = {}
+        self._firsts: list[int] = []
+
+    def add_sealed(self, sealed: Sealed) -> None:
+        """Know some sealed processes."""
+        self._sealed.append(sealed)
+
+    def add_raw(self, process: str, recording: Recording, offset: int, seen: Seen) -> None:
+        """Know a raw process. `offset` is added to its times."""
+        self._raw[process] = (recording, offset, seen.named)
+        if seen.first is not None:
+            self._firsts.append(seen.first + offset)
+
+    @cached_property
+    def census(self) -> Mapping[str, list[Named]]:
+        """The names of each process."""
+        found = {process: census for process, (_, _, census) in self._raw.items()}
+        for sealed in self._sealed:
+            found |= {process: census_of(self._connection, sealed.of(process)) for process in sealed.processes}
+        return found
+
+    def first_ns(self) -> int | None:
+        """When the first event began."""
+        found = [*self._firsts, *(self._first_of(sealed) for sealed in self._sealed)]
+        return min((one for one in found if one is not None), default=None)
+
+    def _first_of(self, sealed: Sealed) -> int | None:
+        """The file says it in a moment; but it may hold more than the processes that are listed."""
+        first = f"SELECT min(start_ns) FROM read_parquet({sealed.file})"
+        right = f"SELECT start_ns FROM ({sealed.events}) WHERE start_ns = ({first}) LIMIT 1"
+        found = self._connection.execute(right).fetchall()
+        if not found:
+            found = self._connection.execute(f"SELECT min(start_ns) FROM ({sealed.events})").fetchall()
+        return None if found[0][0] is None else int(found[0][0])
+
+    def read(self, process: str, wanted: Wanted) -> Trail:
+        """What the steps of a process are made of."""
+        raw = self._raw.get(process)
+        if raw is None:
+            source = next(sealed.of(process) for sealed in self._sealed if process in sealed.processes)
+            return read_sealed(self._connection, source, wanted)
+        recording, offset, census = raw
+        return read_raw(recording, offset, wanted, census)

@@ -1,0 +1,315 @@
+"""Reads of one process what its steps are made of: phases, updates, and what was counted meanwhile, in little memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from sonde.analysis.tables import PHASES, quoted
+from sonde.store import probe, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import duckdb
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sonde.analysis.census import Named
+    from sonde.store.reader import Chunk, Recording
+
+    Columns = dict[str, NDArray[Any]]
+
+NONE = -(2**63)  # stands for no value
+NO_VALUE = f"({NONE + 1} - 1)"  # as SQL
+MOST_RUNS = 1000
+COUNTERS = (probe.SAMPLES, probe.LOSS, f"{probe.DDP}backward_comm", f"{probe.DDP}overlap")
+_OTHER, _UPDATE, _GC, _COUNTER = 255, 254, 253, 240  # beside the codes of spans
+_NUMBERS = dict.fromkeys(("start_ns", "end_ns", "dur_ns", "key", "step", "epoch"), "<i8")
+_DTYPES = {**_NUMBERS, "code": "u1", "seq": "<u4", "lane": "<u4", "value": "<f8"}
+_UPDATES = ("start_ns", "step", "epoch", "key", "lane", "seq")
+_GARBAGE = ("start_ns", "dur_ns", "seq")
+_ASIDE = ("start_ns", "key", "seq")
+_WAIT = PHASES.index(probe.INPUT_WAIT)
+_COUNTED = ("start_ns", "step", "value", "seq")
+_SIZED = ("key", "value", "seq")
+
+
+class Wanted(NamedTuple):
+    """What to read: for each (category, name) of spans its phase, in which threads; and which other names there are.
+
+    `numbered`: the steps of spans too; `aside`: waits of other threads too.
+    """
+
+    codes: Mapping[tuple[str, str], int]
+    lanes: Sequence[int]
+    names: set[str]
+    numbered: bool = False
+    aside: bool = False
+
+
+class Trail(NamedTuple):
+    """What was read, in the order of the records' numbers; NONE where there is no value.
+
+    `spans`: code, start_ns, end_ns, key; with several threads `lane`, with steps that are wanted `step`. `updates`:
+    start_ns, step, epoch, key, lane. `aside`, the waits of other threads: start_ns, key. `garbage`: start_ns, dur_ns.
+    `counters`, by their names: value, and start_ns and step, or key of samples.
+    """
+
+    spans: Columns
+    updates: Columns
+    aside: Columns
+    garbage: Columns
+    counters: dict[str, Columns]
+
+
+def arrays(connection: duckdb.DuckDBPyConnection, query: str) -> Columns:
+    """The answer to a query as arrays."""
+    return cast("dict[str, NDArray[Any]]", connection.execute(query).fetchnumpy())
+
+
+def _of_counters(name: str) -> tuple[str, ...]:
+    return _SIZED if name == probe.SAMPLES else _COUNTED
+
+
+def _of_spans(wanted: Wanted) -> tuple[str, ...]:
+    more = ("lane",) * (len(wanted.lanes) > 1) + ("step",) * wanted.numbered
+    return ("code", "start_ns", "end_ns", "key", "seq", *more)
+
+
+def _ordered(columns: Columns) -> Columns:
+    """By `seq`, which is not needed any more then. Mostly they come in a few runs, each in order."""
+    import numpy as np
+
+    seq = columns.pop("seq")
+    turns = (np.flatnonzero(seq[1:] <= seq[:-1]) + 1).tolist()
+    if not turns:
+        return columns
+    runs = sorted(pairwise([0, *turns, len(seq)]), key=lambda run: int(seq[run[0]])) if len(turns) < MOST_RUNS else []
+    if runs and all(seq[one[1] - 1] < seq[other[0]] for one, other in pairwise(runs)):
+        return {name: np.concatenate([column[slice(*run)] for run in runs]) for name, column in columns.items()}
+    order = np.argsort(seq, kind="stable")
+    return {name: column[order] for name, column in columns.items()}
+
+
+# ── raw records ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_raw(recording: Recording, offset: int, wanted: Wanted, census: Sequence[Named]) -> Trail:
+    """Read it from a recording. `offset` is added to its times; `census` says how many records there are."""
+    reading = _Reading(recording.names, offset, wanted, census)
+    for chunk in recording.chunks():
+        reading.add(chunk)
+    recording.close()
+    return reading.trail()
+
+
+class _Reading:
+    """Takes the chunks of one process, and keeps what is wanted of them."""
+
+    def __init__(
+        self, names: Mapping[int, tuple[str, str]], offset: int, wanted: Wanted, census: Sequence[Named]
+    ) -> None:
+        self._offset = offset
+        rooms = {name: sum(one.count for one in census if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
+        room = sum(one.count for one in census if one.kind == "span" and (one.cat, one.name) in wanted.codes)
+        self._table = _table(names, wanted.codes)
+        self._lanes = wanted.lanes
+        self._spans = _Pile(_of_spans(wanted), room)
+        self._updates, self._aside, self._garbage = (
+            _Pile(_UPDATES, rooms[probe.UPDATE]),
+            _Pile(_ASIDE, 0),
+            _Pile(_GARBAGE, 0),
+        )
+        self._others = wanted.aside
+        self._counters = [(name, _Pile(_of_counters(name), rooms[name])) for name in COUNTERS if name in wanted.names]
+
+    def add(self, chunk: Chunk) -> None:
+        """Take a chunk."""
+        import numpy as np
+
+        codes = self._table[np.minimum(chunk.records["name"], len(self._table) - 1)]
+        if chunk.counters:
+            for name, pile in self._counters:
+                pile.add(_Some(chunk, codes, codes == _COUNTER + COUNTERS.index(name), self._offset))
+            return
+        kinds = chunk.records["kind"] & (record.KIND_MASK | record.OPEN)
+        self._updates.add(_Some(chunk, codes, (codes == _UPDATE) & (kinds == record.MARK), self._offset))
+        own = _among(chunk.threads, self._lanes)
+        if self._others:
+            waits = (codes == _WAIT) & (kinds == record.SPAN) & (chunk.records["key"] != NONE) & ~own
+            self._aside.add(_Some(chunk, codes, waits, self._offset))
+        done = (kinds == record.SPAN) & own
+        self._garbage.add(_Some(chunk, codes, (codes == _GC) & done, self._offset))
+        self._spans.add(_Some(chunk, codes, (codes < _COUNTER) & done, self._offset))
+
+    def trail(self) -> Trail:
+        """All of it."""
+        counters = {name: pile.ordered() for name, pile in self._counters}
+        spans, updates = self._spans.ordered(), self._updates.ordered()
+        return Trail(spans, updates, self._aside.ordered(), self._garbage.ordered(), counters)
+
+
+class _Some:
+    """Some records of a chunk, as columns."""
+
+    def __init__(self, chunk: Chunk, codes: NDArray[np.uint8], chosen: NDArray[np.bool_], offset: int) -> None:
+        import numpy as np
+
+        self._chunk, self._codes, self._offset = chunk, codes, offset
+        self._places = np.flatnonzero(chosen)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One column. A damaged time runs over instead of stopping the reader."""
+        import numpy as np
+
+        if name == "code":
+            return self._codes[self._places]
+        if name == "lane":
+            return self._chunk.threads[self._places]
+        if name in ("start_ns", "end_ns"):
+            found = self._records("start").view(np.int64)
+            found += np.int64(self._offset)
+            return found if name == "start_ns" else found + self._records("dur")
+        if name == "value":
+            return self._records("dur").view(np.float64)
+        if name == "dur_ns":
+            return self._records("dur")
+        return _with_gaps(name, self._records(name))
+
+    def _records(self, name: str) -> NDArray[Any]:
+        found: NDArray[Any] = self._chunk.records[name][self._places]
+        return found
+
+
+class _Pile:
+    """Columns that grow. `room`: so many rows are expected."""
+
+    def __init__(self, columns: Sequence[str], room: int) -> None:
+        import numpy as np
+
+        self._columns = {name: np.empty(room, dtype=_DTYPES[name]) for name in columns}
+        self._room = room
+        self._rows = 0
+
+    def add(self, some: _Some) -> None:
+        """Take some rows."""
+        import numpy as np
+
+        end = self._rows + len(some)
+        if end > self._room:
+            self._room = 2 * end
+            self._columns = {name: np.resize(column, self._room) for name, column in self._columns.items()}
+        if len(some):
+            for name, column in self._columns.items():
+                column[self._rows : end] = some.column(name)
+        self._rows = end
+
+    def ordered(self) -> Columns:
+        """All rows, by their numbers."""
+        return _ordered({name: column[: self._rows] for name, column in self._columns.items()})
+
+
+_GAPS = {"step": record.NO_STEP, "epoch": record.NO_EPOCH}
+
+
+def _with_gaps(name: str, column: NDArray[Any]) -> NDArray[Any]:
+    """Steps and epochs, NONE where there is none; of other columns the values as they are."""
+    import numpy as np
+
+    if name not in _GAPS:
+        return column
+    return np.where(column == _GAPS[name], NONE, column.astype(np.int64))
+
+
+def _table(names: Mapping[int, tuple[str, str]], codes: Mapping[tuple[str, str], int]) -> NDArray[np.uint8]:
+    """For each name id what its records are."""
+    import numpy as np
+
+    others = {probe.UPDATE: _UPDATE, probe.GC: _GC, **{name: _COUNTER + place for place, name in enumerate(COUNTERS)}}
+    table = np.full(min(max(names, default=0), 2 * record.MAX_NAMES) + 2, _OTHER, np.uint8)
+    for id, (cat, name) in names.items():
+        if 0 < id < len(table) - 1:
+            table[id] = codes.get((cat, name), others.get(name, _OTHER) if cat == probe.PROBE else _OTHER)
+    return table
+
+
+def _among(threads: NDArray[np.uint32], lanes: Sequence[int]) -> NDArray[np.bool_]:
+    import numpy as np
+
+    found: NDArray[np.bool_] = threads == lanes[0] if len(lanes) == 1 else np.isin(threads, lanes)
+    return found
+
+
+# ── sealed tables ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_sealed(connection: duckdb.DuckDBPyConnection, source: str, wanted: Wanted) -> Trail:
+    """Read it from sealed tables. `source`: the events of the process, a table and a condition."""
+    lanes = f"coalesce(lane, 0) IN ({', '.join(map(str, wanted.lanes)) or 'NULL'})"
+    probed = f"{source} AND cat = '{probe.PROBE}' AND name = "
+    updates = f"{probed}'{probe.UPDATE}' AND kind = 'mark'"
+    waits = f"{source} AND cat = '{probe.PROBE}' AND name IN ('{probe.INPUT_WAIT}', '{probe.PREFETCH}')"
+    waits += f" AND kind = 'span' AND NOT open AND key IS NOT NULL AND NOT {lanes}"
+    garbage = f"{probed}'{probe.GC}' AND kind = 'span' AND NOT open AND {lanes}"
+    counters = {
+        name: _asked(connection, _of_counters(name), f"{probed}{quoted(name)} AND kind = 'counter'")
+        for name in COUNTERS
+        if name in wanted.names
+    }
+    return Trail(
+        _sealed_spans(connection, f"{source} AND kind = 'span' AND NOT open AND {lanes}", wanted),
+        _asked(connection, _UPDATES, updates if probe.UPDATE in wanted.names else _NOTHING),
+        _asked(connection, _ASIDE, waits if wanted.aside else _NOTHING),
+        _asked(connection, _GARBAGE, garbage if probe.GC in wanted.names else _NOTHING),
+        counters,
+    )
+
+
+_NOTHING = """
+    (SELECT 0::BIGINT AS start_ns, 0::BIGINT AS dur_ns, 0::BIGINT AS key, 0::BIGINT AS seq, 0::BIGINT AS lane, 0::BIGINT AS step,
+            0::BIGINT AS epoch, '' AS name, '' AS cat) WHERE false
+"""
+_SQL = {
+    "start_ns": "start_ns",
+    "end_ns": "start_ns + dur_ns AS end_ns",
+    "dur_ns": "dur_ns",
+    "value": "value",
+    "seq": "seq::UINTEGER AS seq",
+    "lane": "coalesce(lane, 0)::UINTEGER AS lane",
+    **{name: f"coalesce({name}, {NO_VALUE}) AS {name}" for name in ("key", "step", "epoch")},
+}
+
+
+def _asked(connection: duckdb.DuckDBPyConnection, columns: Sequence[str], source: str) -> Columns:
+    return _ordered(arrays(connection, f"SELECT {', '.join(_SQL[name] for name in columns)} FROM {source}"))
+
+
+def _sealed_spans(connection: duckdb.DuckDBPyConnection, source: str, wanted: Wanted) -> Columns:
+    import numpy as np
+
+    cats, names = sorted({cat for cat, _ in wanted.codes}), sorted({name for _, name in wanted.codes})
+    if not names:
+        source, cats, names = _NOTHING, [""], [""]
+    # The place in a list is found once for each value of a dictionary, where CASE compares each row.
+    place = f"(list_position([{_list(names)}], name) - 1)"
+    if len(cats) > 1:
+        place = f"({place} * {len(cats)} + list_position([{_list(cats)}], cat) - 1)"
+    columns = [f"{place}::UINTEGER AS code", *(_SQL[name] for name in _of_spans(wanted)[1:])]
+    found = arrays(
+        connection,
+        f"SELECT {', '.join(columns)} FROM {source} AND cat IN ({_list(cats)}) AND name IN ({_list(names)})",
+    )
+    table = np.array([wanted.codes.get((cat, name), _OTHER) for name in names for cat in cats], np.uint8)
+    found["code"] = table[found["code"]]
+    if _OTHER in table:
+        right = found["code"] != _OTHER
+        found = {name: column[right] for name, column in found.items()}
+    return _ordered(found)
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(quoted(word) for word in words)

@@ -1,0 +1,73 @@
+"""`sonde blackbox`: the last batches before it went wrong, and where the first non-finite value was born."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sonde.analysis.blackbox import BlackBox, black_box
+from sonde.analysis.run import open_run
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.console import out, print_json, progress
+from sonde.cli.target import page_target
+from sonde.exchange.output import opened as opened_file
+from sonde.html import box_page
+from sonde.views import units
+from sonde.views.blackbox import Page, blackbox, chosen
+from sonde.views.exhibits import cases
+from sonde.views.page import draw_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(
+    epilog="""\b
+Example: sonde blackbox                            the newest run
+Example: sonde blackbox train-3f2a --html last.html
+Example: sonde blackbox --dump 2
+Example: sonde blackbox --json | jq .births"""
+)
+@one_run
+@directory
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the page.")
+@click.option("--html", metavar="FILE", type=click.Path(), help="Write a page with pictures; it opens offline.")
+@click.option(
+    "--dump", "number", metavar="N", type=click.IntRange(min=1), help="Show another dump than the most telling."
+)
+@click.option("--narrow", is_flag=True, help="Draw the page in 60 columns, whatever the terminal has.")
+@click.pass_context
+def command(
+    context: click.Context,
+    run: str | None,
+    dir: str | None,
+    as_json: bool,
+    html: str | None,
+    number: int | None,
+    narrow: bool,
+) -> None:
+    """Show the last batches before it went wrong, and where the first NaN was born.
+
+    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. Record one
+    with `sonde run --blackbox --watch-nonfinite`; a run without them, or one that was killed, shows what its records say.
+    """
+    target = None if html is None else page_target(html, "black box")
+    path = choose(run, runs_dir(dir))
+    with progress("Reading") as told, open_run(path, progress=told) as opened:
+        box = black_box(opened)
+        view = blackbox(opened, box, number)
+    if as_json:
+        print_json(view)
+    elif html is None or sys.stdout.isatty():
+        draw_page(view, out(), narrow=narrow)
+    if target is not None:
+        _write(target, view, box, number)
+    context.exit(1 if view.empty else 0)
+
+
+def _write(path: Path, view: Page, box: BlackBox, number: int | None) -> None:
+    with opened_file(path, compressed=False) as file:
+        file.write(box_page(view, cases(view, chosen(box, number), box)))
+    click.echo(f"Written to {path}: {units.size(path.stat().st_size)}.", err=True)

@@ -1,0 +1,197 @@
+"""`sonde dump`: ask a running program to write its black box now."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.errors import SondeError
+from sonde.flow.blackbox import REQUEST
+from sonde.flow.dump import FOLDER
+from sonde.store.alive import RUNNING, UNKNOWN, state_of
+from sonde.store.card import Info, read_info
+from sonde.store.folder import FILE_MODE, PROCESS_FILE, host
+from sonde.store.probe import stacks_signal
+from sonde.store.regular import read_small
+from sonde.views import units
+
+WAIT_SECONDS = 10.0
+STACKS_SECONDS = 3.0
+LOOK_SECONDS = 0.05
+MOST_BYTES = 1 << 20  # of a process.json
+PASSIVE = ("worker", "launcher")  # they have no black box
+_ANSWER = re.compile(r"\d{3,9}-demand-(.+)-(\d{1,18})")
+
+
+class Asked(NamedTuple):
+    """A process that is to answer."""
+
+    host: str
+    pid: int
+    rank: int | None
+
+    def __str__(self) -> str:
+        where = "" if self.host == host() else f" on {self.host}"
+        return f"pid {self.pid}{where}" + ("" if self.rank is None else f", rank {self.rank}")
+
+
+@click.command(
+    epilog="""\b
+Example: sonde dump                              the newest run
+Example: sonde dump train-3f2a --wait 60"""
+)
+@one_run
+@directory
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0.1),
+    default=WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so long for the answer.",
+)
+@click.pass_context
+def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:
+    """Ask a running program to write its last batches now.
+
+    For a program that was started with `sonde run --blackbox`, or that calls `sonde.flow.blackbox()`. Each of its training
+    processes writes a folder into RUN/blackbox when it next comes by: at the next batch, or the end of a step. Of one that
+    does not come by, the stacks of its threads are written. `touch RUN/dump` asks for the same, and does not wait.
+    """
+    path = choose(run, runs_dir(dir))
+    asked = _asked(path)
+    before = set(_folders(path))
+    mark = _ask(path)
+    try:
+        answers = _wait(path, asked, before, wait)
+    finally:
+        _take_back(path, mark)
+    for one, name in answers.items():
+        click.echo(f"{one}: {path / FOLDER / name}")
+    silent = [one for one in asked if one not in answers]
+    for one in silent:
+        click.echo(f"{one}: did not come by within {units.duration(int(wait * 1e9))}. {_stacks(path, one)}", err=True)
+    if answers:
+        click.echo(f"Look: sonde blackbox {path.name}")
+    context.exit(1 if silent else 0)
+
+
+def _asked(path: Path) -> list[Asked]:
+    """The processes of the run that can answer. Raises SondeError if there is none."""
+    found = [(one, _has_box(folder)) for folder, one in _processes(path)]
+    if not found:
+        raise SondeError(f"{path.name} is over: no process of it runs. What it has written: sonde blackbox {path.name}")
+    asked = [Asked(one.host, one.pid, one.rank) for one, has in found if has and one.pid is not None]
+    if not asked:
+        raise SondeError(
+            f"The black box of {path.name} is off: nothing is kept that could be written. Start the program with: "
+            "sonde run --blackbox, or call sonde.flow.blackbox() in it."
+        )
+    return asked
+
+
+def _processes(path: Path) -> list[tuple[Path, Info]]:
+    found = []
+    for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
+        with suppress(SondeError, OSError):
+            info = read_info(file.parent, [])
+            if info.role not in PASSIVE and state_of(info) in (RUNNING, UNKNOWN):
+                found.append((file.parent, info))
+    return found
+
+
+def _has_box(folder: Path) -> bool:
+    try:
+        return bool(json.loads(read_small(folder / PROCESS_FILE, MOST_BYTES)).get("blackbox"))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _folders(path: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(path / FOLDER))
+    except OSError:
+        return []
+
+
+def _ask(path: Path) -> tuple[int, int]:
+    """Put the request there, or renew one that somebody has left; how to know it again."""
+    fd = os.open(path / REQUEST, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, FILE_MODE)
+    try:
+        os.utime(fd)
+        found = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return found.st_dev, found.st_ino
+
+
+def _take_back(path: Path, mark: tuple[int, int]) -> None:
+    with suppress(OSError):
+        found = os.lstat(path / REQUEST)
+        if (found.st_dev, found.st_ino) == mark:
+            os.unlink(path / REQUEST)
+
+
+def _wait(path: Path, asked: list[Asked], before: set[str], seconds: float) -> dict[Asked, str]:
+    """Who has answered, and with which folder."""
+    until = time.monotonic() + seconds
+    while True:
+        names = {(found[1], int(found[2])): found[0] for found in map(_ANSWER.fullmatch, _new(path, before)) if found}
+        answers = {one: names[one.host, one.pid] for one in asked if (one.host, one.pid) in names}
+        if len(answers) == len(asked) or time.monotonic() > until:
+            return answers
+        time.sleep(LOOK_SECONDS)
+
+
+def _new(path: Path, before: set[str]) -> list[str]:
+    return [name for name in _folders(path) if name not in before]
+
+
+# ── a process that does not come by ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _stacks(path: Path, one: Asked) -> str:
+    """Ask for its stacks, which are written in any case; what to say of it."""
+    number = stacks_signal()
+    if one.host != host():
+        return "It runs on another machine: look there."
+    if number is None or not _catches(one.pid, number):
+        return "It does not write the stacks of its threads."
+    before = _sizes(path, one)
+    try:
+        os.kill(one.pid, number)
+    except OSError as error:
+        return f"It could not be asked for the stacks of its threads: {error.strerror}."
+    until = time.monotonic() + STACKS_SECONDS
+    while time.monotonic() < until:
+        grown = [name for name, size in _sizes(path, one).items() if size > before.get(name, 0)]
+        if grown:
+            return f"Where its threads are: {path / grown[0]}"
+        time.sleep(LOOK_SECONDS)
+    return "It was asked for the stacks of its threads, and has not written them."
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Does the process wait for this signal? One that does not would be killed by it."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    found = re.search(r"^SigCgt:\s*([0-9a-f]+)", text, re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def _sizes(path: Path, one: Asked) -> dict[str, int]:
+    sizes = {}
+    for file in path.glob(f"stacks-{one.host}-{one.pid}*.txt"):
+        with suppress(OSError):
+            sizes[file.name] = file.lstat().st_size
+    return sizes

@@ -1,0 +1,147 @@
+"""`sonde stacks`: where every thread of a running program is."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.errors import SondeError
+from sonde.store.alive import RUNNING, UNKNOWN, state_of
+from sonde.store.card import Info, read_info
+from sonde.store.folder import PROCESS_FILE, host
+from sonde.store.probe import stacks_signal
+from sonde.views import units
+
+WAIT_SECONDS = 3.0
+LOOK_SECONDS = 0.05
+MOST_BYTES = 1 << 20  # of what one process writes; more is in the file
+
+
+class Stacks(NamedTuple):
+    """What one process answered: the file and the place in it where the answer begins, or why there is none."""
+
+    file: Path | None = None
+    begin: int = 0
+    problem: str | None = None
+
+    def text(self) -> str:
+        """The stacks, as faulthandler writes them: the innermost call first."""
+        if self.file is None:
+            return ""
+        with self.file.open("rb") as file:
+            file.seek(self.begin)
+            return file.read(MOST_BYTES).decode(errors="replace").rstrip()
+
+
+@click.command(
+    epilog="""\b
+Example: sonde stacks                            the newest run
+Example: sonde stacks train-3f2a --wait 10"""
+)
+@one_run
+@directory
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0.1),
+    default=WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so long for each process.",
+)
+@click.pass_context
+def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:
+    """Show where every thread of a running program is.
+
+    Each process of the run on this machine that trains or loads data is asked, and answers at once, also if it hangs inside a
+    library. The program goes on. The answers stay in the run folder, as stacks-<host>-<pid>.txt. Linux only.
+    """
+    path = choose(run, runs_dir(dir))
+    found = _running(path)
+    answered = False
+    for info in found:
+        stacks = ask(path, info, wait)
+        answered |= stacks.file is not None
+        click.echo(f"{_named(info)}: {stacks.problem or stacks.file}")
+        if stacks.file is not None:
+            click.echo(f"{stacks.text()}\n")
+    context.exit(0 if answered else 1)
+
+
+def ask(path: Path, info: Info, seconds: float = WAIT_SECONDS) -> Stacks:
+    """Ask one process of this run for the stacks of its threads, and wait for them."""
+    number, pid = stacks_signal(), info.pid
+    if info.host != host() or pid is None:
+        return Stacks(problem="it runs on another machine: ask there")
+    if number is None or not _catches(pid, number):
+        return Stacks(problem="it does not write stacks; it does so from its import of torch on")
+    before = _sizes(path, pid)
+    try:
+        os.kill(pid, number)
+    except OSError as error:
+        return Stacks(problem=f"it could not be asked: {error.strerror}")
+    return _wait(path, pid, before, seconds)
+
+
+def _wait(path: Path, pid: int, before: dict[Path, int], seconds: float) -> Stacks:
+    """The answer, when it grows no more."""
+    until, last = time.monotonic() + seconds, before
+    while time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+        sizes = _sizes(path, pid)
+        grown = [file for file, size in sizes.items() if size > before.get(file, 0)]
+        if grown and sizes == last:
+            return Stacks(grown[0], before.get(grown[0], 0))
+        last = sizes
+    return Stacks(problem=f"it has not answered within {units.duration(int(seconds * 1e9))}")
+
+
+def _running(path: Path) -> list[Info]:
+    """The processes that may still be there; the same one once. Raises SondeError if the run is over."""
+    found: dict[tuple[str, int | None], Info] = {}
+    for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
+        with suppress(SondeError, OSError):
+            info = read_info(file.parent, [])
+            if info.role != "launcher" and state_of(info) in (RUNNING, UNKNOWN):
+                found[info.host, info.pid] = info
+    if not found:
+        raise SondeError(f"{path.name} is over: no process of it runs. {_written(path)}")
+    return sorted(found.values(), key=lambda info: (info.rank or 0, info.pid or 0))
+
+
+def _written(path: Path) -> str:
+    files = sorted(file.name for file in path.glob("stacks-*.txt"))
+    if not files:
+        return "What was open when it ended: sonde show."
+    return f"What it wrote before stands in {path}: {', '.join(files)}."
+
+
+def _named(info: Info) -> str:
+    where = "" if info.host == host() else f" on {info.host}"
+    rank = "" if info.rank is None else f", rank {info.rank}"
+    role = f", {info.role}" if info.role not in (None, "main") else ""
+    return f"pid {info.pid}{where}{rank}{role}"
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Does the process wait for this signal? One that does not would be killed by it."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    found = re.search(r"^SigCgt:\s*([0-9a-f]+)", text, re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def _sizes(path: Path, pid: int) -> dict[Path, int]:
+    sizes = {}
+    for file in path.glob(f"stacks-{host()}-{pid}*.txt"):
+        with suppress(OSError):
+            sizes[file] = file.lstat().st_size
+    return sizes

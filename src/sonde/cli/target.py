@@ -1,0 +1,20 @@
+"""The file that a command writes a page to: refused before the work begins, and never over what is no {kind} of Sonde."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sonde.errors import FolderRefused
+from sonde.html import is_page
+
+
+def page_target(given: str, kind: str) -> Path:
+    """The path, if a page of this kind (`report`, `black box`) can be written there. Raises FolderRefused."""
+    path = Path(given)
+    if path.is_dir():
+        raise FolderRefused(f"{path} is a folder. Give the name of a file with --html.")
+    if not path.parent.is_dir():
+        raise FolderRefused(f"There is no folder {path.parent}. Make it, or give another name with --html.")
+    if path.exists() and not (path.is_file() and is_page(path, kind)):
+        raise FolderRefused(f"{path} exists, and is no {kind} of Sonde. Give another name with --html.")
+    return path

@@ -1,0 +1,776 @@
+/* Is this tensor finite? And the calls, gradients and backward passes of which that is asked. `_finite.pyi` says what is what.
+
+   A model has hundreds of layers, and each runs a few microseconds: so the good case, in which all is finite, is here, without
+   a Python frame. Whatever is found is told to Python, which judges it. `leaves.py` does the same where this was not built. */
+#include "../events/native/abi.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
+#else
+#define WIDE
+#endif
+
+#define OFFSET_BIT ((size_t)1 << (8 * sizeof(size_t) - 1)) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
+#define BLOCK 1024
+#define LARGE (1 << 16) /* elements; others may run meanwhile */
+#define MOST_DIMS 16
+#define MOST_DEPTH 200
+#define INF 1
+#define NAN_ 2
+#define UNKNOWN (-1)
+
+enum { OFF, ON, QUIET };
+
+/* ---- memory ---- */
+
+#define DEFINE_SCAN(NAME, BITS, EXPONENT, SIGN) \
+    WIDE static BITS NAME##_any(const BITS *x, size_t count) \
+    { \
+        BITS found = 0; \
+        for (size_t i = 0; i < count; i++) \
+            found |= (BITS)((x[i] & EXPONENT) == EXPONENT); \
+        return found; \
+    } \
+    static int NAME##_kinds(const BITS *x, int64_t count, int64_t step) \
+    { \
+        int found = 0; \
+        for (int64_t i = 0; i < count && found != (INF | NAN_); i++) { \
+            BITS one = x[i * step] & (BITS)~SIGN; \
+            if (one >= EXPONENT) \
+                found |= one == EXPONENT ? INF : NAN_; \
+        } \
+        return found; \
+    } \
+    static int NAME##_scan(const void *data, int64_t count, int64_t step) \
+    { \
+        const BITS *x = data; \
+        if (step != 1) \
+            return NAME##_kinds(x, count, step); \
+        int found = 0; \
+        for (int64_t i = 0; i < count && found != (INF | NAN_); i += BLOCK) { \
+            int64_t size = count - i < BLOCK ? count - i : BLOCK; \
+            if (NAME##_any(x + i, (size_t)size)) \
+                found |= NAME##_kinds(x + i, size, 1); \
+        } \
+        return found; \
+    }
+
+DEFINE_SCAN(single, uint32_t, 0x7f800000u, 0x80000000u)
+DEFINE_SCAN(twofold, uint64_t, 0x7ff0000000000000ull, 0x8000000000000000ull)
+DEFINE_SCAN(half, uint16_t, 0x7c00u, 0x8000u)
+DEFINE_SCAN(brain, uint16_t, 0x7f80u, 0x8000u)
+
+typedef int (*Scan)(const void *, int64_t, int64_t);
+static const struct {
+    Scan scan;
+    int size;
+} formats[] = {{single_scan, 4}, {twofold_scan, 8}, {half_scan, 2}, {brain_scan, 2}};
+#define FORMATS 4
+
+static int strided(int format, const char *data, int dims, const int64_t *sizes, const int64_t *strides)
+{
+    int found = 0, size = formats[format].size;
+    if (dims == 0)
+        return formats[format].scan(data, 1, 1);
+    if (dims == 1)
+        return formats[format].scan(data, strides[0] ? sizes[0] : 1, strides[0] ? strides[0] : 1);
+    int64_t count = strides[0] ? sizes[0] : 1; /* the same memory again and again */
+    for (int64_t i = 0; i < count && found != (INF | NAN_); i++)
+        found |= strided(format, data + i * strides[0] * size, dims - 1, sizes + 1, strides + 1);
+    return found;
+}
+
+static int scan(int format, const void *data, int64_t count)
+{
+    int found;
+    if (count < LARGE)
+        return formats[format].scan(data, count, 1);
+    Py_BEGIN_ALLOW_THREADS
+    found = formats[format].scan(data, count, 1);
+    Py_END_ALLOW_THREADS
+    return found;
+}
+
+/* ---- tensors ---- */
+
+/* What DLPack 1.x fixes of the exchange between libraries: a view of a tensor that is filled without a call of Python. */
+typedef struct {
+    void *data;
+    int32_t device, device_id, dims;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t offset;
+} View;
+typedef struct {
+    uint32_t major, minor;
+    void *older;
+    void *allocate, *from_object, *to_object;
+    int (*view)(void *object, View *out);
+    void *stream;
+} Exchange;
+enum { CPU = 1, FLOATING = 2, BRAIN = 4, COMPLEX = 5 };
+
+enum { TENSOR, PARAMETER, DTYPES, EXCHANGE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, PARTS };
+static PyObject *parts[PARTS];
+static const Exchange *exchange; /* may be NULL */
+static PyObject *s_dtype, *s_cpu, *s_numel, *s_contiguous, *s_pointer, *s_shape, *s_stride, *s_grad_fn, *s_grad,
+    *s_output, *s_register;
+
+static int truth_of(PyObject *owned)
+{
+    int truth = owned ? PyObject_IsTrue(owned) : -1;
+    Py_XDECREF(owned);
+    return truth;
+}
+
+static int64_t number_of(PyObject *owned)
+{
+    int64_t number = owned ? PyLong_AsLongLong(owned) : -1;
+    Py_XDECREF(owned);
+    return number;
+}
+
+static int is_tensor(PyObject *value)
+{
+    PyObject *type = (PyObject *)Py_TYPE(value);
+    return type == parts[TENSOR] || type == parts[PARAMETER];
+}
+
+static int read_numbers(PyObject *owned, int64_t *numbers)
+{
+    Py_ssize_t count = owned && PyTuple_Check(owned) ? PyTuple_Size(owned) : -1;
+    for (Py_ssize_t i = 0; i < count && count <= MOST_DIMS; i++)
+        numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(owned, i));
+    Py_XDECREF(owned);
+    return PyErr_Occurred() || count > MOST_DIMS ? -1 : (int)count;
+}
+
+static int look_strided(PyObject *tensor, int format, const char *data)
+{
+    int64_t sizes[MOST_DIMS], strides[MOST_DIMS];
+    int dims = read_numbers(PyObject_GetAttr(tensor, s_shape), sizes);
+    if (dims < 0 || read_numbers(PyObject_CallMethodObjArgs(tensor, s_stride, NULL), strides) != dims)
+        return UNKNOWN;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = strided(format, data, dims, sizes, strides);
+    Py_END_ALLOW_THREADS
+    return found;
+}
+
+static int format_of(PyObject *tensor)
+{
+    PyObject *dtype = PyObject_GetAttr(tensor, s_dtype);
+    int format = -1;
+    for (int i = 0; dtype && i < FORMATS && format < 0; i++)
+        if (PyTuple_GetItem(parts[DTYPES], i) == dtype)
+            format = i;
+    for (Py_ssize_t i = FORMATS; dtype && format < 0 && i < PyTuple_Size(parts[DTYPES]); i++)
+        if (PyTuple_GetItem(parts[DTYPES], i) == dtype)
+            format = FORMATS; /* one that Python looks at */
+    Py_XDECREF(dtype);
+    return format;
+}
+
+static int look_by_asking(PyObject *tensor)
+{
+    int found = UNKNOWN;
+    int format = format_of(tensor);
+    if (format < 0)
+        return 0; /* whole numbers, or nothing that has a dtype */
+    if (format < FORMATS && truth_of(PyObject_GetAttr(tensor, s_cpu)) == 1) {
+        int64_t count = number_of(PyObject_CallMethodObjArgs(tensor, s_numel, NULL));
+        int dense = count > 0 ? truth_of(PyObject_CallMethodObjArgs(tensor, s_contiguous, NULL)) : 1;
+        int64_t pointer = count > 0 && dense >= 0 ? number_of(PyObject_CallMethodObjArgs(tensor, s_pointer, NULL)) : 0;
+        if (count == 0)
+            return 0;
+        if (pointer > 0)
+            found = dense ? scan(format, (const void *)(uintptr_t)pointer, count)
+                          : look_strided(tensor, format, (const char *)(uintptr_t)pointer);
+    }
+    return found;
+}
+
+static int look_at_view(const View *view)
+{
+    int complex = view->code == COMPLEX, bits = complex ? view->bits / 2 : view->bits;
+    int format = view->code == BRAIN ? 3 : bits == 32 ? 0 : bits == 64 ? 1 : bits == 16 ? 2 : -1;
+    if (view->code != FLOATING && view->code != BRAIN && !complex)
+        return 0;
+    if (format < 0 || view->lanes != 1 || view->device != CPU || view->dims >= MOST_DIMS)
+        return UNKNOWN;
+    int64_t count = 1, dense = 1;
+    for (int i = view->dims - 1; i >= 0; i--) {
+        dense &= view->shape[i] == 1 || view->strides[i] == count;
+        count *= view->shape[i];
+    }
+    if (count == 0)
+        return 0;
+    if (!view->data)
+        return UNKNOWN;
+    const char *data = (const char *)view->data + view->offset;
+    if (dense)
+        return scan(format, data, complex ? 2 * count : count);
+    int64_t sizes[MOST_DIMS], strides[MOST_DIMS];
+    for (int i = 0; i < view->dims; i++) {
+        sizes[i] = view->shape[i];
+        strides[i] = view->strides[i] * (complex ? 2 : 1);
+    }
+    sizes[view->dims] = complex ? 2 : 1;
+    strides[view->dims] = 1;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = strided(format, data, view->dims + complex, sizes, strides);
+    Py_END_ALLOW_THREADS
+    return found;
+}
+
+/* Bits of what is in it; UNKNOWN: not of a kind that can be told here. Never an exception. */
+static int look(PyObject *tensor)
+{
+    View view;
+    int found = !exchange ? look_by_asking(tensor) : exchange->view(tensor, &view) == 0 ? look_at_view(&view) : UNKNOWN;
+    PyErr_Clear();
+    return found;
+}
+
+/* Our failure, never the program's: Python counts it, and switches the watch off. */
+static void blame(void)
+{
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    if (!kind)
+        return;
+    PyErr_NormalizeException(&kind, &value, &trace);
+    Py_XDECREF(value ? PyObject_CallFunctionObjArgs(parts[BLAME], value, NULL) : NULL);
+    PyErr_Clear();
+    Py_XDECREF(kind);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
+/* The same with Python's help. */
+static int look_well(PyObject *tensor)
+{
+    int found = is_tensor(tensor) ? look(tensor) : UNKNOWN;
+    if (found != UNKNOWN)
+        return found;
+    PyObject *bits = PyObject_CallFunctionObjArgs(parts[LOOK], tensor, NULL);
+    found = bits ? (int)PyLong_AsLong(bits) : 0;
+    Py_XDECREF(bits);
+    blame();
+    return found > 0 ? found : 0;
+}
+
+/* What Python answers: None, or an exception that the program shall get. Returns 0, or -1 with that exception set. */
+static int answered(PyObject *owned)
+{
+    if (!owned) {
+        blame();
+        return 0;
+    }
+    int none = owned == Py_None;
+    if (!none)
+        PyErr_SetObject((PyObject *)Py_TYPE(owned), owned);
+    Py_DECREF(owned);
+    return none ? 0 : -1;
+}
+
+/* ---- calls ---- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vector;
+    PyObject *layer, *original;
+    PyObject *outs, *ins; /* tuples of tensors that carry the hooks, by the number of an output */
+    int64_t first, end;   /* how far autograd had counted when its last call as a layer began and ended */
+    int own;              /* code of the program: its gradients are looked at on both sides */
+} Call;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vector;
+    PyObject *layer;
+    int side; /* 0: what comes to the result; 1: what was given to the input */
+} Hook;
+
+static PyTypeObject *call_type, *hook_type;
+static int mode;
+static int suspected;      /* Python wants to know of the end of a backward pass */
+static int bad_gradient;   /* one was told in this pass */
+static Hook *good;         /* the last hook whose gradient was finite; owned */
+static PyObject *weights;  /* a list of weak references to parameters */
+static PyObject *passed;   /* what the backward pass that runs began with; owned */
+
+static _Thread_local struct {
+    PyObject *call;  /* owned */
+    PyObject *given; /* its first argument; the caller has it */
+    int parted;      /* a module was called in it */
+} stack[MOST_DEPTH];
+static _Thread_local int depth;
+static _Thread_local int in_pass;
+static _Thread_local PyObject *last;      /* the layer that ended last; owned */
+static _Thread_local int64_t last_end;    /* how far autograd had counted then */
+static _Thread_local PyObject *last_given; /* its result, if that was one tensor, and finite; only compared */
+
+typedef struct {
+    int64_t first;
+    int adjacent, changed, parted;
+} Situation;
+
+static int64_t counted(void)
+{
+    return number_of(PyObject_CallNoArgs(parts[NUMBER]));
+}
+
+static PyObject *or_none(PyObject *borrowed)
+{
+    return borrowed ? borrowed : Py_None;
+}
+
+static int tell_output(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, int bits, Situation *at)
+{
+    size_t count = flags & ~OFFSET_BIT;
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *given = PyTuple_New((Py_ssize_t)count + named);
+    if (!given) {
+        blame();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < (Py_ssize_t)count + named; i++)
+        PyTuple_SetItem(given, i, Py_NewRef(args[i]));
+    PyObject *outer = depth ? ((Call *)stack[depth - 1].call)->layer : NULL;
+    PyObject *situation = Py_BuildValue("(OOLLiiiO)", or_none(outer), or_none(last), (long long)last_end, (long long)at->first,
+                                        at->adjacent, at->changed, at->parted, or_none(depth ? stack[0].given : NULL));
+    PyObject *number = PyLong_FromLong(bits);
+    PyObject *answer = situation && number ? PyObject_CallFunctionObjArgs(parts[OUTPUT], call->layer, result, given, or_none(names),
+                                                                          number, situation, NULL)
+                                           : NULL;
+    Py_DECREF(given);
+    Py_XDECREF(situation);
+    Py_XDECREF(number);
+    return answered(answer);
+}
+
+/* Puts the hook on the node that made this tensor. */
+static int hook_node(PyObject *tensor, PyObject *carriers)
+{
+    PyObject *node = PyObject_GetAttr(tensor, s_grad_fn);
+    if (!node || node == Py_None) {
+        Py_XDECREF(node);
+        return node ? 0 : -1;
+    }
+    int64_t output = number_of(PyObject_GetAttr(tensor, s_output));
+    int result = PyErr_Occurred() ? -1 : 0;
+    if (result == 0 && output < PyTuple_Size(carriers)) {
+        PyObject *done = PyObject_CallMethodObjArgs(node, s_register, PyTuple_GetItem(carriers, output), NULL);
+        Py_XDECREF(done);
+        result = done ? 0 : -1;
+    }
+    Py_DECREF(node);
+    return result;
+}
+
+static void leaf_ended(Call *call, PyObject *tensors, PyObject *result, PyObject *given, Situation *at, int bits)
+{
+    int ok = 0;
+    if (!call->own)
+        ok = 0; /* what it does to a gradient is known to be harmless, and its parameters tell the rest */
+    else if (tensors)
+        for (Py_ssize_t i = 0; ok == 0 && i < PyTuple_Size(tensors); i++)
+            ok = is_tensor(PyTuple_GetItem(tensors, i)) ? hook_node(PyTuple_GetItem(tensors, i), call->outs) : 0;
+    else
+        ok = hook_node(result, call->outs);
+    if (ok == 0 && (call->own || !at->adjacent) && !at->changed && given && is_tensor(given))
+        ok = hook_node(given, call->ins);
+    if (ok < 0)
+        blame();
+    PyObject *before = last;
+    last = Py_NewRef(call->layer);
+    Py_XDECREF(before);
+    last_given = tensors || bits ? NULL : result;
+    last_end = counted();
+    call->first = at->first;
+    call->end = last_end;
+    blame();
+}
+
+/* A new reference to a tuple of the tensors in a result that is none itself; of plain tuples without a call of Python. */
+static PyObject *tensors_of(PyObject *result)
+{
+    int plain = PyTuple_CheckExact(result);
+    for (Py_ssize_t i = 0; plain && i < PyTuple_Size(result); i++)
+        plain = is_tensor(PyTuple_GetItem(result, i)) || PyTuple_GetItem(result, i) == Py_None;
+    return plain ? Py_NewRef(result) : PyObject_CallFunctionObjArgs(parts[FOUND], result, NULL);
+}
+
+/* The call has ended: returns 0, or -1 with an exception that the program shall get. */
+static int judge(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, Situation *at)
+{
+    PyObject *given = (flags & ~OFFSET_BIT) > 1 ? args[1] : NULL;
+    PyObject *tensors = NULL;
+    int bits = 0;
+    if (is_tensor(result)) {
+        bits = look_well(result);
+    } else {
+        tensors = tensors_of(result);
+        if (!tensors || !PyTuple_Check(tensors)) {
+            blame();
+            Py_XDECREF(tensors);
+            return 0;
+        }
+        for (Py_ssize_t i = 0; i < PyTuple_Size(tensors); i++)
+            if (PyTuple_GetItem(tensors, i) != Py_None)
+                bits |= look_well(PyTuple_GetItem(tensors, i));
+    }
+    /* Its input is what the last layer gave, which was finite then: if it is not now, this call has changed it. */
+    at->changed = given && (given == result || (bits && at->adjacent && is_tensor(given) && look_well(given)));
+    int told = bits ? tell_output(call, result, args, flags, names, bits, at) : 0;
+    if (told == 0 && !at->parted)
+        leaf_ended(call, tensors, result, given, at, bits);
+    Py_XDECREF(tensors);
+    return told;
+}
+
+static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Call *call = (Call *)self;
+    PyObject *given = (flags & ~OFFSET_BIT) > 1 ? args[1] : NULL;
+    int level = depth;
+    if (mode != ON || level >= MOST_DEPTH)
+        return PyObject_Vectorcall(call->original, args, flags, names);
+    if (level == 0 && !exchange) { /* what is asked of a tensor would be traced */
+        PyObject *tracing = PyObject_CallNoArgs(parts[TRACING]);
+        int traced = tracing != Py_None;
+        Py_XDECREF(tracing);
+        PyErr_Clear();
+        if (traced)
+            return PyObject_Vectorcall(call->original, args, flags, names);
+    }
+    Situation at = {counted(), 0, 0, 0};
+    at.adjacent = given && given == last_given && at.first == last_end;
+    blame();
+    if (level)
+        stack[level - 1].parted = 1;
+    stack[level].call = Py_NewRef(self);
+    stack[level].given = given;
+    stack[level].parted = 0;
+    depth = level + 1;
+    PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
+    depth = level;
+    at.parted = stack[level].parted;
+    if (result && mode == ON && judge(call, result, args, flags, names, &at) < 0)
+        Py_CLEAR(result);
+    Py_DECREF(self);
+    return result;
+}
+
+/* ---- backward ---- */
+
+static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Hook *hook = (Hook *)self;
+    (void)names;
+    if (mode != ON || bad_gradient || (flags & ~OFFSET_BIT) < 1 || args[0] == Py_None)
+        Py_RETURN_NONE;
+    int bits = look_well(args[0]);
+    if (!bits) {
+        Hook *before = good;
+        good = (Hook *)Py_NewRef(self);
+        Py_XDECREF((PyObject *)before);
+        Py_RETURN_NONE;
+    }
+    bad_gradient = 1;
+    PyObject *answer = PyObject_CallFunction(parts[GRADIENT], "OiOiOi", hook->layer, hook->side, args[0], bits,
+                                             good ? good->layer : Py_None, good ? good->side : 0);
+    if (answered(answer) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Which of the parameters has a gradient that is not finite; -1: none; `seen`: how many have one. */
+static Py_ssize_t bad_weight(int *bits, long *seen)
+{
+    Py_ssize_t count = weights ? PyList_Size(weights) : 0;
+    for (Py_ssize_t i = 0; i < count && i < PyList_Size(weights); i++) {
+        PyObject *weight = PyObject_CallNoArgs(PyList_GetItem(weights, i));
+        PyObject *gradient = weight && weight != Py_None ? PyObject_GetAttr(weight, s_grad) : NULL;
+        *bits = gradient && gradient != Py_None ? look_well(gradient) : 0;
+        *seen += gradient && gradient != Py_None;
+        Py_XDECREF(gradient);
+        Py_XDECREF(weight);
+        PyErr_Clear();
+        if (*bits)
+            return i;
+    }
+    return -1;
+}
+
+/* What comes now comes after no layer. */
+static void forget_last(void)
+{
+    Py_CLEAR(last);
+    last_given = NULL;
+    last_end = 0;
+}
+
+static int pass_begins(PyObject *loss)
+{
+    if (mode == OFF || !loss)
+        return 0;
+    int bits = look_well(loss);
+    bad_gradient = 0;
+    Py_CLEAR(good);
+    if (mode == QUIET) {
+        Py_XDECREF(PyObject_CallFunction(parts[LATER], "i", bits));
+        blame();
+        return 0;
+    }
+    return bits ? answered(PyObject_CallFunction(parts[LOSS], "Oi", loss, bits)) : 0;
+}
+
+static int pass_ended(void)
+{
+    int bits = 0;
+    long seen = 0;
+    if (mode != ON)
+        return 0;
+    Py_ssize_t index = bad_weight(&bits, &seen);
+    if (index < 0 && !bad_gradient && !suspected)
+        return 0;
+    return answered(PyObject_CallFunction(parts[ENDED], "nil", index, bits, seen));
+}
+
+static PyObject *pass_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    PyObject *original = ((Call *)self)->original;
+    if (mode == OFF || in_pass)
+        return PyObject_Vectorcall(original, args, flags, names);
+    if (pass_begins((flags & ~OFFSET_BIT) > 0 ? args[0] : NULL) < 0)
+        return NULL;
+    in_pass = 1;
+    PyObject *before = passed;
+    passed = (flags & ~OFFSET_BIT) > 0 ? Py_NewRef(args[0]) : NULL;
+    PyObject *result = PyObject_Vectorcall(original, args, flags, names);
+    in_pass = 0;
+    if (result && pass_ended() < 0)
+        Py_CLEAR(result);
+    forget_last();
+    PyObject *done = passed;
+    passed = before;
+    Py_XDECREF(done);
+    return result;
+}
+
+/* ---- the types ---- */
+
+static void call_dealloc(PyObject *self)
+{
+    Call *call = (Call *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(call->layer);
+    Py_XDECREF(call->original);
+    Py_XDECREF(call->outs);
+    Py_XDECREF(call->ins);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static int call_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Call *)self)->layer);
+    Py_VISIT(((Call *)self)->original);
+    Py_VISIT(((Call *)self)->outs);
+    Py_VISIT(((Call *)self)->ins);
+    return 0;
+}
+
+static PyMemberDef call_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Call, vector), READONLY, NULL},
+    {"__wrapped__", T_OBJECT_EX, offsetof(Call, original), READONLY, "What is called."},
+    {"first", T_LONGLONG, offsetof(Call, first), READONLY, "Nodes of its last call have this number or a higher one,"},
+    {"end", T_LONGLONG, offsetof(Call, end), READONLY, "and a lower one than this."},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot call_slots[] = {
+    {Py_tp_dealloc, call_dealloc}, {Py_tp_traverse, call_traverse}, {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, call_members}, {0, NULL}};
+#define FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION)
+static PyType_Spec call_spec = {"sonde.flow._finite.Call", sizeof(Call), 0, FLAGS, call_slots};
+
+static void hook_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(((Hook *)self)->layer);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static int hook_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Hook *)self)->layer);
+    return 0;
+}
+
+static PyMemberDef hook_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Hook, vector), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot hook_slots[] = {
+    {Py_tp_dealloc, hook_dealloc}, {Py_tp_traverse, hook_traverse}, {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, hook_members}, {0, NULL}};
+static PyType_Spec hook_spec = {"sonde.flow._finite.Hook", sizeof(Hook), 0, FLAGS, hook_slots};
+
+/* ---- the module ---- */
+
+static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *original, PyObject *outs, PyObject *ins,
+                           int own)
+{
+    Call *call = PyObject_GC_New(Call, call_type);
+    if (!call)
+        return NULL;
+    call->vector = vector;
+    call->layer = Py_XNewRef(layer);
+    call->original = Py_NewRef(original);
+    call->outs = Py_XNewRef(outs);
+    call->ins = Py_XNewRef(ins);
+    call->own = own;
+    call->first = call->end = 0;
+    PyObject_GC_Track(call);
+    return (PyObject *)call;
+}
+
+static PyObject *watched(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *layer, *original, *outs, *ins;
+    int own;
+    if (!PyArg_ParseTuple(args, "OOO!O!p", &layer, &original, &PyTuple_Type, &outs, &PyTuple_Type, &ins, &own))
+        return NULL;
+    return call_made(call_call, layer, original, outs, ins, own);
+}
+
+static PyObject *passing(PyObject *Py_UNUSED(module), PyObject *original)
+{
+    return call_made(pass_call, NULL, original, NULL, NULL, 0);
+}
+
+static PyObject *hook(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *layer;
+    int side;
+    if (!PyArg_ParseTuple(args, "Oi", &layer, &side))
+        return NULL;
+    Hook *made = PyObject_GC_New(Hook, hook_type);
+    if (!made)
+        return NULL;
+    made->vector = hook_call;
+    made->layer = Py_NewRef(layer);
+    made->side = side;
+    PyObject_GC_Track(made);
+    return (PyObject *)made;
+}
+
+static PyObject *look_at(PyObject *Py_UNUSED(module), PyObject *tensor)
+{
+    return PyLong_FromLong(parts[TENSOR] && is_tensor(tensor) ? look(tensor) : UNKNOWN);
+}
+
+static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
+{
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyTuple_Check(PyTuple_GetItem(given, DTYPES)))
+        return PyErr_Format(PyExc_TypeError, "prepare() takes a tuple of %d", PARTS);
+    for (int i = 0; i < PARTS; i++) {
+        PyObject *old = parts[i];
+        parts[i] = Py_NewRef(PyTuple_GetItem(given, i));
+        Py_XDECREF(old);
+    }
+    exchange = parts[EXCHANGE] == Py_None ? NULL : PyCapsule_GetPointer(parts[EXCHANGE], "dlpack_exchange_api");
+    if (PyErr_Occurred())
+        return NULL;
+    if (exchange && (exchange->major != 1 || !exchange->view))
+        exchange = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *turn(PyObject *Py_UNUSED(module), PyObject *number)
+{
+    long value = PyLong_AsLong(number);
+    if (PyErr_Occurred())
+        return NULL;
+    mode = parts[TENSOR] ? (int)value : OFF;
+    Py_CLEAR(good);
+    forget_last();
+    bad_gradient = suspected = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *renew(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    forget_last();
+    Py_RETURN_NONE;
+}
+
+static PyObject *suspect(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    suspected = on == Py_True;
+    Py_RETURN_NONE;
+}
+
+static PyObject *weigh(PyObject *Py_UNUSED(module), PyObject *list)
+{
+    PyObject *old = weights;
+    weights = PyList_Check(list) ? Py_NewRef(list) : NULL;
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *at(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    PyObject *outer = depth ? ((Call *)stack[depth - 1].call)->layer : NULL;
+    return Py_BuildValue("(OOLO)", or_none(outer), or_none(last), (long long)last_end, or_none(passed));
+}
+
+static PyMethodDef functions[] = {
+    {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
+    {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
+    {"passing", passing, METH_O, "What is called in the place of a backward pass."},
+    {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input."},
+    {"prepare", prepare, METH_O, "Take what is needed of torch and of the watch."},
+    {"turn", turn, METH_O, "0: off, 1: on, 2: only losses are looked at."},
+    {"renew", renew, METH_NOARGS, "What comes now comes after no layer."},
+    {"suspect", suspect, METH_O, "Say whether the end of each backward pass is to be told."},
+    {"weigh", weigh, METH_O, "The list of weak references to parameters."},
+    {"at", at, METH_NOARGS, "What is open, and what was seen last."},
+    {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "sonde.flow._finite", "Is it finite?", -1, functions, NULL, NULL, NULL, NULL};
+
+static int make_names(void)
+{
+    static const char *const texts[] = {"dtype", "is_cpu", "numel", "is_contiguous", "data_ptr", "shape", "stride", "grad_fn",
+                                        "grad", "output_nr", "_register_hook_dict"};
+    PyObject **const names[] = {&s_dtype, &s_cpu,     &s_numel, &s_contiguous, &s_pointer, &s_shape, &s_stride,
+                                &s_grad_fn, &s_grad, &s_output, &s_register};
+    for (int i = 0; i < 11; i++)
+        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
+            return -1;
+    return 0;
+}
+
+PyMODINIT_FUNC PyInit__finite(void)
+{
+    if (make_names() < 0)
+        return NULL;
+    call_type = (PyTypeObject *)PyType_FromSpec(&call_spec);
+    hook_type = call_type ? (PyTypeObject *)PyType_FromSpec(&hook_spec) : NULL;
+    return hook_type ? PyModule_Create(&definition) : NULL;
+}

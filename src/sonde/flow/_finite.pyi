@@ -1,0 +1,55 @@
+"""Is this tensor finite? And the calls, gradients and backward passes of which that is asked, in C.
+
+`leaves.py` has the same functions, for where this was not built.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Function: TypeAlias = Callable[..., Any]
+
+class Call:
+    """What is called in the place of `nn.Module.__call__` for a layer."""
+
+    first: int  # nodes of autograd's graph that its last call has made have this number or a higher one,
+    end: int  # and a lower one than this
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def look(tensor: object, /) -> int:
+    """Bits of what is in it: 1 infinity, 2 NaN; -1: it cannot be told here."""
+
+def watched(layer: object, original: Function, outs: tuple[Any, ...], ins: tuple[Any, ...], own: bool, /) -> Call:
+    """What is called in the place of `original` for a layer: it looks at the result.
+
+    Where code of the program was at work, in the layer (`own`) or before it, it hooks the nodes on both sides of that, to
+    look at gradients. `outs`, `ins`: tensors whose `_backward_hooks` are those for gradients of results and inputs, by the number of the output.
+    """
+
+def passing(original: Function, /) -> Function:
+    """What is called in the place of a backward pass: it looks at the loss, and afterwards at the gradients of parameters."""
+
+def hook(layer: object, side: int, /) -> Function:
+    """A hook that looks at gradients. `side`: 0 for those of the result of a layer, 1 for those of its input."""
+
+def prepare(parts: tuple[Any, ...], /) -> None:
+    """Take what is needed: the class of tensors, and of parameters; the dtypes that are looked at (float32, float64, float16,
+    bfloat16 first); the capsule of the exchange between libraries (DLPack), or None; autograd's counter; the state of a tracer; and functions in Python: the tensors of a result, the look at
+    one that is not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure.
+    """
+
+def turn(mode: int, /) -> None:
+    """0: off. 1: on. 2: only losses are looked at."""
+
+def renew() -> None:
+    """A batch has come: what this thread calls now comes after no layer."""
+
+def suspect(on: bool, /) -> None:
+    """Say whether the end of each backward pass is to be told."""
+
+def weigh(weights: list[Any], /) -> None:
+    """The weak references to parameters whose gradients are looked at."""
+
+def at() -> tuple[Any, Any, int, Any]:
+    """The layer whose call is open in this thread; the one that ended last, and how far autograd had counted then; what the
+    backward pass that runs began with.
+    """

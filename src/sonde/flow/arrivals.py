@@ -1,0 +1,213 @@
+"""The batch that training is at: which items are in it, and, if it is not finite, in which stage of the data that showed first.
+
+A batch is looked at where it is collated, in the loader's worker or here, and its items only if it is not finite. A worker
+tells the main process through a small file in the run folder, which is there only if something was found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde import config
+from sonde.flow import finite, leaves
+from sonde.guard import guard
+from sonde.hooks.torch import loader as hooks
+from sonde.probes import loader
+from sonde.probes.graph import tensors_of
+from sonde.store.probe import batch_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DATASET, COLLATE, LOADER, LOOP = "dataset", "collate", "loader", "loop"
+MOST_FOUND = 64  # batches of one process that are told of; a dataset may be full of them
+ID_FIELDS = ("object_id", "id", "ids")
+MOST_TEXT = 200
+
+_looking = guard("looking at a batch for the watch of non-finite values")
+
+
+class Arrival(NamedTuple):
+    """The newest batch."""
+
+    key: int | None
+    indices: tuple[Any, ...] | None
+    ids: Any  # as many as items, or None
+    tensors: tuple[weakref.ref[Any], ...]
+    worker: int | None
+
+
+class _Thread(threading.local):
+    fetching = False
+
+
+class _State:
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self.newest: Arrival | None = None
+        self.count = 0  # batches that came
+        self.found: dict[int, str] = {}  # stage by key
+        self.told = 0
+        self.file: str | None = None  # of a worker
+        self.leave: list[Callable[[], None]] = []
+
+
+_thread = _Thread()
+_state = _State()
+
+
+def install() -> Callable[[], None]:
+    """Follow batches from now on, here and in workers that start from now on."""
+    _state.forget()
+    _state.leave = [
+        loader.at_delivery(_arrived),
+        hooks.fetch.subscribe(_Fetches()),
+        hooks.start_in_workers(f"{__name__}:begin_worker", _path()),
+    ]
+    return leave
+
+
+def leave() -> None:
+    """Follow none any more."""
+    undo, _state.leave = _state.leave, []
+    for each in reversed(undo):
+        each()
+    path = _path()
+    if path is not None and os.path.exists(path):
+        os.unlink(path)
+
+
+def begin_worker(path: str | None) -> None:
+    """Called in each worker: look at what it collates, and tell the main process."""
+    inherited = bool(_state.leave)
+    if not inherited:
+        _state.forget()
+        _state.leave = [hooks.fetch.subscribe(_Fetches())]
+    _state.file = path
+
+
+def newest() -> Arrival | None:
+    """The batch that was delivered last to this process."""
+    return _state.newest
+
+
+def count() -> int:
+    """How many were delivered."""
+    return _state.count
+
+
+def stage() -> str | None:
+    """In which stage the newest batch was first seen not to be finite; None: it was finite when it left the loader."""
+    arrival = _state.newest
+    if arrival is None:
+        return None
+    if arrival.key is not None and arrival.key not in _state.found:
+        _read_workers()
+    found = _state.found.get(arrival.key) if arrival.key is not None else None
+    if found is None and (_state.told >= MOST_FOUND or arrival.key is None) and is_bad():
+        return LOADER
+    return found
+
+
+def is_bad() -> bool:
+    """Is the newest batch, as far as it is still there, not finite now?"""
+    arrival = _state.newest
+    tensors = () if arrival is None else arrival.tensors
+    return any(finite.look(one) for reference in tensors if (one := reference()) is not None)
+
+
+# ── batches that come ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
+    tensors = tuple(weakref.ref(one) for one in tensors_of(data, sys.modules["torch"].Tensor))
+    indices = None if batch is None else batch.indices
+    _state.newest = Arrival(key, indices, _ids(data), tensors, None if batch is None else batch.worker)
+    _state.count += 1
+    leaves.engine().renew()
+
+
+def _ids(data: Any) -> Any:
+    if not isinstance(data, Mapping):
+        return None
+    return next((data[field] for field in ID_FIELDS if field in data), None)
+
+
+def identity(arrival: Arrival, position: int) -> str | None:
+    """The id of an item of a batch."""
+    ids, indices = arrival.ids, arrival.indices
+    if ids is None or not hasattr(ids, "__len__") or isinstance(ids, str):
+        return None
+    if position >= len(ids) or (indices is not None and len(ids) != len(indices)):
+        return None
+    one = ids[position]
+    return str(one.item() if hasattr(one, "item") and getattr(one, "ndim", 1) == 0 else one)[:MOST_TEXT]
+
+
+# ── batches that are made ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Fetches:
+    """Lets what collates a batch be followed by a look at it."""
+
+    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+        if _thread.fetching or _state.told >= MOST_FOUND:
+            return None
+        fetcher = args[0]
+        original = fetcher.collate_fn
+        _thread.fetching = True
+        fetcher.collate_fn = partial(_collate, original, hooks.fetching())
+        return fetcher, original
+
+    def after(self, token: tuple[Any, Any] | None, _data: Any, _error: BaseException | None) -> None:
+        if token is not None:
+            fetcher, original = token
+            fetcher.collate_fn = original
+            _thread.fetching = False
+
+
+def _collate(collate: Callable[[Any], Any], batch: hooks.Batch | None, samples: Any) -> Any:
+    collated = collate(samples)
+    with _looking:
+        if batch is not None and finite.look_into(collated):
+            _tell(batch, DATASET if finite.look_into(samples) else COLLATE)
+    return collated
+
+
+def _tell(batch: hooks.Batch, where: str) -> None:
+    key = batch_key(batch.loader, batch.round, batch.number)
+    _state.told += 1
+    if _state.file is None:
+        _state.found[key] = where
+        return
+    with open(_state.file, "a", opener=_private) as file:
+        file.write(json.dumps([key, where]) + "\n")  # one write: lines of several workers do not mix
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _path() -> str | None:
+    run = config.peek("run")
+    return None if run is None else os.path.join(run, f".nonfinite-{os.getpid()}.jsonl")
+
+
+def _read_workers() -> None:
+    path = _path()
+    if path is None or not os.path.exists(path):
+        return
+    with open(path, opener=_private) as file:
+        for line in file.read(1 << 20).splitlines():
+            if line.endswith("]"):  # else it is being written
+                key, where = json.loads(line)
+                _state.found[key] = where

@@ -1,0 +1,72 @@
+"""Who made a gradient that is not finite: told after the pass, by where gradients were finite and where they were not.
+
+A backward pass goes through autograd's nodes from the highest number to the lowest. Each layer's call made the nodes of a range;
+what comes to its end is seen by a hook, or told by the gradients of its parameters. So it was made between the highest
+place that is known to be bad and the lowest one above it that is known to be good.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde.flow import origin
+from sonde.flow.birth import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LAST = 1 << 62
+
+
+class Seen(NamedTuple):
+    """A gradient that was seen at a place: before the node of this number the pass had reached it."""
+
+    number: int
+    bad: bool
+
+
+class Span(NamedTuple):
+    """The nodes that the last call of a layer has made."""
+
+    layer: Any
+    first: int
+    end: int
+
+
+def place(seen: Sequence[Seen], spans: Sequence[Span], root: Any) -> Place | None:
+    """Where it was made; None if that cannot be told."""
+    bad = max((one.number for one in seen if one.bad), default=None)
+    if bad is None:
+        return None
+    good = min((one.number for one in seen if not one.bad and one.number > bad), default=LAST)
+    inside = sorted((one for one in spans if bad <= one.first and one.end <= good), key=lambda one: one.first)
+    inside = [one for one in inside if one.end > one.first]
+    after = max((one for one in spans if one.end <= bad), key=lambda one: one.end, default=None)
+    before = min((one for one in spans if one.first >= good), key=lambda one: one.first, default=None)
+    own = [one for one in inside if one.layer.own]
+    gap = None if root is None else _gap(root, inside, bad, good)
+    if gap is not None and not own:
+        below = [one for one in inside if one.end <= gap[1]]
+        above = [one for one in inside if one.first >= gap[1]]
+        near = below[-1] if below else after
+        next_ = above[0] if above else before
+        return Place("backward", True, after=_name(near), before=_name(next_), op=gap[0])
+    chosen = own[-1] if own else inside[-1] if inside else None
+    if chosen is None:
+        return Place("backward", True, after=_name(after), before=_name(before))
+    op = origin.backward(root, chosen.first, chosen.end) if chosen.layer.own and root is not None else None
+    return Place("backward", True, chosen.layer.name, chosen.layer.type, op=op)
+
+
+def _gap(root: Any, inside: list[Span], bad: int, good: int) -> tuple[str, int] | None:
+    """The operation of the program's own code between the layers of this range that is to be blamed, and where it was."""
+    edges = [bad, *(edge for one in inside for edge in (one.first, one.end)), good]
+    for since, until in sorted(zip(edges[::2], edges[1::2], strict=True), reverse=True):
+        op = origin.backward(root, since, until) if until > since else None
+        if op is not None and (op in origin.RISKY or not inside):
+            return op, since
+    return None
+
+
+def _name(span: Span | None) -> str | None:
+    return None if span is None else str(span.layer.name)

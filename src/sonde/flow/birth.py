@@ -1,0 +1,183 @@
+"""The certificate of a non-finite value: where it was born, of what, and which items of the batch carry it. Plain data."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde.events import core
+from sonde.flow import arrivals, finite
+from sonde.store.probe import read_batch_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sonde.flow.arrivals import Arrival
+
+MOST_INPUTS = 8
+MOST_ITEMS = 16
+OURS = ("sonde", "torch")  # packages whose frames are not the program's
+
+
+class Place(NamedTuple):
+    """Where it was found; what is not known is None."""
+
+    where: str
+    producer: bool
+    layer: str | None = None
+    type: str | None = None
+    after: str | None = None
+    before: str | None = None
+    op: str | None = None
+    code: str | None = None
+    stage: str | None = None
+
+
+class Inputs(NamedTuple):
+    """What went into the place."""
+
+    known: bool
+    tensors: tuple[tuple[str, Any], ...] = ()  # by name
+    told: bool = True  # they are still what they were; else only their shapes are
+
+
+NOTHING = Inputs(known=True)
+
+
+def certificate(
+    place: Place, bits: int, tensor: Any, inputs: Inputs, carriers: Iterable[Any], *, scaled: bool
+) -> dict[str, Any]:
+    """All that is known. `carriers`: tensors with a row for each item, of which the first one with some bad rows tells."""
+    torch = sys.modules["torch"]
+    step, epoch = core.get_context()
+    arrival = arrivals.newest()
+    positions = _positions(carriers, arrival)
+    return {
+        **place._asdict(),
+        "kind": finite.KINDS.get(bits),
+        "count": int(finite.bad(tensor).sum()),
+        "total": tensor.numel(),
+        "shape": list(tensor.shape),
+        "dtype": _word(tensor.dtype),
+        "inputs": [_described(name, one, inputs.told) for name, one in inputs.tensors[:MOST_INPUTS]],
+        "inputs_known": inputs.known,
+        "items": [_item(arrival, position) for position in positions[:MOST_ITEMS]],
+        "items_total": len(positions),
+        "batch": None if arrival is None else arrival.key,
+        "step": step,
+        "epoch": epoch,
+        "evaluation": not torch.is_grad_enabled(),
+        "scaled": scaled,
+    }
+
+
+def sentence(facts: dict[str, Any]) -> str:
+    """The certificate in one sentence."""
+    parts = ["First non-finite value:"]
+    if facts["step"] is not None:
+        parts.append(f"step {facts['step']},")
+    parts.append(f"{_where(facts)}: {facts['kind']} in {facts['count']:,} of {facts['total']:,} values")
+    named = [str(one["id"] or one["index"]) for one in facts["items"] if one["id"] or one["index"] is not None]
+    if named and facts["batch"] is not None:
+        more = "" if facts["items_total"] <= len(named) else f" and {facts['items_total'] - len(named)} more"
+        word = "item" if facts["items_total"] == 1 else "items"
+        parts.append(f"({word} {', '.join(named)}{more} of batch {read_batch_key(facts['batch']).number})")
+    return " ".join(parts) + _before(facts)
+
+
+def _where(facts: dict[str, Any]) -> str:
+    op, code = facts["op"], facts["code"]
+    said = f"layer {facts['layer']} ({facts['type']})" if facts["layer"] else ""
+    if facts["where"] == "data":
+        return f"the data ({facts['stage'] or 'stage not known'})"
+    if facts["after"] or facts["before"]:
+        between = f"code between {facts['after'] or 'the input'} and {facts['before'] or 'what follows'}"
+        said = f"{between} in {facts['layer']}" if facts["layer"] else between
+    if facts["where"] == "loss":
+        said = f"the loss, {said}" if said else "the loss"
+    if facts["where"] == "backward":
+        said = f"the backward pass of {said or 'the loss'}"
+    if facts["where"] == "gradient":
+        said = f"the gradient of a parameter of {said or 'the model'}"
+    return said + (f", {op}" if op else "") + (f", {code}" if code else "")
+
+
+def _before(facts: dict[str, Any]) -> str:
+    if facts["where"] == "data":
+        return ""
+    if not facts["producer"]:
+        return "; whether it was made there is not known"
+    largest = [one["max"] for one in facts["inputs"] if one["max"] is not None]
+    return "; inputs finite" + (f", max {max(largest):.3g}" if largest else "")
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _word(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _described(name: str, tensor: Any, told: bool) -> dict[str, Any]:
+    """One input; `told`: it is what it was. Numbers only if it is finite."""
+    known = {"name": name, "shape": list(tensor.shape), "dtype": _word(tensor.dtype), "min": None, "max": None}
+    good = not told or finite.look(tensor) == 0
+    low = high = mean = None
+    if told and good and tensor.numel() and not tensor.is_complex() and tensor.dtype is not sys.modules["torch"].bool:
+        with sys.modules["torch"].no_grad():
+            values = tensor.detach()
+            low, high, mean = values.min().item(), values.max().item(), values.double().mean().item()
+    return {**known, "min": low, "max": high, "mean": mean, "finite": good}
+
+
+# ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _positions(carriers: Iterable[Any], arrival: Arrival | None) -> list[int]:
+    size = None if arrival is None or arrival.indices is None else len(arrival.indices)
+    for tensor in carriers:
+        dim = _batch_dim(tensor, size)
+        if dim is not None:
+            rows = finite.bad(tensor).movedim(dim, 0).flatten(1).any(1)
+            found: list[int] = rows.nonzero().flatten().tolist()
+            if found:
+                return found
+    return []
+
+
+def _batch_dim(tensor: Any, size: int | None) -> int | None:
+    """The dimension that counts the items: the first, or the second where only that fits."""
+    shape = tuple(tensor.shape)
+    if size is None:
+        return 0 if len(shape) > 1 and shape[0] > 1 else None
+    return next(
+        (dim for dim in (0, 1) if len(shape) > dim and shape[dim] == size and (len(shape) > 1 or size > 1)), None
+    )
+
+
+def _item(arrival: Arrival | None, position: int) -> dict[str, Any]:
+    if arrival is None:
+        return {"position": position, "index": None, "id": None}
+    index = arrival.indices[position] if arrival.indices is not None and position < len(arrival.indices) else None
+    known = arrivals.identity(arrival, position)
+    whole = type(index) is int
+    return {
+        "position": position,
+        "index": index if whole else None,
+        "id": known if known is not None or whole or index is None else str(index)[: arrivals.MOST_TEXT],
+    }
+
+
+# ── code ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def user_code() -> str | None:
+    """Where the program is: its innermost line that is neither torch's nor ours."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in OURS:
+            code = frame.f_code
+            return f"{code.co_filename.rpartition('/')[2]}:{frame.f_lineno} in {code.co_name}"
+        frame = frame.f_back
+    return None

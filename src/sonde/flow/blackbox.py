@@ -1,0 +1,411 @@
+"""The black box: the last batches before it went wrong, written into the run when it does.
+
+    sonde.flow.blackbox(batches=3)        or `sonde run --blackbox train.py`, or the setting `blackbox`
+
+It is written (`dump`) on an exception that nobody catches, here or in a loader worker, a loss that is not finite, a lack of
+memory, SIGTERM, and on demand: when a file `dump` appears in the run folder (`touch RUN/dump`, `sonde dump RUN`). Batches are held
+by reference, not copied; a digest taken at the delivery tells whether they were changed since. Of a program without loaders there
+are no batches, and all the rest. Loader workers keep nothing: they tell which item it was that raised.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import mmap
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde import config
+from sonde.events import core
+from sonde.events.recorder import at_failure, is_launcher, serving
+from sonde.flow import dump, terminate
+from sonde.flow.registry import find
+from sonde.flow.ring import Kept, Ring
+from sonde.guard import guard
+from sonde.hooks.torch.loader import start_in_workers
+from sonde.probes import loader, loss, step
+from sonde.store import folder
+from sonde.store.alive import DIED, state_of
+from sonde.store.card import read_info
+from sonde.store.probe import DUMP, FETCH, ITEM, PROBE
+from sonde.store.record import ESSENTIAL
+from sonde.store.regular import read_small
+from sonde.store.running import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sonde.events.recorder import Recorder
+    from sonde.hooks.torch.loader import Batch
+
+REQUEST = "dump"  # the file that asks for it
+FAILED = ".failed-"  # how the files begin in which workers say what failed
+LOOK_NS = 250_000_000  # between two looks for a request
+MOST_DUMPS = 20  # of one process
+MOST_FAILED = 8  # failures that a worker remembers
+MOST_BYTES = 1 << 16  # of its file
+MOST_CAUSES = 20  # exceptions behind an exception
+RESERVE = 16 << 20  # bytes of address space that are given back when there is no memory to write it
+WAIT_SECONDS = 30.0  # for the dump of another thread
+
+_ALLOCATORS = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+class _Unseen(NamedTuple):
+    """A wait for a batch that ended with an exception, known by its address: holding it would hold all its frames."""
+
+    error: int
+    batch: Batch | None
+    key: int | None
+
+
+class _Box(loader.Failures):
+    """The black box of this process."""
+
+    def __init__(self) -> None:
+        self.leave: list[Callable[[], None]] = []
+        self.worker = False
+        self.told = False  # that nothing is recorded
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing has happened."""
+        self.ring: Ring | None = None
+        self.renew()
+        self.request: tuple[int, int] | None = None  # the one that was answered last
+        self.reserve: mmap.mmap | None = None
+
+    def renew(self) -> None:
+        """In a process that has just begun to use it, or was just forked."""
+        self.lock = threading.RLock()
+        self.writing = False
+        self.dumps = 0
+        self.due = 0
+        self.done: set[int] = set()  # exceptions that were written, by their addresses
+        self.unmade_here: list[loader.Failed] = []
+        self.waits: list[_Unseen] = []
+        self.suspect = False  # a loss was not finite, and nobody has written so yet
+        self.judged = False  # it was written
+
+    def in_child(self) -> None:
+        """After a fork: the batches are the parent's."""
+        self.renew()
+        if self.ring is not None:
+            self.ring.kept.clear()
+
+    # ── what the probes tell ──
+
+    def deliver(self, batch: Batch | None, key: int | None, data: Any) -> None:
+        """A batch was delivered."""
+        self.come_by()
+        if self.ring is not None:
+            self.ring.keep(batch, key, data)
+
+    def come_by(self) -> None:
+        """The program is at a place where there is time to look around."""
+        if self.suspect:
+            self.judge()
+        now = monotonic_ns()
+        if now >= self.due:
+            self.due = now + LOOK_NS
+            look()
+
+    def note_loss(self, value: float, number: int | None) -> None:
+        """A loss goes into its backward pass."""
+        if self.ring is not None:
+            self.ring.note_loss(value, number)
+        if value - value != 0 and not self.judged:
+            self.suspect = True
+
+    def judge(self) -> None:
+        """A loss was not finite: write it, unless the watch, which knows more, has done it meanwhile."""
+        if self.suspect and not self.judged:
+            trigger("nonfinite")
+        self.suspect = False
+
+    def unmade(self, failed: loader.Failed) -> None:
+        """A batch could not be made, here or, if this is a worker, for the process that started it."""
+        self.unmade_here = [*self.unmade_here[-MOST_FAILED + 1 :], failed]
+        if self.worker:
+            _write_failed(self.unmade_here)
+
+    def unseen(self, batch: Batch | None, key: int | None, error: BaseException) -> None:
+        """A batch was waited for, and this came instead."""
+        self.waits = [*self.waits[-MOST_FAILED + 1 :], _Unseen(id(error), batch, key)]
+
+
+_box = _Box()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_box.in_child)
+
+
+# ── on and off ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def blackbox(batches: int = 3) -> None:
+    """Keep the last `batches` batches from now on, and write them into the run when training fails; 0: no longer.
+
+    For a program that is recorded; another call changes the number. What is kept of values is up to the settings `values`,
+    `values_limit` and `exclude`. Raises SettingError for a number that is not allowed.
+    """
+    given: object = batches
+    wanted = config.settle(blackbox="none" if given is None else given)[0].blackbox  # an argument None would not count
+    if not wanted:
+        stop()
+    elif serving() is not None:
+        start(wanted)
+    elif not _box.told:
+        _box.told = True
+        _say(
+            "sonde.flow.blackbox() keeps nothing, since this program is not recorded. Call sonde.init() before it, or start the "
+            "program with: sonde run --blackbox"
+        )
+
+
+def start(batches: int) -> None:
+    """Switch it on in this process, which is recorded; if it is on, change the number."""
+    recorder = serving()
+    if recorder is None or is_launcher():
+        return
+    recorder.add(blackbox=batches)
+    if _box.ring is not None:
+        ring = Ring(batches, recorder.settings)
+        ring.kept.extend(_box.ring.kept)
+        _box.ring = ring
+        return
+    _box.forget()
+    _box.ring = Ring(batches, recorder.settings)
+    with guard("reserving memory for the black box"):
+        _box.reserve = mmap.mmap(-1, RESERVE)  # never touched: it takes no memory until then
+    _box.request = _request(recorder.run)  # an old one is not meant for us
+    _box.leave += [
+        at_failure(fail),
+        loader.at_delivery(_box.deliver),
+        loader.at_failure(_box),
+        loss.at_loss(_box.note_loss),
+        step.at_update(_box.come_by),
+        start_in_workers(f"{__name__}:begin_worker"),
+        terminate.unwatch,
+        lambda: atexit.unregister(_box.judge),
+    ]
+    atexit.register(_box.judge)  # of the last step of a program that ends without finish()
+
+
+def stop() -> None:
+    """Switch it off."""
+    with guard("writing the black box"):
+        _box.judge()
+    recorder = serving()
+    if _box.ring is not None and recorder is not None and not _box.worker:
+        recorder.add(blackbox=0)
+        _of_workers(recorder.run)
+    while _box.leave:
+        with guard("switching the black box off"):
+            _box.leave.pop()()
+    _box.forget()
+
+
+def begin_worker() -> None:
+    """Called in each loader worker: it keeps and writes nothing, and tells what failed."""
+    _box.worker = True
+    if _box.ring is None:  # one that is not forked, of a process that switched it on by a call
+        _box.leave.append(loader.at_failure(_box))
+    _box.in_child()
+
+
+def current() -> Kept | None:
+    """The batch that was delivered last in this process; None: none, or the black box is off."""
+    ring = _box.ring
+    return None if ring is None or _box.worker else ring.newest()
+
+
+# ── why it is written ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def trigger(
+    reason: str, *, error: BaseException | None = None, certificate: dict[str, Any] | None = None
+) -> str | None:
+    """Write the black box now; returns the name of its folder, or None if it is off, was written for this, or failed.
+
+    `reason` is one of exception, worker, nonfinite, memory, sigterm, demand. Never raises.
+    """
+    if _box.ring is None or _box.worker or _box.writing:
+        return None
+    if not _box.lock.acquire(timeout=WAIT_SECONDS):
+        return None
+    try:
+        with terminate.later(), guard("writing the black box"):
+            return _write(reason, error, certificate)
+    finally:
+        _box.lock.release()
+    return None
+
+
+def fail(error: BaseException) -> None:
+    """Nobody has caught this exception."""
+    if _box.ring is None or _box.worker:
+        return
+    with guard("writing the black box"):
+        _box.judge()
+    trigger(_reason(error), error=error)
+
+
+def look() -> None:
+    """See whether somebody asks for it, and whether SIGTERM is still told to us."""
+    recorder = serving()
+    if recorder is None or _box.worker:
+        return
+    find(object)  # what describes values is loaded now, and not when there is no memory left
+    with guard("looking for a request for the black box"):
+        request = _request(recorder.run)
+        if request is not None and request != _box.request:
+            _box.request = request
+            trigger("demand")
+    with guard("watching for SIGTERM"):
+        terminate.watch(_on_term)
+
+
+def _on_term() -> None:
+    trigger("sigterm")
+
+
+def _request(run: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(os.path.join(run, REQUEST), follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _reason(error: BaseException) -> str:
+    causes = list(_causes(error))
+    if any(map(_lacks_memory, causes)):
+        return "memory"
+    wait = _wait_of(causes)
+    if (wait is not None and wait.batch is not None and wait.batch.worker is not None) or any(map(_of_worker, causes)):
+        return "worker"
+    if wait is not None and _of_dead():  # then the wait may end with anything, such as a connection that is closed
+        return "worker"
+    return "nonfinite" if type(error).__name__ == "NonFinite" else "exception"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and those behind it."""
+    for _ in range(MOST_CAUSES):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATORS)
+
+
+def _of_worker(error: BaseException) -> bool:
+    """Does torch say that a worker has died? It says so at any place of the program, not only where a batch is waited for."""
+    return isinstance(error, RuntimeError) and "DataLoader worker (pid" in str(error)
+
+
+def _wait_of(causes: list[BaseException]) -> _Unseen | None:
+    addresses = {id(cause) for cause in causes}
+    return next((wait for wait in reversed(_box.waits) if wait.error in addresses), None)
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write(reason: str, error: BaseException | None, certificate: dict[str, Any] | None) -> str | None:
+    recorder, ring = serving(), _box.ring
+    causes = {id(cause) for cause in _causes(error)}
+    if recorder is None or ring is None or _box.dumps >= MOST_DUMPS or causes & _box.done:
+        return None
+    _box.writing = True
+    try:
+        _box.dumps += 1
+        _box.done |= causes
+        _box.judged = _box.judged or reason == "nonfinite"
+        if reason == "memory" and _box.reserve is not None:
+            _box.reserve.close()
+        last = f"This is the last of {MOST_DUMPS} dumps of this process: later ones are not written."
+        cause = dump.Cause(reason, error, _item(recorder, error), certificate)
+        name = dump.write(recorder, cause, list(ring.kept), last if _box.dumps == MOST_DUMPS else None)
+    finally:
+        _box.writing = False
+    if name is not None:
+        core.mark(DUMP, PROBE, args={"folder": name, "reason": reason}, level=ESSENTIAL)
+        if reason != "demand":
+            run = os.path.basename(recorder.run)
+            _say(f"Sonde has written the last batches ({reason}): {dump.FOLDER}/{name}. Look: sonde blackbox {run}")
+    return name
+
+
+def _item(recorder: Recorder, error: BaseException | None) -> dict[str, Any] | None:
+    """The item whose making raised this, or killed the worker that made it."""
+    causes = list(_causes(error))
+    wait = _wait_of(causes)
+    told = [*_box.unmade_here, *_of_workers(recorder.run)] if causes else []
+    key = None if wait is None else wait.key
+    failed = [one for one in told if key is not None and one.key == key and one.position is not None]
+    if not failed and (wait is not None or any(map(_of_worker, causes))):
+        failed = _of_dead()
+    if not failed:
+        return None
+    one = failed[-1]
+    index = one.index if isinstance(one.index, int) else None
+    return {"index": index, "position": one.position, "id": None, "worker": one.worker, "batch": one.key}
+
+
+def _of_dead() -> list[loader.Failed]:
+    """What the workers of this process that were killed had in hand, the newest last: their records tell."""
+    recorder = serving()
+    found: list[tuple[int, loader.Failed]] = []
+    for path in Path(recorder.run).glob(f"{folder.host()}-*/{folder.PROCESS_FILE}") if recorder is not None else ():
+        with guard("reading what a loader worker did when it died"):
+            info = read_info(path.parent, [])
+            if info.role == "worker" and info.parent_pid == os.getpid() and state_of(info) == DIED:
+                open_spans = {span.name: span for span in running(path.parent) if span.cat == PROBE}
+                item, fetch = open_spans.get(ITEM), open_spans.get(FETCH)
+                if item is not None:
+                    failed = loader.Failed(fetch and fetch.key, None, item.key, info.worker)
+                    found.append((-item.for_ns, failed))
+    return [failed for _, failed in sorted(found, key=lambda one: one[0])]
+
+
+def _write_failed(failures: list[loader.Failed]) -> None:
+    """In a worker: say what failed, for the process that started it."""
+    recorder = serving()
+    if recorder is None:
+        return
+    box = os.path.join(recorder.run, dump.FOLDER)
+    with suppress(FileExistsError):
+        os.mkdir(box, folder.FOLDER_MODE)
+    rows = [[one.key, one.position, one.index if isinstance(one.index, int) else None, one.worker] for one in failures]
+    with folder.opened(box) as here:
+        folder.write_json(here, f"{FAILED}{folder.host()}-{os.getpid()}", {"parent": os.getppid(), "failed": rows})
+
+
+def _of_workers(run: str) -> list[loader.Failed]:
+    """What the workers of this process have said of their failures; their files have done their duty then."""
+    found: list[loader.Failed] = []
+    for path in sorted(Path(run, dump.FOLDER).glob(f"{FAILED}{folder.host()}-*")):
+        with guard("reading what a loader worker says of a failure"):
+            told = json.loads(read_small(path, MOST_BYTES))
+            if told["parent"] == os.getpid():
+                found += [loader.Failed(*row) for row in told["failed"]]
+                path.unlink()
+    return found
+
+
+@guard("writing a message to the log")
+def _say(message: str) -> None:
+    import logging
+
+    logging.getLogger("sonde").warning("%s", message)

@@ -1,0 +1,593 @@
+"""The watch for NaN and infinity: what every layer gives, the loss, gradients; and where the first one was born.
+
+    sonde.flow.watch_nonfinite(model)                  record where the first one was born
+    sonde.flow.watch_nonfinite(model, action="stop")   and raise NonFinite there
+
+In the good case each result, and each gradient that comes to one, is read once (`finite`), by C code that nobody sees
+(`_finite.c`). Only what is found comes here, to be judged. The producer is the first place in the order of execution whose
+inputs were all finite and whose output was not. A NaN is an alarm at once. An infinity alone is a suspicion (masks are full of
+them): it becomes an alarm when a NaN, a loss or a gradient that is not finite comes of it in the same step. Gradients that are not
+finite while a GradScaler is used are its own business. After the first birth only further losses are counted, until another
+model is trained.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from sonde.errors import NonFinite, SettingError, WrapRefused, nearest
+from sonde.events import core
+from sonde.flow import arrivals, backprop, birth, finite, leaves, origin
+from sonde.flow.arrivals import LOADER, LOOP
+from sonde.flow.backprop import Seen, Span
+from sonde.flow.birth import NOTHING, Inputs, Place
+from sonde.flow.origin import Origin
+from sonde.guard import guard
+from sonde.hooks.torch import loader
+from sonde.hooks.torch.backward import backward
+from sonde.hooks.torch.engine import unread
+from sonde.hooks.torch.module import module_call
+from sonde.hooks.torch.optimizer import scaler_scale
+from sonde.hooks.torch.outermost import followed
+from sonde.probes import naming
+from sonde.probes.graph import tensors_of
+from sonde.probes.off import switch_off
+from sonde.store.probe import NONFINITE, NONFINITE_UNSEEN
+from sonde.store.record import ESSENTIAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+DOING = "watching for non-finite values"
+ACTIONS = ("record", "warn", "stop")
+MOST_LAYERS = 20_000
+MOST_MARKS = 100  # of steps after the first birth
+TOLERANCE = 3  # infinities of a layer that came to nothing; more are not asked about
+MOST_SCALED = 4  # losses with a scale that are remembered
+OUTPUTS = 4  # of one operation whose gradients are looked at
+BLACKBOX = "sonde.flow.blackbox"  # is asked to write what it has, if it is in use
+
+
+def watch_nonfinite(model: Any = None, action: str = "record") -> NonFiniteWatch:
+    """Watch this model, or, without one, all models, for NaN and infinity from now on.
+
+    `action`: "record" writes where the first one was born into the run; "warn" says so once too, through the logger "sonde";
+    "stop" raises NonFinite there. The result has `birth` (None while all is well) and `close()`, and is a context manager.
+    """
+    if action not in ACTIONS:
+        raise SettingError(f"action={action!r} of watch_nonfinite() is none. {nearest(str(action), list(ACTIONS))}")
+    torch = sys.modules.get("torch")
+    if model is not None and (torch is None or not isinstance(model, torch.nn.Module)):
+        raise WrapRefused(f"watch_nonfinite() needs a torch.nn.Module, and was given {type(model).__name__}.")
+    with _watching:
+        _watch.begin(model, action)
+    return NonFiniteWatch()
+
+
+class NonFiniteWatch:
+    """The watch that runs."""
+
+    @property
+    def birth(self) -> dict[str, Any] | None:
+        """The certificate of the first non-finite value; None: there was none."""
+        return None if _watch.born is None else dict(_watch.born)
+
+    @property
+    def forgiven(self) -> int:
+        """How often something was not finite and came to nothing: an infinity in a mask, a step that a GradScaler skipped."""
+        return _watch.forgiven
+
+    @property
+    def later(self) -> int:
+        """How many losses were not finite after the first birth."""
+        return _watch.later
+
+    def close(self) -> None:
+        """Watch no more."""
+        _watch.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<NonFiniteWatch: {birth.sentence(_watch.born) if _watch.born else 'all was finite'}>"
+
+
+class _Watching(guard[None]):
+    """The guard of the watch: a failure switches it off, and a mark in the run says so."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool:
+        if error is None or not super().__exit__(kind, error, trace):
+            return False
+        _watch.leave()
+        switch_off("nonfinite", DOING)
+        return True
+
+
+_watching = _Watching(DOING)
+
+
+class Layer:
+    """A module that is watched."""
+
+    __slots__ = ("__weakref__", "call", "forgiven", "loss", "name", "own", "type")
+
+    def __init__(self, name: str, module: Any) -> None:
+        self.name = name
+        self.type = type(getattr(module, "_orig_mod", module)).__name__
+        self.loss = isinstance(module, sys.modules["torch"].nn.modules.loss._Loss)
+        self.own = not type(module).__module__.startswith("torch.nn.")  # code of the program
+        self.forgiven = 0
+        self.call: Callable[[], Any] = _nobody  # what is called for it; not kept alive
+
+
+class Situation(NamedTuple):
+    """What is known of the end of a call."""
+
+    outer: Layer | None  # whose call it was made in
+    last: Layer | None  # the layer that ended before
+    last_end: int  # how far autograd had counted then
+    first: int  # and when this call began
+    adjacent: int  # its input is what that one gave
+    changed: int  # in place, by this call
+    parted: int  # it called modules
+    root: Any  # the first argument of the outermost call
+
+
+class _Scaled(NamedTuple):
+    result: weakref.ref[Any]
+    bits: int  # of the loss without its scale
+
+
+class Watch:
+    """The watch of this process."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Callable[..., Any]] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._original: Callable[..., Any] | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing was seen."""
+        self.calls.clear()
+        self.action = "record"
+        self.all = False  # models, also those to come
+        self._known: dict[int, weakref.ref[Any]] = {}
+        self._names: dict[str, int] = {}
+        self._all: dict[int, Layer] = {}
+        self._weights: list[Callable[[], Any]] = []
+        self._owners: list[Layer] = []  # of the weights
+        self.born: dict[str, Any] | None = None
+        self.forgiven = self.later = 0
+        self._fresh = False  # another model was met since the birth
+        self._same = False  # the next loss is that of the step of the birth
+        self._settle()
+
+    def _settle(self) -> None:
+        self._suspect: tuple[dict[str, Any], Layer] | None = None
+        self._since = 0  # batches that had come then
+        self._pending: dict[str, Any] | None = None  # a gradient
+        self._seen: list[Seen] = []  # of gradients
+        self._scaled: list[_Scaled] = []
+
+    # ── begin and end ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, model: Any, action: str) -> None:
+        """Watch this model too, or all; what was born before counts no more."""
+        if not self._undo:
+            self.forget()
+            self._undo += [unread(*_frames()), arrivals.install()]
+            self._undo.append(loader.start_in_workers(f"{__name__}:rest"))
+            self._undo.append(scaler_scale.subscribe(_Scales()))
+            self._undo.append(backward.surround(self._passing))
+            self._undo.append(module_call.surround(self._surround))
+        self.action = action
+        self.all = self.all or model is None
+        self.born = None
+        self._settle()
+        if model is not None:
+            self.attach(model)
+        if "torch" in sys.modules:
+            leaves.engine().turn(leaves.ON)
+
+    def leave(self) -> None:
+        """Watch nothing any more. What was born can still be asked for."""
+        leaves.engine().turn(leaves.OFF)
+        leaves.engine().weigh([])
+        while self._undo:
+            self._undo.pop()()
+        self.calls.clear()
+        self._known.clear()
+        self._names.clear()
+        self._all.clear()
+        self._settle()
+
+    def _prepare(self) -> None:
+        torch = sys.modules["torch"]
+        told = (self.output, self.gradient, self.loss, self.ended, self.passed, _blame)
+        parts = (
+            torch.Tensor, torch.nn.Parameter, finite.dtypes(torch), finite.exchange(torch), torch._C._autograd._get_sequence_nr,
+            torch._C._get_tracing_state, _tensors, finite.look_slowly if finite.native else finite.look, *told,
+        )  # fmt: skip
+        if finite.native is not None:
+            finite.native.prepare(parts)
+        else:
+            leaves.prepare(parts, _watching)
+        leaves.engine().weigh(self._weights)
+        leaves.engine().turn(leaves.ON)
+
+    def _passing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        made: Callable[..., Any] = leaves.engine().passing(original)
+        return made
+
+    def _surround(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        self._original = original
+        self._prepare()
+
+        def stranger(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+            call = original
+            if self.all:
+                with _watching:
+                    call = self.meet(module) or original
+            return call(module, *args, **kwargs)
+
+        self._undo.append(unread(stranger))
+        return followed(stranger, self.calls)
+
+    # ── models ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def meet(self, module: Any) -> Callable[..., Any] | None:
+        """A module is called that is not known: watch it, unless it is part of the data's way."""
+        if loader.fetching() is not None or sys.modules["torch"]._C._get_tracing_state() is not None:
+            return None
+        self.attach(module)
+        return self.calls.get(id(module))
+
+    def attach(self, model: Any) -> None:
+        """Watch the layers of a model."""
+        found = [one for one in naming.modules(model) if not self._knows(one.module)]
+        del found[max(0, MOST_LAYERS - len(self.calls)) :]
+        prefix = naming.prefix(model, found, self._names)
+        if naming.bare(model) is not model:
+            self._add(naming.kind(model), model)
+        unseen = False
+        for one in found:
+            name = naming.joined(prefix, one.name) or naming.kind(model)
+            self._add(name, one.module)
+            inner = getattr(one.module, "_orig_mod", None)
+            if inner is not None and not self._knows(inner):
+                self._add(name, inner)
+            if one.compiled and not unseen:
+                unseen = True
+                core.mark(name, NONFINITE_UNSEEN, args={"type": type(one.module).__name__}, level=ESSENTIAL)
+        self._fresh = self._fresh or any(one.requires_grad for one in model.parameters())
+
+    def _knows(self, module: Any) -> bool:
+        known = self._known.get(id(module))
+        return known is not None and known() is module
+
+    def _add(self, name: str, module: Any) -> None:
+        if self._original is None:
+            return
+        layer = Layer(name, module)
+        address = id(module)
+        call = leaves.engine().watched(layer, self._original, *(_carriers(layer, side) for side in (0, 1)), layer.own)
+        self.calls[address] = call
+        self._all[address] = layer
+        layer.call = lambda: self.calls.get(address)
+        self._names.setdefault(name, address)
+
+        def gone(reference: weakref.ref[Any]) -> None:
+            if self._known.get(address) is reference:
+                self._known.pop(address)
+                self.calls.pop(address, None)
+                self._all.pop(address, None)
+                if self._names.get(name) == address:
+                    del self._names[name]
+
+        self._known[address] = weakref.ref(module, gone)
+        for one in module.parameters(recurse=False):
+            if one.requires_grad:
+                self._weights.append(weakref.ref(one))
+                self._owners.append(layer)
+
+    # ── what was found ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def output(
+        self, layer: Layer, result: Any, given: tuple[Any, ...], names: tuple[str, ...] | None, bits: int, at: Any
+    ) -> NonFinite | None:
+        """What a module gave is not finite. Returns what the program shall get, if anything."""
+        with _watching:
+            if loader.fetching() is None and (bits != finite.INF or layer.forgiven < TOLERANCE):
+                return self._judge(layer, result, _named(given, names), bits, Situation(*at))
+        return None
+
+    def _judge(
+        self, layer: Layer, result: Any, given: tuple[tuple[str, Any], ...], bits: int, at: Situation
+    ) -> NonFinite | None:
+        if self._suspect is not None and self._since != arrivals.count():
+            self._forgive()
+        bad = next(one for one in _tensors(result) if finite.look(one))
+        facts = self._forward(layer, bad, given, bits, at)
+        if bits == finite.INF and not layer.loss:
+            if self._suspect is None:
+                self._suspect, self._since = (facts, layer), arrivals.count()
+                leaves.engine().suspect(True)
+            return None
+        came_in = facts["before"] is not None or not facts["producer"]
+        return self._alarm(self._suspect[0] if self._suspect is not None and came_in else facts)
+
+    def _forward(
+        self, layer: Layer, bad: Any, given: tuple[tuple[str, Any], ...], bits: int, at: Situation
+    ) -> dict[str, Any]:
+        wrong = None if at.changed else next((one for _, one in given if finite.look(one)), None)
+        if wrong is not None:
+            return self._came_in(layer, wrong, at)
+        found = origin.forward(bad, at.last_end if at.parted or at.changed else at.first)
+        known = bool(at.adjacent) or not at.changed
+        here = Place(
+            "loss" if layer.loss else "forward", known, layer.name, layer.type,
+            after=_name(at.last) if at.parted else None,  # code of a module, after the last one that it called
+            op=found.op if layer.own or not known else None, code=birth.user_code(),
+        )  # fmt: skip
+        inputs = Inputs(known, given if known else (), told=not at.changed)
+        return self._certified(here, bits, bad, inputs, bad, found.gave)
+
+    def _came_in(self, layer: Layer, wrong: Any, at: Situation) -> dict[str, Any]:
+        """What went into a module was not finite, though all that layers gave was: the data, or code between two layers."""
+        found = origin.forward(wrong, at.last_end) if wrong.grad_fn is not None else Origin(None)
+        bits, code = finite.look(wrong), birth.user_code()
+        stage = None if found.finite else arrivals.stage()
+        if stage is None and not found.finite and _from_outside(wrong, at):
+            stage = LOOP
+        if stage is not None:
+            place = Place("data", stage != LOADER, before=layer.name, code=code if stage == LOOP else None, stage=stage)
+            return self._certified(place, bits, wrong, NOTHING, wrong)
+        outer = at.outer
+        place = Place(
+            "loss" if layer.loss else "forward", True, _name(outer), None if outer is None else outer.type,
+            after=_name(at.last), before=layer.name, op=found.op, code=code,
+        )  # fmt: skip
+        return self._certified(place, bits, wrong, _kept(found), wrong, found.gave)
+
+    def loss(self, loss: Any, bits: int) -> NonFinite | None:
+        """What goes into a backward pass is not finite."""
+        with _watching:
+            scaled = self._scale_of(loss)
+            if scaled is not None and not scaled.bits:
+                return None  # only with its scale, which the scaler will lower
+            loss = next(one for one in _tensors(loss) if finite.look(one))
+            if self._suspect is not None:
+                return self._alarm(self._suspect[0])
+            _, last, end, _ = leaves.engine().at()
+            found = origin.forward(loss, end)
+            stage = None if found.finite else arrivals.stage()
+            if stage is not None:
+                carrier = loss if found.given is None else found.given
+                place = Place("data", stage != LOADER, stage=stage)
+                return self._alarm(self._certified(place, bits, loss, NOTHING, carrier))
+            place = Place("loss", True, after=_name(last), op=found.op, code=birth.user_code())
+            return self._alarm(self._certified(place, bits, loss, _kept(found), found.gave))
+        return None
+
+    def gradient(
+        self, layer: Layer, side: int, gradient: Any, bits: int, good: Layer | None, good_side: int
+    ) -> NonFinite | None:
+        """A gradient is not finite; that is judged when the pass has ended. `good`: the last one that was."""
+        with _watching:
+            self._pending = self._certified(Place("backward", True), bits, gradient, NOTHING, gradient)
+            self._seen = [Seen(_number(layer, side), True)]
+            if good is not None:
+                self._seen.append(Seen(_number(good, good_side), False))
+            if leaves.engine().at()[3] is None:  # torch.autograd.grad: the next pass tells what came of it
+                leaves.engine().suspect(True)
+        return None
+
+    def ended(self, index: int, bits: int, seen: int) -> NonFinite | None:
+        """A backward pass has ended. `index`: of a parameter whose gradient is not finite; `seen`: how many have one."""
+        with _watching:
+            pending, self._pending = self._pending, None
+            passed = leaves.engine().at()[3]
+            if self._scale_of(passed) is not None:
+                self._forgive(pending is not None or index >= 0)
+            elif index >= 0 or (pending is not None and not seen):
+                if self._suspect is not None:
+                    return self._alarm(self._suspect[0])
+                return self._alarm(self._located(pending, passed, index, bits))
+            else:
+                self._forgive(pending is not None)
+        return None
+
+    def _located(self, facts: dict[str, Any] | None, passed: Any, index: int, bits: int) -> dict[str, Any]:
+        """The certificate of a gradient: who made it, by what was seen of others."""
+        weights = [
+            (layer, one().grad) for layer, one in zip(self._owners, self._weights, strict=True) if one() is not None
+        ]
+        bad = {layer: finite.look(gradient) != 0 for layer, gradient in weights if gradient is not None}
+        for layer, gradient in weights:
+            if gradient is not None and finite.look(gradient):
+                bad[layer] = True
+        seen = self._seen if facts is not None else []
+        place = backprop.place(
+            [*seen, *(Seen(_number(layer, 0), wrong) for layer, wrong in bad.items() if _number(layer, 0))],
+            [Span(layer, *_range(layer)) for layer in self._all.values() if _range(layer)[1]],
+            getattr(passed, "grad_fn", None),
+        )
+        if facts is None and _has_peers():  # their gradients are in ours
+            owner = self._owners[index]
+            place = Place("gradient", False, owner.name, owner.type)
+        elif place is None or (facts is None and sum(bad.values()) == 1 and next(iter(bad)) is not self._owners[index]):
+            owner = self._owners[index]
+            place = Place("gradient", True, owner.name, owner.type)
+        if facts is None:
+            facts = self._certified(place, bits, self._weights[index]().grad, NOTHING)
+        return {**facts, **place._asdict()}
+
+    def passed(self, bits: int) -> None:
+        """A backward pass begins after the first birth, with a loss of which these are the bits."""
+        with _watching:
+            if not bits and self._fresh:
+                self._settle()
+                leaves.engine().turn(leaves.ON)
+            elif bits and not self._same:
+                self.later += 1
+                arrival = arrivals.newest()
+                if self.later <= MOST_MARKS:
+                    core.mark("again", NONFINITE, key=None if arrival is None else arrival.key)
+            self._same = False
+
+    # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _certified(self, place: Place, bits: int, tensor: Any, inputs: Inputs, *carriers: Any) -> dict[str, Any]:
+        rows = [one for one in carriers if one is not None]
+        return birth.certificate(place, bits, tensor, inputs, rows, scaled=bool(self._scaled))
+
+    def _scale_of(self, loss: Any) -> _Scaled | None:
+        return next((one for one in self._scaled if one.result() is loss), None) if loss is not None else None
+
+    def scaled(self, result: Any, loss: Any) -> None:
+        """A gradient scaler has made `result` of `loss`."""
+        if type(result) is sys.modules["torch"].Tensor:
+            self._scaled = [*self._scaled[1 - MOST_SCALED :], _Scaled(weakref.ref(result), finite.look(loss))]
+
+    def _forgive(self, more: bool = False) -> None:
+        """A step has come to its end, and nothing came of what was seen."""
+        if self._suspect is not None:
+            self.forgiven += 1
+            self._suspect[1].forgiven += 1
+            self._suspect = None
+        self.forgiven += more
+        leaves.engine().suspect(False)
+
+    def _alarm(self, facts: dict[str, Any]) -> NonFinite | None:
+        self.born = facts
+        self._fresh = False
+        self._same = facts["where"] in ("data", "forward") and leaves.engine().at()[3] is None
+        self._settle()
+        leaves.engine().turn(leaves.QUIET)
+        core.mark(facts["layer"] or facts["where"], NONFINITE, key=facts["batch"], args=facts, level=ESSENTIAL)
+        box = sys.modules.get(BLACKBOX)
+        if box is not None:
+            box.trigger("nonfinite", certificate=facts)
+        said = birth.sentence(facts)
+        if self.action == "warn":
+            _warn(said)
+        return NonFinite(said, facts) if self.action == "stop" else None
+
+
+_watch = Watch()
+
+
+class _Scales:
+    """Is told of gradient scalers at work."""
+
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not args[0].is_enabled():
+            return None
+        return args[1] if len(args) > 1 else kwargs.get("outputs")
+
+    def after(self, loss: Any, result: Any, _error: BaseException | None) -> None:
+        if loss is not None:
+            _watch.scaled(result, loss)
+
+
+def rest() -> None:
+    """Leave modules alone: this is a loader worker, and modules that are called in it are transforms."""
+    leaves.engine().turn(leaves.OFF)
+
+
+def _blame(error: BaseException) -> None:
+    """Take the blame for a failure of the C part."""
+    with _watching:
+        raise error
+
+
+def _nobody() -> None:
+    return None
+
+
+def _name(layer: Layer | None) -> str | None:
+    return None if layer is None else layer.name
+
+
+def _tensors(value: Any) -> tuple[Any, ...]:
+    return tuple(tensors_of(value, sys.modules["torch"].Tensor))
+
+
+def _named(given: tuple[Any, ...], names: tuple[str, ...] | None) -> tuple[tuple[str, Any], ...]:
+    """The tensors among the arguments of a call, by name or place; the first of them is the module."""
+    words = [str(place) for place in range(len(given) - 1 - len(names or ()))] + list(names or ())
+    found = []
+    for word, value in zip(words, given[1:], strict=True):
+        tensors = _tensors(value)
+        found += [(word if len(tensors) == 1 else f"{word}.{place}", one) for place, one in enumerate(tensors)]
+    return tuple(found)
+
+
+def _kept(found: Origin) -> Inputs:
+    """What is known of what went into an operation."""
+    return Inputs(found.given is not None, () if found.given is None else (("self", found.given),))
+
+
+def _from_outside(wrong: Any, at: Situation) -> bool:
+    """Did this tensor come from outside of the model, as it is?"""
+    root = at.root
+    if at.last is None and at.outer is None:
+        return True
+    if at.last is None:
+        return isinstance(root, sys.modules["torch"].Tensor) and finite.look(root) != 0
+    return at.outer is None and wrong.grad_fn is None and sys.modules["torch"].is_grad_enabled()
+
+
+def _has_peers() -> bool:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return False
+    size: int = distributed.get_world_size()
+    return size > 1
+
+
+def _range(layer: Layer) -> tuple[int, int]:
+    """The numbers of the nodes that its last call has made."""
+    call = layer.call()
+    return (0, 0) if call is None else (call.first, call.end)
+
+
+def _number(layer: Layer, side: int) -> int:
+    return _range(layer)[1 - side]
+
+
+def _carriers(layer: Layer, side: int) -> tuple[Any, ...]:
+    """Tensors that only carry a hook, one for each number of an output: a node takes the hooks of a tensor in one call."""
+    torch = sys.modules["torch"]
+    hooks = {0: leaves.engine().hook(layer, side)}
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        made: tuple[Any, ...] = torch.empty(OUTPUTS, device="cpu", requires_grad=True).unbind()
+    for one in made:
+        one._backward_hooks = hooks
+    return made
+
+
+def _warn(message: str) -> None:
+    import logging
+
+    logging.getLogger("sonde").warning(message)
+
+
+def _frames() -> list[Any]:
+    """All functions that run between the modules of a program."""
+    found: list[Any] = [guard.__enter__, tensors_of]
+    for module in (sys.modules[__name__], arrivals, backprop, birth, finite, leaves, origin):
+        parts = [one for one in vars(module).values() if getattr(one, "__module__", None) == module.__name__]
+        parts += [inner for one in parts if isinstance(one, type) for inner in vars(one).values()]
+        found += [one for one in parts if hasattr(one, "__code__")]
+    return found

@@ -1,0 +1,123 @@
+"""The last batches that loaders have delivered: references to them, what they were like then, and the loss they led to."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from sonde.events import core
+from sonde.flow import sample
+from sonde.flow.freeze import OFF, freeze
+from sonde.flow.note import Note
+from sonde.flow.place import ID_KEYS, text_of
+from sonde.probes import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sonde.config import Settings
+    from sonde.hooks.torch.loader import Batch
+
+FACTOR = 8  # the batches together may hold so many times the setting `values_limit`
+MOST_IDS = 4096
+
+TOO_LARGE = "too large"
+GONE = "gone"
+_UNREAD = sample.Look(None, False, (), 0, False)
+
+
+class Kept:
+    """One delivered batch: `data` is what the program got, or None if it was too large to be held on to.
+
+    `key` is its number in the records, `indices` are those in the innermost dataset; None: not known.
+    """
+
+    __slots__ = ("batch", "data", "epoch", "key", "loss", "parts", "seen", "state", "step")
+
+    def __init__(self, batch: Batch | None, key: int | None, data: Any, parts: sample.Parts, seen: sample.Look) -> None:
+        self.batch = batch
+        self.key = key
+        self.data = data
+        self.parts = parts  # a part that is held on to no more is a Note
+        self.seen = seen
+        self.step, self.epoch = core.get_context()
+        self.loss: float | None = None
+        self.state = ""  # TOO_LARGE or GONE: only described
+
+    @property
+    def indices(self) -> tuple[Any, ...] | None:
+        """The numbers of its items in the dataset."""
+        return None if self.batch is None else self.batch.indices
+
+    @property
+    def ids(self) -> list[str | None] | None:
+        """The ids of its items, where the batch says them under `object_id`, `id` or `ids`."""
+        return ids_of(self.parts, None if self.indices is None else len(self.indices))
+
+    def let_go(self, state: str) -> None:
+        """Hold on to it no longer; types and shapes are kept."""
+        self.state, self.data = state, None
+        self.parts = [(way, freeze(part, OFF).note) for way, part in self.parts]
+
+
+class Ring:
+    """The newest batches, oldest first; bounded in number and in bytes."""
+
+    def __init__(self, most: int, settings: Settings) -> None:
+        self.kept: deque[Kept] = deque(maxlen=most)
+        self.limit = FACTOR * settings.values_limit
+        self.exclude = frozenset(settings.exclude)
+        self.reads = settings.values != "off"
+
+    def keep(self, batch: Batch | None, key: int | None, data: Any) -> None:
+        """A batch was delivered."""
+        parts = sample.parts_of(data, self.exclude)
+        seen = sample.look(parts) if self.reads else _UNREAD._replace(size=_size(parts))
+        kept = Kept(batch, key, data, parts, seen)
+        if seen.elsewhere:  # memory of a device is too scarce to be held
+            kept.let_go(GONE)
+        elif seen.size > self.limit:
+            kept.let_go(TOO_LARGE)
+        self.kept.append(kept)
+        if key is not None and seen.digest is not None:
+            ledger.note_digest(key, seen.digest, seen.whole)
+        if seen.size * len(self.kept) > self.limit:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Let the oldest go until the rest fits."""
+        held = [kept for kept in self.kept if not kept.state]
+        total = sum(kept.seen.size for kept in held)
+        for kept in held[:-1]:
+            if total <= self.limit:
+                return
+            total -= kept.seen.size
+            kept.let_go(GONE)
+
+    def note_loss(self, value: float, step: int | None) -> None:
+        """The loss of a step: of the batch that was delivered last then."""
+        for kept in reversed(self.kept):
+            if step is None or kept.step is None or kept.step <= step:
+                kept.loss = value
+                return
+
+    def newest(self) -> Kept | None:
+        """The batch that was delivered last."""
+        return self.kept[-1] if self.kept else None
+
+
+def ids_of(parts: sample.Parts, size: int | None) -> list[str | None] | None:
+    """The ids among the parts of a batch of this size; None: it has none, or what is called so is something else."""
+    fields: Mapping[Any, Any] = {way[0]: part for way, part in parts if len(way) == 1}
+    found = next((fields[key] for key in ID_KEYS if key in fields), None)
+    if found is None or isinstance(found, Note | str | bytes):
+        return None
+    rows = found.tolist() if hasattr(found, "tolist") else found
+    if not isinstance(rows, list | tuple) or (size is not None and len(rows) != size):
+        return None
+    return [text_of(row) for row in rows[:MOST_IDS]]
+
+
+def _size(parts: sample.Parts) -> int:
+    sizes = (getattr(part, "nbytes", 0) for _, part in parts)
+    return sum(size for size in sizes if isinstance(size, int))

@@ -1,0 +1,121 @@
+"""A batch at a glance: its parts, their size, and a digest of a bounded sample of their bytes, in a few microseconds.
+
+The same look taken again later tells whether somebody has changed the batch in the meantime. Nothing is copied but the sample.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+WHOLE = 16_384  # bytes of an array that are read whole
+BLOCKS = 16  # of a longer one, evenly spaced
+MOST_PARTS = 64
+MOST_DEPTH = 4
+FIRST = 8  # elements that tell whether a list is taken apart
+
+Parts = list[tuple[tuple[Any, ...], Any]]  # the way to each part (keys and places), and the part
+
+
+class Look(NamedTuple):
+    """What one look at the parts of a batch has found."""
+
+    digest: int | None  # None: there is no array that could be read
+    whole: bool  # the digest is over all bytes of all arrays
+    versions: tuple[int, ...]  # torch's own count of changes of each tensor
+    size: int  # bytes of all arrays
+    elsewhere: bool  # something lies on a device
+
+
+def parts_of(data: Any, exclude: Container[str] = ()) -> Parts:
+    """The arrays and other values in a batch, without fields whose names are excluded. They stay if the batch is emptied."""
+    found: Parts = []
+    _collect(data, (), exclude, found)
+    return found
+
+
+def _collect(data: Any, way: tuple[Any, ...], exclude: Container[str], found: Parts) -> None:
+    kind = type(data)
+    pairs: Any = None
+    if (kind is tuple or kind is list) and any(map(_nests, data[:FIRST])):
+        pairs = enumerate(data)
+    elif kind is dict or isinstance(data, Mapping):
+        pairs = data.items()
+    elif isinstance(data, tuple) and hasattr(kind, "_fields"):
+        pairs = zip(kind._fields, data, strict=False)
+    if pairs is None or len(way) >= MOST_DEPTH:
+        found.append((way, data))
+        return
+    for key, part in pairs:
+        if len(found) >= MOST_PARTS:
+            return
+        if key not in exclude:
+            _collect(part, (*way, key), exclude, found)
+
+
+def _nests(part: Any) -> bool:
+    """Is this an array or a container? A list without any, as of texts, is one part."""
+    return hasattr(part, "shape") or isinstance(part, list | tuple | Mapping)
+
+
+def look(parts: Parts) -> Look:
+    """Read the sample."""
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
+    array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
+    digest, count, whole, size, elsewhere, versions = 0, 0, True, 0, False, []
+    for _, part in parts:
+        kind = type(part)
+        if kind is tensor:
+            try:
+                versions.append(part._version)
+                memory = part.numpy()
+            except (TypeError, RuntimeError):  # anything but a plain tensor
+                memory, bytes_held = _memory(part)
+                size += bytes_held
+                elsewhere = elsewhere or not part.is_cpu
+            else:
+                size += memory.nbytes
+        elif kind is array:
+            size += part.nbytes
+            memory = None if part.dtype.hasobject else part
+        else:
+            continue
+        if memory is not None and memory.flags.c_contiguous:
+            short = memory.nbytes <= WHOLE
+            digest = xxh3_64_intdigest(memory if short else _spread(memory), digest)
+            whole = whole and short
+            count += 1
+    return Look(digest if count else None, whole, tuple(versions), size, elsewhere)
+
+
+def _memory(part: Any) -> tuple[Any, int]:
+    """The memory of a tensor that does not give it as it is, and its size; None where it has none here."""
+    torch = sys.modules["torch"]
+    size = part.numel() * part.element_size() if part.layout is torch.strided else 0
+    if not size or not part.is_cpu or not part.dim() or not part.is_contiguous():
+        return None, size
+    try:
+        return part.detach().view(torch.uint8).numpy(), size
+    except (TypeError, RuntimeError):  # one that stands for others
+        return None, size
+
+
+def _spread(memory: Any) -> Any:
+    """Evenly spaced blocks of a long array."""
+    flat = memory.reshape(-1).view("u1")
+    apart = len(flat) // BLOCKS
+    return flat[: apart * BLOCKS].reshape(BLOCKS, apart)[:, : WHOLE // BLOCKS].copy()
+
+
+def changed(parts: Parts, before: Look) -> bool | None:
+    """Are the parts not what they were any more? None: that cannot be told."""
+    now = look(parts)
+    if now.versions != before.versions:
+        return True
+    return None if before.digest is None else now.digest != before.digest

@@ -1,0 +1,160 @@
+"""Keeps the ledger: which items are in each batch that the program gets, whatever else of it is recorded.
+
+The probe of loaders calls it. Not in loader workers: what counts is what was delivered, and in which order.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sonde.events import args, recorder
+from sonde.guard import guard
+from sonde.probes.off import switch_off
+from sonde.store import filesystem, folder
+from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sonde.config import Settings
+
+DOING = "keeping the ledger"
+RETRY_S = 1.0  # after the file could not be made
+MOST_TEXT = 64  # characters of a key that is no number
+MOST_KEYS = args.MAX_ITEMS
+
+_keeping = guard(DOING)
+
+
+class _Book:
+    """The ledger of this process."""
+
+    def __init__(self) -> None:
+        self.settings: Settings | None = None  # None: nothing is kept
+        self.leave: Callable[[], None] | None = None
+        self.own = 0  # bytes, where the run's count cannot be shared
+        self.shared = True
+        self.forget()
+
+    def forget(self) -> None:
+        self.writer: Writer | None = None
+        self.packer = Packer()
+        self.retry_at = 0.0
+
+    def in_child(self) -> None:
+        """After a fork: the file is the parent's."""
+        with guard("letting go of the ledger of the parent"):
+            if self.writer is not None:
+                self.writer.abandon()
+        self.forget()
+
+
+_book = _Book()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_book.in_child)
+
+
+def begin(settings: Settings) -> None:
+    """Keep a ledger from now on."""
+    _book.settings = settings
+    _book.leave = recorder.at_end(flush)
+
+
+def end() -> None:
+    """Keep it no more."""
+    leave, _book.leave = _book.leave, None
+    if leave is not None:
+        leave()
+    with guard("closing the ledger"):
+        if _book.writer is not None:
+            _book.writer.close()
+    _book.settings = None
+    _book.forget()
+
+
+@guard("writing out the ledger")
+def flush() -> None:
+    """Write out what is in memory only."""
+    if _book.writer is not None:
+        _book.writer.flush()
+
+
+def note(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> None:
+    """Write down the items of a batch."""
+    if _book.settings is None:
+        return
+    with _keeping:
+        writer = _book.writer or _open()
+        if writer is not None:
+            entry = _book.packer.batch(key, items, worker, flags)
+            writer.put(_named(key, items, worker, flags) if entry is None else entry)
+        return
+    _give_up()
+
+
+def note_digest(key: int, digest: int, of_all: bool) -> None:
+    """Write down the digest of a batch that was delivered; `of_all`: of everything in it, else of a sample."""
+    if _book.settings is None:
+        return
+    with _keeping:
+        if _book.writer is not None:
+            _book.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), batches=0)
+        return
+    _give_up()
+
+
+def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> bytes:
+    """The entry of a batch whose items have keys that are no numbers."""
+    text, _ = args.encode({"keys": list(items[:MOST_KEYS])}, MOST_TEXT)
+    return pack_text(key, len(items), text, worker, flags)
+
+
+def _give_up() -> None:
+    end()
+    switch_off("ledger", DOING)
+
+
+# ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _open() -> Writer | None:
+    """Make the file; None: not now."""
+    settings, here = _book.settings, recorder.process_folder()
+    if settings is None or here is None or monotonic() < _book.retry_at:
+        return None
+    _book.retry_at = monotonic() + RETRY_S
+    with guard("opening the ledger"):
+        with folder.opened(here) as process:
+            fd = folder.open_new(process, folder.LEDGER_FILE)
+        _book.shared = filesystem.may_map(here)
+        mapped = settings.writes == "mapped" or (settings.writes == "auto" and _book.shared)
+        _book.writer = Writer(fd, _take, mapped=mapped)
+    return _book.writer
+
+
+def _take(count: int) -> bool:
+    """Count bytes of the run; False, and nothing is counted, if that would be more than it may have."""
+    settings, here = _book.settings, recorder.process_folder()
+    if settings is None or here is None:
+        return False
+    if _book.shared:
+        with guard("counting the bytes of the ledger"):
+            return _take_shared(os.path.dirname(here), count, settings.cap)
+    _book.own += count
+    return settings.cap <= 0 or _book.own <= settings.cap
+
+
+def _take_shared(run: str, count: int, cap: int) -> bool:
+    with folder.opened(run) as there:
+        fd = folder.open_usage(there)
+    try:
+        with mmap.mmap(fd, folder.USAGE_BYTES) as page, memoryview(page) as view, view.cast("Q") as used:
+            if 0 < cap < used[0] + count:
+                return False
+            used[0] += count
+            return True
+    finally:
+        os.close(fd)

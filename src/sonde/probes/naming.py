@@ -1,0 +1,60 @@
+"""The names of a model's layers: the same wherever layers are recorded, without those of wrappers around the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # parts of a path that are no layers
+PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"}
+
+
+class Module(NamedTuple):
+    """A module of a model: its name without those of wrappers, and whether it is part of what torch.compile took."""
+
+    name: str
+    module: Any
+    compiled: bool
+
+
+def modules(model: Any) -> Iterator[Module]:
+    """The modules of a model, from the outside in."""
+    compiled: list[str] = []
+    names: set[str] = set()
+    for path, module in bare(model).named_modules():
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+            compiled.append(f"{path}." if path else "")
+        name = ".".join(part for part in path.split(".") if part not in WRAPPERS)
+        if name not in names:  # else it is what a wrapper wraps
+            names.add(name)
+            yield Module(name, module, f"{path}.".startswith(tuple(compiled)))
+
+
+def prefix(model: Any, found: list[Module], taken: Container[str]) -> str:
+    """What tells the names of this model from those of another one, where they would be the same."""
+    word = kind(model)
+    start, number = "" if len(found) > 1 else word, 1
+    while any(joined(start, one.name) in taken for one in found):
+        number += bool(start)
+        start = word if number == 1 else f"{word}#{number}"
+    return start
+
+
+def joined(start: str, name: str) -> str:
+    """One name of two parts."""
+    return f"{start}.{name}" if start and name else name or start
+
+
+def bare(model: Any) -> Any:
+    """The model in a wrapper for several devices."""
+    while type(model).__name__ in PARALLEL and hasattr(model, "module"):
+        model = model.module
+    return model
+
+
+def kind(model: Any) -> str:
+    """The class of a model."""
+    model = bare(model)
+    return type(getattr(model, "_orig_mod", model)).__name__

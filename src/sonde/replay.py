@@ -1,0 +1,410 @@
+"""Rebuilds the batches of a step of a recorded run from its ledger and the dataset, without the model.
+
+It reads a run as the reading half does, and judges values as the recording half did: so it stands above both.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from sonde.analysis.content import StepBatch, loader_workers, step_batches
+from sonde.analysis.ledger import WHOLE
+from sonde.analysis.run import Run, open_run
+from sonde.errors import MissingExtra, ReplayError, nearest
+from sonde.flow import sample
+from sonde.flow.freeze import SUMMARY, freeze
+from sonde.flow.text import indented, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from sonde.analysis.ledger import Batch
+
+MOST_READ = 1_000_000  # items of an iterable dataset that are read to come to a batch
+SHOWN_ITEMS = 4  # whose values are printed
+SHOWN_NUMBERS = 16
+# What datasets raise; anything else passes as it is.
+_USUAL = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """One batch: `items` as the dataset gave them, `data` as the loader would deliver them.
+
+    `recorded` is the digest that was taken when the batch was delivered, `digest` that of `data`; None where there is none.
+    """
+
+    loader: int
+    round: int
+    number: int
+    worker: int | None
+    indices: list[Any]
+    items: list[Any]
+    data: Any
+    digest: int | None
+    recorded: int | None
+    whole: bool  # the digests are over all of the batch, else over a sample of it
+
+    @property
+    def same(self) -> bool | None:
+        """Is it what was delivered? None: nobody knows, because no digest was recorded."""
+        return None if self.recorded is None else self.digest == self.recorded
+
+    def __str__(self) -> str:
+        where = f"round {self.round}" + ("" if self.worker is None else f", worker {self.worker}")
+        head = f"batch {self.number} of loader {self.loader} ({where}), {_items(len(self.indices))}: {_listed(self.indices)}"
+        places = [
+            f"item {index} = {_described(item)}"
+            for index, item in zip(self.indices[:SHOWN_ITEMS], self.items, strict=False)
+        ]
+        left = len(self.items) - len(places)
+        places += [f"... {_items(left)} more"] if left > 0 else []
+        return "\n".join([head, *map(indented, [*places, f"batch = {_described(self.data)}", self._verdict()])])
+
+    def _verdict(self) -> str:
+        part = "all of it" if self.whole else "a sample of it"
+        if self.same is None:
+            return "not compared: no digest was recorded (the black box takes them)"
+        if self.same:
+            return f"the same data as in the run, by the digest of {part} ({self.digest})"
+        return (
+            f"NOT THE SAME DATA: its digest is {self.digest}, that of the batch in the run was {self.recorded} (of {part}). "
+            "The files or the code have changed since, or the dataset makes something random of its items"
+        )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The batches of one step, rebuilt; `print()` shows them."""
+
+    run: str
+    step: int
+    rank: int | None
+    rebuilt: list[Rebuilt]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def batches(self) -> list[Any]:
+        """What the loader would deliver, one for each micro-batch."""
+        return [one.data for one in self.rebuilt]
+
+    @property
+    def indices(self) -> list[list[Any]]:
+        """The numbers of the items of each batch in the innermost dataset."""
+        return [one.indices for one in self.rebuilt]
+
+    @property
+    def digest(self) -> list[int | None]:
+        """The digest of each batch as it was rebuilt."""
+        return [one.digest for one in self.rebuilt]
+
+    @property
+    def recorded(self) -> list[int | None]:
+        """The digest of each batch as it was delivered; None where none was recorded."""
+        return [one.recorded for one in self.rebuilt]
+
+    @property
+    def same(self) -> bool | None:
+        """Are all batches what was delivered? None: not known of all of them."""
+        found = [one.same for one in self.rebuilt]
+        return False if False in found else None if None in found else True
+
+    def save(self, path: str | Path) -> None:
+        """Write the arrays of the batches into a new .npz file, one for each: `0.image` is in the first batch."""
+        import numpy as np
+
+        arrays: dict[str, Any] = {}
+        for place, batch in enumerate(self.batches):
+            for way, part in sample.parts_of(batch):
+                if hasattr(part, "shape"):
+                    arrays[".".join(map(str, (place, *way)))] = np.asarray(part)
+        with open(path, "xb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    def __len__(self) -> int:
+        return len(self.rebuilt)
+
+    def __str__(self) -> str:
+        count = "1 batch" if len(self.rebuilt) == 1 else f"{len(self.rebuilt)} batches"
+        whose = "" if self.rank is None else f", rank {self.rank}"
+        head = f"Step {self.step} of {self.run}{whose}: {count}, rebuilt from the ledger"
+        return "\n".join([head, *map(str, self.rebuilt), *(f"Note: {note}." for note in self.notes)])
+
+    __repr__ = __str__
+
+
+def replay(
+    run: str | Path | Run, step: int, dataset: Any, rank: int = 0, collate: Callable[[list[Any]], Any] | None = None
+) -> Replay:
+    """Rebuild the batches of a step with `dataset[index]` and `collate` (torch's own if there is none).
+
+    `dataset` is the one that the run was made with, or a subset of it, or a loader, whose collate function is used then.
+    Raises ReplayError if that cannot be done, UnknownName if the run has no such step.
+    """
+    data = _torch_data()
+    if isinstance(dataset, data.DataLoader):
+        collate = collate or dataset.collate_fn
+        dataset = dataset.dataset
+    opened = run if isinstance(run, Run) else open_run(run)
+    notes: list[str] = []
+    batches = _of_one_process(step_batches(opened, step, rank), notes)
+    settings = opened.meta.get("settings")
+    exclude = settings.get("exclude") if isinstance(settings, dict) else None
+    rebuild = _Rebuild(opened, dataset, collate, frozenset(exclude or ()))
+    return Replay(opened.id, step, batches[0].rank, [rebuild(one) for one in batches], notes)
+
+
+def _of_one_process(batches: list[StepBatch], notes: list[str]) -> list[StepBatch]:
+    """Of several processes that made this step, the last one: a program that was started again."""
+    last = batches[-1].process
+    others = {one.process for one in batches} - {last}
+    if others:
+        notes.append(f"{len(others) + 1} processes have made this step; this is that of {last}")
+    return [one for one in batches if one.process == last]
+
+
+def _torch_data() -> Any:
+    try:
+        import torch.utils.data
+    except ImportError:
+        raise MissingExtra.of("torch", "pipeline", "Replaying a batch") from None
+    return torch.utils.data
+
+
+class _Rebuild:
+    """Makes batches of a dataset again."""
+
+    def __init__(
+        self, run: Run, dataset: Any, collate: Callable[[list[Any]], Any] | None, exclude: frozenset[str]
+    ) -> None:
+        self._run = run
+        self._dataset = dataset
+        self._collate = collate
+        self._exclude = exclude
+        self._data = _torch_data()
+
+    def __call__(self, one: StepBatch) -> Rebuilt:
+        content = one.content
+        if content is None:
+            raise ReplayError(
+                f"It is not known which items were in batch {one.batch} of loader {one.loader}: the run has no ledger of it. "
+                "Runs that were recorded with the probe of loaders have one."
+            )
+        indices, items, data = self._made(one, content)
+        seen = sample.look(sample.parts_of(data, self._exclude))
+        whole = content.digest_of == WHOLE if content.digest is not None else seen.whole
+        place = (one.loader, one.round, one.batch, content.worker)
+        return Rebuilt(*place, indices, items, data, seen.digest, content.digest, whole)
+
+    def _made(self, one: StepBatch, content: Batch) -> tuple[list[Any], list[Any], Any]:
+        """The numbers of the items, the items, and the batch of them."""
+        if content.stream:
+            indices, items = self._read_stream(one, content)
+        else:
+            indices = _keys(content)
+            source = self._innermost(indices)
+            if content.alone and self._asks_for_lists(one):
+                whole = _asked(self._dataset, indices, str(indices))
+                return indices, [], whole
+            items = self._items(*source)
+        if content.alone:
+            convert = self._collate or self._data.default_convert
+            return indices, items, convert(items[0])
+        return indices, items, (self._collate or self._data.default_collate)(items)
+
+    # ── datasets with indices ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _innermost(self, indices: Sequence[Any]) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+        """The dataset, what it is asked for, and the numbers in the innermost one that these are.
+
+        A subset is asked, and not what it is a subset of: it may be of a kind that changes its items.
+        """
+        chain, dataset = [], self._dataset
+        while isinstance(dataset, self._data.Subset):
+            chain.append(dataset)
+            dataset = dataset.dataset
+        _check_range(dataset, indices)
+        asked = list(indices)
+        for subset in reversed(chain):
+            places = {int(index): place for place, index in reversed(list(enumerate(subset.indices)))}
+            missing = [index for index in asked if index not in places]
+            if missing:
+                raise ReplayError(
+                    f"Item {missing[0]} is not in the subset that was given: give the one that the run was made with, or the "
+                    "whole dataset."
+                )
+            asked = [places[index] for index in asked]
+        return self._dataset, asked, indices
+
+    def _items(self, dataset: Any, asked: Sequence[Any], indices: Sequence[Any]) -> list[Any]:
+        if callable(getattr(dataset, "__getitems__", None)) and not isinstance(dataset, self._data.Subset):
+            return list(_called(dataset.__getitems__, list(asked), f"items {_listed(indices)}"))
+        return [_asked(dataset, one, f"item {index}") for one, index in zip(asked, indices, strict=True)]
+
+    def _asks_for_lists(self, one: StepBatch) -> bool:
+        """Without automatic batching: does this loader ask for lists of items? The ledger tells it by any other batch."""
+        book = self._run.database.ledgers.book(one.process)
+        return book is not None and book.largest(one.loader) > 1
+
+    # ── iterable datasets ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _read_stream(self, one: StepBatch, content: Batch) -> tuple[list[Any], list[Any]]:
+        workers = loader_workers(self._run, one)
+        if workers > 1:
+            raise ReplayError(
+                f"The dataset of loader {one.loader} is iterable and was read by {workers} workers, each of which chooses its "
+                "part itself: it cannot be rebuilt in one process which items these were. With one worker, or none, it can."
+            )
+        if not hasattr(self._dataset, "__iter__"):
+            raise ReplayError(
+                f"Loader {one.loader} read an iterable dataset, and {type(self._dataset).__name__} is none: give the one that "
+                "the run was made with."
+            )
+        indices = content.indices or []
+        first, last = (indices[0], indices[-1]) if indices else (0, -1)
+        if last >= MOST_READ:
+            raise ReplayError(
+                f"The batch holds the items {first} to {last} of an iterable dataset: more than {MOST_READ} would have to be "
+                "read before it."
+            )
+        items = list(islice(_iterated(self._dataset), first, last + 1))
+        if not items:
+            raise ReplayError(
+                f"The dataset ends before item {first}: it is not the one that the run was made with, or has changed since."
+            )
+        return indices[: len(items)], items
+
+
+def _keys(content: Batch) -> list[Any]:
+    """What the dataset was asked for."""
+    if content.indices is not None:
+        return content.indices
+    keys = content.keys or []
+    if len(keys) < content.size or not all(isinstance(key, str) for key in keys):
+        raise ReplayError(
+            "The items of this batch have keys that are neither numbers nor short texts: the ledger does not hold them as they "
+            "were."
+        )
+    return keys
+
+
+def _check_range(dataset: Any, indices: Sequence[Any]) -> None:
+    try:
+        length = len(dataset)
+    except TypeError:  # it has none
+        return
+    beyond = [index for index in indices if isinstance(index, int) and not -length <= index < length]
+    if beyond:
+        raise ReplayError(
+            f"Item {beyond[0]} is not in the dataset that was given: it has {_items(length)}. Give the one that the run was made "
+            "with."
+        )
+
+
+def _asked(dataset: Any, index: Any, what: str) -> Any:
+    return _called(dataset.__getitem__, index, what)
+
+
+def _called(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
+    try:
+        return function(argument)
+    except _USUAL as error:
+        raise ReplayError(_failed(what, error)) from error
+
+
+def _iterated(dataset: Any) -> Iterator[Any]:
+    place = -1
+    try:
+        for place, item in enumerate(dataset):  # noqa: B007  told when the next one fails
+            yield item
+    except _USUAL as error:
+        raise ReplayError(_failed(f"item {place + 1}", error)) from error
+
+
+def _failed(what: str, error: BaseException) -> str:
+    """What the dataset said, and where in its code."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    where = f" (in {frames[-1].filename}:{frames[-1].lineno}, {frames[-1].name})" if frames else ""
+    return f"The dataset fails for {what}: {type(error).__name__}: {error}{where}."
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
+
+
+def _listed(indices: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, indices[:SHOWN_NUMBERS]))
+    return f"{shown} and {len(indices) - SHOWN_NUMBERS} more" if len(indices) > SHOWN_NUMBERS else shown
+
+
+def _described(value: Any) -> str:
+    return value_text(freeze(value, SUMMARY).note)
+
+
+# ── where a dataset comes from ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def load_target(target: str) -> Any:
+    """The dataset or loader that `script.py:name` means: what has this name, or what it returns when it is called.
+
+    The script is imported under its own name, so that its main part does not run. Raises ReplayError if it cannot be found or
+    made.
+    """
+    file, colon, name = target.rpartition(":")
+    if not colon or not name or not file:
+        raise ReplayError(f"{target!r} names no dataset: give SCRIPT:NAME, such as train.py:make_dataset.")
+    if not os.path.isfile(file):
+        raise ReplayError(f"There is no file {file}. Give the script in which {name} stands.")
+    module = _imported(file)
+    if not hasattr(module, name):
+        names = [one for one, value in vars(module).items() if not one.startswith("_") and _may_be_meant(value, module)]
+        raise ReplayError(f"There is no {name!r} in {file}. {nearest(name, names) if names else 'It defines nothing.'}")
+    found = getattr(module, name)
+    if _is_data(found):
+        return found
+    if not callable(found):
+        raise ReplayError(
+            f"{name} in {file} is a {type(found).__name__}: neither a dataset nor a function that makes one."
+        )
+    return _returned(found, f"{name}() of {file}")
+
+
+def _imported(file: str) -> Any:
+    path = os.path.abspath(file)
+    stem = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(stem, path)
+    if spec is None or spec.loader is None:
+        raise ReplayError(f"{file} is no Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(path))  # as for the script itself: it may import its neighbours
+    sys.modules.setdefault(stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except (*_USUAL, ImportError, SyntaxError) as error:
+        raise ReplayError(f"{file} cannot be imported: {type(error).__name__}: {error}.") from error
+    return module
+
+
+def _returned(make: Callable[[], Any], what: str) -> Any:
+    try:
+        found = make()
+    except _USUAL as error:
+        raise ReplayError(f"{what} fails: {type(error).__name__}: {error}.") from error
+    if not _is_data(found):
+        raise ReplayError(f"{what} returns a {type(found).__name__}: neither a dataset nor a loader.")
+    return found
+
+
+def _is_data(value: Any) -> bool:
+    return not isinstance(value, type) and (hasattr(value, "__getitem__") or hasattr(value, "__iter__"))
+
+
+def _may_be_meant(value: Any, module: Any) -> bool:
+    return _is_data(value) or (callable(value) and getattr(value, "__module__", None) == module.__name__)

@@ -1,0 +1,109 @@
+"""One built run for each kind of finding that there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tests.diagnosis.building import (
+    crowd,
+    ended,
+    exited,
+    failed,
+    gauge,
+    inside,
+    iteration,
+    launcher,
+    phases,
+    processes,
+    waiting_for,
+    with_records,
+    without_end,
+)
+
+from sonde.store import probe
+from sonde.testing import MS, START_NS, BuiltProcess, BuiltRecord
+
+GB = 1_000_000_000
+
+
+def _killed() -> list[BuiltProcess]:
+    samples = [gauge("ram.total", 8 * GB, at=49), gauge("ram.used", 7.9 * GB, at=49)]
+    return [*map(without_end, processes()), launcher(*samples, exited(1000, signal=9))]
+
+
+def _hung() -> list[BuiltProcess]:
+    first, second = processes(ranks=2)
+    ends = launcher(exited(1000, signal=15, at=99), exited(1001, signal=15, at=99))
+    return [inside(first, "communication.all_reduce"), inside(second, probe.FORWARD), ends]
+
+
+def _crashed() -> list[BuiltProcess]:
+    trainer, first, second = processes(workers=2)
+    number = len(second.records) + 1
+    fetch = failed(probe.FETCH, 50, key=probe.batch_key(0, 0, 36))
+    broken = with_records(second, fetch, failed(probe.ITEM, 50, key=123, parent=number, depth=1))
+    return [ended(trainer, "KeyError"), first, broken, launcher(exited(1000, code=1, at=51))]
+
+
+def _startup() -> list[BuiltProcess]:
+    (process,) = processes(phases=phases(input_wait=0))
+    starts = [one for number in range(5) for one in iteration(number, START_NS + number, 400 * MS)]
+    return [with_records(process, *starts)]
+
+
+def _slow_items() -> list[BuiltProcess]:
+    return processes(
+        epoch_steps=30,
+        phases=lambda rank, step: phases(input_wait=403 if step % 30 in (10, 29) else 4),
+        item_ns=lambda rank, index: 400 * MS if index in (41, 121) else MS,
+    )
+
+
+def _garbage() -> list[BuiltProcess]:
+    (process,) = processes(phases=phases(forward=11))
+    pauses = [
+        BuiltRecord(probe.GC, probe.PROBE, start=one.start + MS, dur=8 * MS, key=2, step=one.step)
+        for one in process.records
+        if one.name == probe.FORWARD
+    ]
+    return [with_records(process, *pauses)]
+
+
+def _oversubscribed() -> list[BuiltProcess]:
+    samples = [gauge("cpu", 99.0), gauge("cores", 4)]
+    samples += [gauge("torch.threads", 4, 1000 + rank) for rank in range(4)]
+    return [*processes(ranks=4), launcher(*samples)]
+
+
+def _pressure() -> list[BuiltProcess]:
+    samples = [gauge("ram.total", 8 * GB), gauge("ram.used", 7.9 * GB)]
+    return [*processes(rss=lambda rank, step: 5 * GB), launcher(*samples)]
+
+
+RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
+    "KILLED": _killed,
+    "HUNG": _hung,
+    "CRASHED": _crashed,
+    "NON_FINITE": lambda: processes(loss=lambda step: math.nan if step > 30 else 1.0),
+    "WORKER_STARTUP": _startup,
+    "SLOW_ITEMS": _slow_items,
+    "INPUT_STRAGGLER": lambda: processes(ranks=2, phases=waiting_for(1, "input_wait")),
+    "COMPUTE_STRAGGLER": lambda: processes(ranks=4, phases=waiting_for(1, "forward")),
+    "STRAGGLER": lambda: processes(ranks=2, phases=waiting_for(1, "residual")),
+    "INPUT_BOUND": lambda: processes(workers=1, phases=phases(input_wait=40)),
+    "H2D_BOUND": lambda: processes(phases=phases(h2d=40)),
+    "COMM_BOUND": lambda: processes(ranks=2, phases=phases(communication=40)),
+    "CHECKPOINT_HEAVY": lambda: processes(phases=lambda rank, step: phases(checkpoint=60 if step % 10 == 9 else 0)),
+    "EVALUATION_HEAVY": lambda: processes(evaluate_every=10, phases=phases(evaluation=200)),
+    "GC_PAUSES": _garbage,
+    "STEP_DRIFT": lambda: processes(phases=lambda rank, step: phases(forward=3 + step)),
+    "RESIDUAL_HEAVY": lambda: processes(phases=phases(residual=40)),
+    "STEP_SPIKES": lambda: processes(phases=lambda rank, step: phases(forward=200 if step % 20 == 10 else 3)),
+    "CPU_OVERSUBSCRIBED": _oversubscribed,
+    "MEMORY_CREEP": lambda: processes(phases=phases(forward=100), rss=lambda rank, step: GB // 2 + GB // 100 * step),
+    "MEMORY_PRESSURE": _pressure,
+    "COMPUTE_BOUND": processes,
+    "INSUFFICIENT_DATA": lambda: processes(steps=5),
+    "BALANCED": lambda: [*processes(ranks=4, phases=phases(communication=1)), crowd(own=5.0)],
+}

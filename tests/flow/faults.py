@@ -1,0 +1,121 @@
+"""Models and data with one fault each, and the loop that trains them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from sonde.flow.nonfinite import NonFiniteWatch
+
+Module: Any = nn.Module
+Data: Any = Dataset
+nan = float("nan")
+
+
+class Items(Data):
+    """Thirty-two items of four numbers; `bad` is NaN in one of its pixels."""
+
+    def __init__(self, bad: int | None = None, label: bool = False) -> None:
+        self.bad, self.label = bad, label
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        torch.manual_seed(index)
+        image, target = torch.rand(4) + 0.1, torch.rand(2)
+        if index == self.bad:
+            (target if self.label else image)[1] = nan
+        return image, target
+
+
+class Log(Module):
+    """Code of the program, as a layer."""
+
+    def forward(self, value: Any) -> Any:
+        return torch.log(value)
+
+
+class Pair(Module):
+    """Gives two tensors in a tuple, or in a dict; the second one is bad."""
+
+    def __init__(self, mapping: bool) -> None:
+        super().__init__()
+        self.mapping = mapping
+
+    def forward(self, value: Any) -> Any:
+        bad = torch.log(-value.abs() - 1)
+        return {"mean": value, "deep": {"spread": bad}} if self.mapping else (value, (bad, None))
+
+
+class InPlace(Module):
+    """Changes its input, and gives it."""
+
+    def forward(self, value: Any) -> Any:
+        return value.sub_(1e3).log_()
+
+
+class Twice(Module):
+    """Uses one layer twice; only the second time what it gives is bad."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log, self.layer = Log(), nn.Linear(4, 2)
+
+    def forward(self, value: Any) -> Any:
+        return self.layer(self.log(self.log(value.abs() * 0.5 + 0.1)))
+
+
+class Between(Module):
+    """Has code of its own between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, value: Any) -> Any:
+        hidden = self.first(value)
+        hidden = torch.log(hidden - 1e3) * 2
+        return self.second(hidden)
+
+
+class After(Between):
+    """Has it after the last layer."""
+
+    def forward(self, value: Any) -> Any:
+        return torch.sqrt(self.second(self.first(value)) - 1e3)
+
+
+class Root(Between):
+    """Is finite forwards; the gradient of the root of zero is not."""
+
+    def forward(self, value: Any) -> Any:
+        return self.second(torch.sqrt(self.first(value) * 0))
+
+
+class RootLayer(Module):
+    """The same as a layer."""
+
+    def forward(self, value: Any) -> Any:
+        return torch.sqrt(value * 0)
+
+
+def train(net: Any, data: Any = None, *, loss: Any = None, epochs: int = 1, **loader: Any) -> Any:
+    """The usual loop; returns the parameters."""
+    loss = loss or nn.MSELoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    for _ in range(epochs):
+        for image, target in DataLoader(data or Items(), batch_size=8, **loader):
+            optimizer.zero_grad()
+            loss(net(image), target).backward()
+            optimizer.step()
+    return [one.detach().clone() for one in net.parameters()]
+
+
+def birth(watch: NonFiniteWatch) -> dict[str, Any]:
+    """What was born."""
+    assert watch.birth is not None
+    return watch.birth

@@ -1,0 +1,480 @@
+"""The watch: every fault is found where it was made, with the items that carry it; and it is quiet where all is well."""
+
+from __future__ import annotations
+
+import copy
+import io
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.flow import faults
+from tests.flow.faults import After, Between, InPlace, Items, Log, Pair, Root, RootLayer, Twice, birth, train
+from torch import nn
+
+import sonde
+from sonde import guard
+from sonde.errors import NonFinite, SettingError, WrapRefused
+from sonde.flow import finite, watch_nonfinite
+from sonde.flow.nonfinite import NonFiniteWatch
+from sonde.testing import Recorded, record
+
+NATIVE = finite.native
+functional: Any = nn.functional
+trace: Any = torch.jit.trace
+
+
+@pytest.fixture(autouse=True)
+def _no_failures() -> Iterator[None]:
+    """No test may end with a failure that was swallowed, or with a watch that still runs."""
+    before = guard.counts()
+    torch.manual_seed(0)
+    yield
+    NonFiniteWatch().close()
+    assert guard.counts() == before
+
+
+@pytest.fixture(autouse=True, params=["c", "python"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both of those that follow calls: in C, and in Python where that was not built."""
+    if request.param == "python":
+        monkeypatch.setattr(finite, "native", None)
+    elif NATIVE is None:
+        pytest.skip("the C part was not built")
+
+
+@pytest.fixture
+def watch() -> NonFiniteWatch:
+    """A watch of all models, in no run."""
+    return watch_nonfinite()
+
+
+def marks(recorded: Recorded) -> list[dict[str, Any]]:
+    """The certificates in a run."""
+    return [event["args"] for event in recorded.events if event["cat"] == "nonfinite" and event["args"]]
+
+
+def indices(facts: dict[str, Any]) -> list[Any]:
+    """The items that are named."""
+    return [item["index"] for item in facts["items"]]
+
+
+# ── the data ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_nan_in_one_pixel_is_of_the_dataset(workers: int) -> None:
+    """The item is named, and that the dataset gave it, also by a worker."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    with record(watch_nonfinite="record") as recorded:
+        train(net, Items(13), shuffle=True, num_workers=workers)
+    (facts,) = marks(recorded)
+    assert (facts["where"], facts["stage"], facts["producer"], facts["before"]) == ("data", "dataset", True, "0")
+    assert indices(facts) == [13]
+    assert (facts["kind"], facts["count"], facts["total"], facts["items_total"]) == ("nan", 1, 32, 1)
+    assert not list(recorded.path.glob(".nonfinite*"))
+
+
+def test_a_nan_in_a_label_is_of_the_dataset_too() -> None:
+    """The layers are fine, and what went into the loss was not."""
+    with record(watch_nonfinite="record") as recorded:
+        train(nn.Linear(4, 2), Items(20, label=True))
+    (facts,) = marks(recorded)
+    assert (facts["where"], facts["stage"], indices(facts)) == ("data", "dataset", [20])
+
+
+def test_a_collate_function_can_make_it() -> None:
+    """Items were finite, and the batch was not."""
+
+    def collate(samples: list[Any]) -> Any:
+        images, targets = torch.utils.data.default_collate(samples)
+        images[3] /= 0
+        return images, targets
+
+    with record(watch_nonfinite="record") as recorded:
+        train(nn.Linear(4, 2), collate_fn=collate)
+    (facts,) = marks(recorded)
+    assert (facts["where"], facts["stage"], indices(facts)) == ("data", "collate", [3])
+
+
+def test_the_loop_can_make_it() -> None:
+    """The batch was finite when it left the loader, and not when it came to the model."""
+    net: Any = nn.Linear(4, 2)
+    with record(watch_nonfinite="record") as recorded:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for image, target in torch.utils.data.DataLoader(Items(), batch_size=8):
+            image[5] = torch.log(image[5] - 100)
+            functional.mse_loss(net(image), target).backward()
+            optimizer.step()
+    (facts,) = marks(recorded)
+    assert (facts["where"], facts["stage"], indices(facts)) == ("data", "loop", [5])
+    assert facts["code"].startswith("test_nonfinite.py:")
+
+
+def test_numbers_are_those_of_the_innermost_dataset() -> None:
+    """Of a subset, items have the numbers of the dataset that it is of."""
+    with record(watch_nonfinite="record") as recorded:
+        train(nn.Linear(4, 2), torch.utils.data.Subset(Items(30), range(16, 32)))
+    (facts,) = marks(recorded)
+    assert (indices(facts), facts["items"][0]["position"], facts["batch"] is not None) == ([30], 6, True)
+
+
+# ── forwards ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_layer_in_the_middle_is_the_producer(watch: NonFiniteWatch) -> None:
+    """Its inputs were finite, and are described."""
+    train(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), Log(), nn.Linear(4, 2)))
+    facts = birth(watch)
+    assert (facts["where"], facts["producer"], facts["layer"], facts["type"], facts["op"]) == (
+        "forward", True, "2", "Log", "log",
+    )  # fmt: skip
+    (given,) = facts["inputs"]
+    assert (given["shape"], given["finite"], given["min"] < 0) == ([8, 4], True, True)
+    assert facts["inputs_known"]
+    assert {item["index"] for item in facts["items"]} == {None}  # no run, no loader is followed
+
+
+def test_infinity_after_log_is_born_there(watch: NonFiniteWatch) -> None:
+    """log(0) is an infinity, of which a loss comes that is not finite."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Threshold(1e9, 0.0), Log(), nn.Linear(4, 2))
+    train(net)
+    facts = birth(watch)
+    assert (facts["layer"], facts["type"], facts["kind"], facts["op"]) == ("3", "Log", "inf", "log")
+
+
+def test_code_between_two_layers_is_named(watch: NonFiniteWatch) -> None:
+    """The layers before and after it, the module that it is of, the operation, the line."""
+    train(Between())
+    facts = birth(watch)
+    assert (facts["layer"], facts["after"], facts["before"], facts["op"]) == ("Between", "first", "second", "log")
+    assert facts["producer"]
+    assert facts["code"].startswith("faults.py:")
+    assert facts["inputs"][0]["finite"]
+
+
+def test_code_after_the_last_layer_is_named(watch: NonFiniteWatch) -> None:
+    """It is seen when the module that it is of has ended."""
+    train(After())
+    facts = birth(watch)
+    assert (facts["layer"], facts["after"], facts["before"], facts["op"]) == ("After", "second", None, "sqrt")
+
+
+def test_code_before_the_first_layer_is_named(watch: NonFiniteWatch) -> None:
+    """The input of the model was finite, that of its first layer was not."""
+
+    class Before(Between):
+        def forward(self, value: Any) -> Any:
+            return self.first(torch.log(value - 100))
+
+    train(Before(), loss=lambda given, _: given.sum())
+    facts = birth(watch)
+    assert (facts["where"], facts["layer"], facts["after"], facts["before"]) == ("forward", "Before", None, "first")
+
+
+@pytest.mark.parametrize("mapping", [False, True])
+def test_tuples_and_dicts_are_looked_into(watch: NonFiniteWatch, mapping: bool) -> None:
+    """A bad tensor in what a layer gives is found, however deep."""
+
+    class Net(faults.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.pair = nn.Linear(4, 2), Pair(mapping)
+
+        def forward(self, value: Any) -> Any:
+            given = self.pair(self.first(value))
+            return given["mean"] if mapping else given[0]
+
+    train(Net())
+    assert (birth(watch)["layer"], birth(watch)["type"], birth(watch)["kind"]) == ("pair", "Pair", "nan")
+
+
+def test_an_in_place_module_is_the_producer(watch: NonFiniteWatch) -> None:
+    """Its input is gone, and was finite when the layer before gave it."""
+    train(nn.Sequential(nn.Linear(4, 4), InPlace(), nn.Linear(4, 2)))
+    facts = birth(watch)
+    assert (facts["layer"], facts["producer"], facts["inputs_known"]) == ("1", True, True)
+    assert [one["max"] for one in facts["inputs"]] == [None]
+
+
+def test_an_in_place_module_behind_other_code_may_be_none(watch: NonFiniteWatch) -> None:
+    """Nobody saw its input: that is said."""
+
+    class Net(Between):
+        def __init__(self) -> None:
+            super().__init__()
+            self.act = nn.ReLU(inplace=True)
+
+        def forward(self, value: Any) -> Any:
+            return self.second(self.act(torch.log(self.first(value) - 1e3)))
+
+    train(Net())
+    facts = birth(watch)
+    assert (facts["layer"], facts["producer"], facts["inputs_known"], facts["op"]) == ("act", False, False, "log")
+
+
+def test_a_module_used_twice_is_told_by_its_inputs(watch: NonFiniteWatch) -> None:
+    """The call whose inputs were finite is the one; its numbers are those of that call."""
+    train(Twice())
+    facts = birth(watch)
+    assert (facts["layer"], facts["producer"], facts["inputs"][0]["max"] < 0.0) == ("log", True, True)
+
+
+def test_a_keyword_argument_is_named(watch: NonFiniteWatch) -> None:
+    """Inputs have the names that they were given by."""
+    layer = Log()
+    layer(value=torch.full((4, 2), -1.0))
+    assert [one["name"] for one in birth(watch)["inputs"]] == ["value"]
+
+
+def test_evaluation_is_said(watch: NonFiniteWatch) -> None:
+    """Without gradients it was an evaluation."""
+    with torch.no_grad():
+        nn.Sequential(nn.Linear(4, 4), Log())(torch.full((3, 4), -5.0) * 1e4)
+    assert birth(watch)["evaluation"]
+
+
+# ── loss and gradients ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_loss_by_a_module_is_a_loss(watch: NonFiniteWatch) -> None:
+    """All layers were fine."""
+    train(nn.Linear(4, 2), loss=nn.PoissonNLLLoss(log_input=False, eps=0.0))
+    assert (birth(watch)["where"], birth(watch)["layer"]) == ("loss", "PoissonNLLLoss")
+
+
+def test_a_loss_by_functions_is_told_by_its_operation(watch: NonFiniteWatch) -> None:
+    """The operation, and the items for which it went wrong."""
+    net: Any = nn.Linear(4, 2)
+    nn.init.zeros_(net.weight)
+    values = torch.ones(8, 2)
+    values[3, 1] = -1.0
+    loss: Any = torch.log(net(torch.ones(8, 4)) * 0 + values).mean()
+    loss.backward()
+    facts = birth(watch)
+    assert (facts["where"], facts["op"], facts["after"]) == ("loss", "log", "Linear")
+    assert [item["position"] for item in facts["items"]] == [3]
+
+
+@pytest.mark.parametrize("net", [Root, lambda: nn.Sequential(nn.Linear(4, 4), RootLayer(), nn.Linear(4, 2))])
+def test_a_fault_only_in_backward_is_located(watch: NonFiniteWatch, net: Any) -> None:
+    """The gradient of a root of zero: in code between layers, or in a layer."""
+    train(net())
+    facts = birth(watch)
+    assert (facts["where"], facts["producer"], facts["op"]) == ("backward", True, "sqrt")
+    if facts["layer"] is None:
+        assert (facts["after"], facts["before"]) == ("first", "second")
+    else:
+        assert (facts["layer"], facts["type"]) == ("1", "RootLayer")
+
+
+def test_the_norm_of_zero_in_a_loss_is_located(watch: NonFiniteWatch) -> None:
+    """Between the last layer and the loss."""
+    net: Any = nn.Linear(4, 2)
+    nn.init.zeros_(net.weight)
+    nn.init.zeros_(net.bias)
+    net(torch.ones(3, 4)).pow(2).sum(1).sqrt().mean().backward()
+    facts = birth(watch)
+    assert (facts["where"], facts["after"], facts["before"], facts["op"]) == ("backward", "Linear", None, "sqrt")
+
+
+def test_a_parameter_alone_is_found(watch: NonFiniteWatch) -> None:
+    """One that no layer uses, whose gradient is not finite."""
+
+    class Net(Between):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.zeros(1))
+
+        def forward(self, value: Any) -> Any:
+            return self.second(self.first(value)) + self.scale.sqrt()
+
+    train(Net())
+    facts = birth(watch)
+    assert (facts["where"], facts["layer"], facts["kind"]) == ("gradient", "Net", "inf")
+
+
+# ── what is done ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_stop_raises_at_the_place() -> None:
+    """In the forward call, before anything is made of it; the error carries the certificate."""
+    net = Between()
+    expected = pytest.raises(NonFinite, match="code between first and second in Between, log")
+    with expected as raised, watch_nonfinite(net, action="stop"):
+        train(net)
+    assert raised.value.certificate["op"] == "log"
+    assert all(torch.isfinite(one).all() for one in net.parameters())
+
+
+def test_stop_raises_out_of_backward() -> None:
+    """Before the update."""
+    net = Root()
+    with pytest.raises(NonFinite, match="the backward pass"), watch_nonfinite(net, action="stop"):
+        train(net)
+    assert all(torch.isfinite(one).all() for one in net.parameters())
+
+
+def test_warn_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One sentence through the logger."""
+    with caplog.at_level(logging.WARNING, "sonde"), watch_nonfinite(action="warn"):
+        train(Between())
+    assert [text.startswith("First non-finite value:") for text in caplog.messages] == [True]
+
+
+def test_after_the_first_birth_losses_are_counted(watch: NonFiniteWatch) -> None:
+    """There is one certificate, and a count of what came after."""
+    train(Between(), epochs=2)
+    assert watch.later == 7
+    assert "Between" in repr(watch)
+
+
+def test_another_training_is_watched_again() -> None:
+    """A second model that trains well for a while is judged anew."""
+    with record(watch_nonfinite="record") as recorded:
+        train(Between())
+        second: Any = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        train(second)
+        second[1].weight.data.fill_(float("inf"))
+        train(second)
+    assert [facts["layer"] for facts in marks(recorded)] == ["Between", "1"]
+
+
+def test_only_the_model_that_was_named_is_watched() -> None:
+    """Others may do as they like."""
+    net = nn.Linear(4, 2)
+    with watch_nonfinite(net) as watch:
+        Log()(torch.full((3,), -1.0))
+        assert watch.birth is None
+        net(torch.full((3, 4), float("nan")))
+        assert watch.birth is not None
+
+
+def test_wrong_arguments_are_refused() -> None:
+    """With the valid ones."""
+    with pytest.raises(SettingError, match="Did you mean 'stop'"):
+        watch_nonfinite(action="stopp")
+    with pytest.raises(WrapRefused, match="was given list"):
+        watch_nonfinite([])
+
+
+# ── infinities ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_infinity_that_comes_to_nothing_is_forgiven(watch: NonFiniteWatch) -> None:
+    """A layer that makes a mask of infinities is healthy; after some of them it is asked no more."""
+
+    class Mask(faults.Module):
+        def forward(self, value: Any) -> Any:
+            return value.masked_fill(torch.ones_like(value).triu(1).bool(), float("-inf"))
+
+    net = nn.Sequential(nn.Linear(4, 4), Mask(), nn.Softmax(dim=-1), nn.Linear(4, 2))
+    train(net, epochs=3)
+    assert watch.birth is None
+    assert watch.forgiven == 3
+
+
+def test_gradients_of_a_scaler_are_its_own_business(watch: NonFiniteWatch) -> None:
+    """It finds the overflow, and skips the update."""
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    for image, target in torch.utils.data.DataLoader(Items(), batch_size=8):
+        optimizer.zero_grad()
+        scaler.scale(functional.mse_loss(net(image * 100), target)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert watch.birth is None
+    assert watch.forgiven >= 1
+    assert all(torch.isfinite(one).all() for one in net.parameters())
+
+
+def test_the_forward_pass_of_a_scaled_training_is_not_its_business(watch: NonFiniteWatch) -> None:
+    """A NaN there is an alarm."""
+    scaler: Any = torch.amp.GradScaler("cpu")
+    scaler.scale(Between()(torch.ones(8, 4)).sum()).backward()
+    assert birth(watch)["layer"] == "Between"
+
+
+# ── the model is left alone ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_results_are_the_same_to_the_bit() -> None:
+    """With and without the watch."""
+
+    def net() -> Any:
+        torch.manual_seed(3)
+        parts = [nn.Conv1d(1, 8, 3), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.2), nn.Flatten()]
+        return nn.Sequential(nn.Unflatten(1, (1, 4)), *parts, nn.Linear(16, 2))
+
+    bare = train(net(), epochs=3)
+    with watch_nonfinite():
+        watched = train(net(), epochs=3)
+    assert all(torch.equal(one, other) for one, other in zip(bare, watched, strict=True))
+
+
+def test_copies_and_files_of_a_model_know_nothing_of_it(watch: NonFiniteWatch) -> None:
+    """deepcopy, save and load in the middle of a training; and tensors have no hooks."""
+    net = nn.Sequential(nn.Linear(4, 4), Log(), nn.Linear(4, 2))
+    given = net(torch.ones(2, 4))
+    assert given._backward_hooks is None
+    twin = copy.deepcopy(net)
+    file = io.BytesIO()
+    torch.save(net, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=False)
+    for one in (*net.modules(), *twin.modules(), *again.modules()):
+        assert not one._forward_hooks
+        assert not one._backward_hooks
+        assert "__call__" not in vars(one)
+
+
+def test_a_compiled_part_is_reported_as_not_visible() -> None:
+    """What it gives as a whole is looked at, and the run says that its layers are not."""
+    net = Between()
+    with record(watch_nonfinite="record") as recorded:
+        compiled = torch.compile(net, backend="eager")
+        compiled(torch.ones(2, 4)).sum().backward()
+        assert not [event for event in recorded.events if event["cat"] == "probe.off"]
+    assert [event["name"] for event in recorded.events if event["cat"] == "nonfinite.unseen"] == ["Between"]
+    (facts,) = marks(recorded)
+    assert (facts["layer"], facts["producer"]) == ("Between", True)
+
+
+def test_a_traced_model_is_the_same_model(watch: NonFiniteWatch) -> None:
+    """torch.jit.trace sees none of our looks."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    net(torch.ones(2, 4))
+    with pytest.warns(DeprecationWarning, match="trace"):
+        graph = str(trace(net, torch.ones(2, 4)).inlined_graph)
+    watch.close()
+    with pytest.warns(DeprecationWarning, match="trace"):
+        assert graph.count("aten::") == str(trace(net, torch.ones(2, 4)).inlined_graph).count("aten::")
+
+
+def test_deep_mode_and_the_watch_work_together() -> None:
+    """Layers are timed, and looked at."""
+    with record(watch_nonfinite="record", deep=True) as recorded:
+        train(nn.Sequential(nn.Linear(4, 4), Log(), nn.Linear(4, 2)))
+    assert [facts["layer"] for facts in marks(recorded)] == ["1"]
+    assert {event["name"] for event in recorded.events if event["cat"] == "layer"} >= {"0", "1", "2"}
+    assert {event["name"] for event in recorded.events if event["cat"] == "layer.backward"} >= {"0", "1", "2"}
+
+
+def test_a_model_that_is_gone_is_forgotten() -> None:
+    """Nothing of it is kept alive."""
+    from sonde.flow.nonfinite import _watch
+
+    with watch_nonfinite():
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        train(net)
+        known = len(_watch.calls)
+        del net
+        assert len(_watch.calls) < known
+
+
+def test_the_public_name_is_there() -> None:
+    """`sonde.flow.watch_nonfinite`."""
+    assert sonde.flow.watch_nonfinite is watch_nonfinite
