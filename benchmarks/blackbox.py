@@ -1,7 +1,8 @@
 """What the black box and the watch for non-finite values add to a step of training, beside what others do: ABBA order, CPU time.
 
-Each subject runs in a process of its own: python -m benchmarks.blackbox SUBJECT ROUNDS. What is added by the black box and the
-watch is added to steps that are recorded anyway; `sonde` itself, `detect_anomaly` and hooks with `isfinite` to bare ones.
+Each subject runs in a process of its own: python -m benchmarks.blackbox SUBJECT ROUNDS. Every step takes a batch from a loader.
+What is added by the black box and the watch is added to steps that are recorded anyway; `sonde` itself, `detect_anomaly` and
+hooks with `isfinite` to bare ones.
 """
 
 from __future__ import annotations
@@ -18,6 +19,33 @@ from typing import Any
 from benchmarks.step import MODELS, Subject, pairs, sonde
 
 BATCHES = 3
+SHAPES = {"MLP": (32, 64), "CNN": (8, 3, 16, 16), "transformer": (4, 16, 32)}  # of a batch
+ROUND = 1_000_000  # batches of one iteration of the loader: it ends only once in a while
+
+
+class _Ready:
+    """A dataset whose items are batches that are there already: what is measured is the loader, not the data."""
+
+    def __init__(self, batch: tuple[Any, Any]) -> None:
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return ROUND
+
+    def __getitem__(self, _index: int) -> tuple[Any, Any]:
+        return self.batch
+
+
+def _fed(torch: Any, step: Callable[[], None], shape: tuple[int, ...]) -> Callable[[], None]:
+    """The step, after a batch has come from a loader."""
+    batch = torch.randn(shape), torch.zeros(shape[0], dtype=torch.long)
+    batches = iter(torch.utils.data.DataLoader(_Ready(batch), batch_size=None))
+
+    def fed() -> None:
+        next(batches)
+        step()
+
+    return fed
 
 
 def _besides(**settings: Any) -> Callable[[Callable[[], None], str], Subject]:
@@ -84,7 +112,7 @@ def run(name: str, rounds: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
         for model, make in MODELS.items():
-            step = make(torch)
+            step = _fed(torch, make(torch), SHAPES[model])
             for _ in range(50):
                 step()
             subject = SUBJECTS[name](step, folder)

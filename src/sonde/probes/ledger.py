@@ -41,6 +41,7 @@ class _Book:
 
     def forget(self) -> None:
         self.writer: Writer | None = None
+        self.where: str | None = None  # the folder that it writes into
         self.packer = Packer()
         self.retry_at = 0.0
 
@@ -59,19 +60,25 @@ if hasattr(os, "register_at_fork"):
 
 def begin(settings: Settings) -> None:
     """Keep a ledger from now on."""
-    _book.settings = settings
+    if _book.where != recorder.process_folder():
+        _close()
+    _book.settings, _book.retry_at = settings, 0.0
     _book.leave = recorder.at_end(flush)
 
 
 def end() -> None:
-    """Keep it no more."""
+    """Keep it no more. The file stays open: probes may come back while the same process folder is being written."""
     leave, _book.leave = _book.leave, None
     if leave is not None:
         leave()
-    with guard("closing the ledger"):
-        if _book.writer is not None:
-            _book.writer.close()
+    flush()
     _book.settings = None
+
+
+@guard("closing the ledger")
+def _close() -> None:
+    if _book.writer is not None:
+        _book.writer.close()
     _book.forget()
 
 
@@ -131,7 +138,7 @@ def _open() -> Writer | None:
             fd = folder.open_new(process, folder.LEDGER_FILE)
         _book.shared = filesystem.may_map(here)
         mapped = settings.writes == "mapped" or (settings.writes == "auto" and _book.shared)
-        _book.writer = Writer(fd, _take, mapped=mapped)
+        _book.writer, _book.where = Writer(fd, _take, mapped=mapped), here
     return _book.writer
 
 
