@@ -15,9 +15,9 @@ pytest.importorskip("torch")
 import sonde
 from sonde.cli import main
 from sonde.flow.blackbox import look, trigger
-from sonde.store.folder import host
+from sonde.store.folder import boot_id, host
 from sonde.store.probe import stacks_signal
-from sonde.testing import Recorded, record
+from sonde.testing import BuiltProcess, BuiltRecord, Recorded, build_run, record
 
 
 def dump(run: Path, *args: str) -> Result:
@@ -87,7 +87,7 @@ def test_nobody_is_sent_a_signal_that_would_kill(tmp_path: Path) -> None:
     with record(dir=str(tmp_path), blackbox=1, mode="manual") as running:
         trigger("demand")
         result = dump(running.path, "--wait", "0.1")
-    assert "does not write the stacks of its threads" in result.output
+    assert "it does not write stacks" in result.output
 
 
 def test_a_run_that_is_over_is_told_so(recorded: Recorded) -> None:
@@ -97,6 +97,15 @@ def test_a_run_that_is_over_is_told_so(recorded: Recorded) -> None:
     assert f"{recorded.path.name} is over" in result.output
     assert f"sonde blackbox {recorded.path.name}" in result.output
     assert not (recorded.path / "dump").exists()
+
+
+def test_a_run_that_has_only_begun_is_not_over(tmp_path: Path) -> None:
+    """`sonde run` is there, and the program has not come as far as to record."""
+    facts = {"end": None, "boot_id": boot_id(), "pid": os.getpid(), "role": "launcher"}
+    run = build_run(tmp_path / "run1", [BuiltProcess([BuiltRecord(dur=1)], host=host(), process=facts)])
+    result = dump(run)
+    assert result.exit_code == 1
+    assert "No process of run1 trains now" in result.output
 
 
 def test_a_run_without_a_black_box_is_told_how_to_get_one(tmp_path: Path) -> None:

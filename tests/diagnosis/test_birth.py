@@ -86,6 +86,14 @@ def test_each_place_has_its_words(fields: dict[str, Any], words: str) -> None:
     [
         ({"inputs": [summary("0", -2.5, 3.0), summary("1", -0.125, 7.0)]}, "; inputs finite, min -2.5, max 7"),
         ({"inputs": []}, "; inputs finite"),
+        (
+            {"inputs": [], "parameters": ["weight"]},
+            "; inputs finite, but `weight` of the layer was non-finite already",
+        ),
+        (
+            {"inputs": [], "parameters": ["weight", "bias"]},
+            "; inputs finite, but `weight` and `bias` of the layer were non-finite already",
+        ),
         ({"producer": False}, "; whether its inputs were finite is not known"),
         ({"producer": False, "inputs": [summary("0", None, None, finite=False)]}, "; an input was non-finite already"),
         ({"inputs_known": False, "inputs": []}, "; inputs not known, they are changed in place"),
@@ -139,6 +147,7 @@ def test_how_much_of_it_is_told() -> None:
         ({}, "Keep what goes into `encoder.3.norm` away from the end of the range of numbers, for item 8412 first"),
         ({"inputs": []}, "Look at what goes into `encoder.3.norm`, for item 8412 first"),
         (BETWEEN | {"code": "train.py:41 in forward"}, "Keep what goes into log in train.py:41 in forward within"),
+        ({"parameters": ["weight"]}, "Look at what has written weight of `encoder.3.norm`: the updates before"),
         ({"where": "backward"}, "division by 0"),
         ({"where": "gradient", "items": []}, "Look for a division by 0"),
         ({"producer": False}, "what comes before layer `encoder.3.norm`"),

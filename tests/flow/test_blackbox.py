@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -204,6 +205,28 @@ def test_the_traceback_names_the_place(tmp_path: Path) -> None:
     frame = only(recorded)["exception"]["traceback"][-1]
     assert "test_blackbox.py:" in frame
     assert frame.endswith('in fail: raise Boom("here")  # the place')
+
+
+def test_a_worker_that_dies_meanwhile_costs_no_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch raises an error for it wherever the program is; the handler is there again afterwards."""
+
+    def raises(_number: int, _frame: Any) -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    def dies(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGCHLD)
+        return write(*given)
+
+    write = MODULE.dump.write
+    before = signal.signal(signal.SIGCHLD, raises)
+    try:
+        with record(dir=str(tmp_path), blackbox=1) as recorded:
+            monkeypatch.setattr(MODULE.dump, "write", dies)
+            tell_failure(Boom("mine"))
+            assert signal.getsignal(signal.SIGCHLD) is raises
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert only(recorded)["exception"]["message"] == "mine"
 
 
 def test_an_exception_behind_another_is_written_once(tmp_path: Path) -> None:

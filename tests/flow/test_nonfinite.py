@@ -174,6 +174,60 @@ def test_code_before_the_first_layer_is_named(watch: NonFiniteWatch) -> None:
     assert (facts["where"], facts["layer"], facts["after"], facts["before"]) == ("forward", "Before", None, "first")
 
 
+@pytest.mark.parametrize("place", ["weight", "running_var"])
+def test_a_layer_whose_parameter_was_not_finite_already_says_so(watch: NonFiniteWatch, place: str) -> None:
+    """Its inputs were finite: it is the producer, and no item of the batch is to be blamed."""
+    layer: Any = nn.BatchNorm1d(4).eval()
+    getattr(layer, place).data[2] = float("nan")
+    nn.Sequential(nn.Linear(4, 4), layer)(torch.ones(3, 4))
+    facts = birth(watch)
+    assert (facts["layer"], facts["producer"], facts["parameters"], facts["items"]) == ("1", True, [place], [])
+    assert f"not finite already: its {place}" in repr(watch)
+
+
+def test_a_row_of_single_numbers_names_its_items(watch: NonFiniteWatch) -> None:
+    """One number for each item of a batch, in a tuple."""
+
+    class Scores(faults.Module):
+        def forward(self, value: Any) -> Any:
+            return value, torch.log(value.sum(1))
+
+    with record() as recorded:
+        watch_nonfinite()
+        rows: Any = torch.tensor([[1.0, 2.0], [3.0, 1.0], [-1.0, 0.0]])
+        for values in torch.utils.data.DataLoader(rows, batch_size=3):
+            Scores()(values)
+    (facts,) = marks(recorded)
+    assert (facts["layer"], facts["shape"], indices(facts)) == ("Scores", [3], [2])
+    assert facts["code"].endswith("Scores.forward")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_a_sparse_result_is_told(watch: NonFiniteWatch, layout: str) -> None:
+    """What it holds is counted; its rows are not told apart."""
+
+    class Sparse(faults.Module):
+        def forward(self, value: Any) -> Any:
+            return getattr(torch.log(value), layout)()
+
+    Sparse()(torch.tensor([[1.0, -1.0], [2.0, 3.0]]).to(torch.float64))
+    facts = birth(watch)
+    assert (facts["layer"], facts["count"], facts["items"]) == ("Sparse", 1, [])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.float8_e4m3fn, torch.bool, torch.complex64], ids=str)
+def test_inputs_of_every_dtype_are_described(watch: NonFiniteWatch, dtype: Any) -> None:
+    """Not each can be asked for its least value."""
+
+    class Two(faults.Module):
+        def forward(self, value: Any, other: Any) -> Any:
+            return torch.log(value)
+
+    Two()(torch.full((4, 2), -1.0), torch.ones(4).to(dtype))
+    assert birth(watch)["inputs"][1]["max"] == (None if dtype in (torch.bool, torch.complex64) else 1)
+
+
 @pytest.mark.parametrize("mapping", [False, True])
 def test_tuples_and_dicts_are_looked_into(watch: NonFiniteWatch, mapping: bool) -> None:
     """A bad tensor in what a layer gives is found, however deep."""
@@ -268,6 +322,29 @@ def test_a_fault_only_in_backward_is_located(watch: NonFiniteWatch, net: Any) ->
         assert (facts["after"], facts["before"]) == ("first", "second")
     else:
         assert (facts["layer"], facts["type"]) == ("1", "RootLayer")
+
+
+def test_a_layer_of_torch_without_parameters_is_located_in_backward(watch: NonFiniteWatch) -> None:
+    """Between others that make nothing by themselves; and the pass, which runs without gradients, is no evaluation."""
+    leaky = nn.LeakyReLU(1e38)
+    net: Any = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), leaky, nn.MaxPool1d(2), nn.Linear(2, 2))
+    for one in (net[0], net[4]):
+        nn.init.zeros_(one.bias)
+    nn.init.constant_(net[0].weight, -1e-5)
+    nn.init.constant_(net[4].weight, 100.0)
+    net(torch.ones(3, 4)).sum().backward()
+    facts = birth(watch)
+    assert (facts["where"], facts["layer"], facts["type"]) == ("backward", "2", "LeakyReLU")
+    assert not facts["evaluation"]
+
+
+def test_a_gradient_that_is_sparse_is_told(watch: NonFiniteWatch) -> None:
+    """Of an embedding, with the layer."""
+    net: Any = nn.Embedding(10, 3, sparse=True)
+    nn.init.zeros_(net.weight)
+    net(torch.tensor([1, 4])).pow(2).sum(1).sqrt().sum().backward()
+    facts = birth(watch)
+    assert (facts["where"], facts["after"], facts["kind"]) == ("backward", "Embedding", "nan")
 
 
 def test_the_norm_of_zero_in_a_loss_is_located(watch: NonFiniteWatch) -> None:

@@ -13,7 +13,11 @@ from tests.flow.pipeline import Pictures, loader, train
 from sonde import flow
 from sonde.flow import active
 
-pytestmark = pytest.mark.usefixtures("nothing_left", "few_workers")
+# The thread with which multiprocessing feeds a queue may meet one that is closed already, when workers are let go.
+pytestmark = [
+    pytest.mark.usefixtures("nothing_left", "few_workers"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 
 methods = pytest.mark.parametrize("method", ["fork", "spawn"])
 

@@ -73,16 +73,24 @@ def code(*lines: str) -> str:
     return "\n".join([text, *lines])
 
 
-ON = {"SONDE": "1", "SONDE_BLACKBOX": "3"}
+ON = {"SONDE": "1", "SONDE_BLACKBOX": "3", "SONDE_WATCH_NONFINITE": "record"}
 MAIN = "if __name__ == '__main__':\n    "
 BAD_ITEM = "def fails(index):\n    if index == 77:\n        raise ValueError('item 77 is broken')"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_an_item_that_raises_in_a_worker_is_named(programs: Programs, method: str) -> None:
-    """Index, place, batch and worker; the exit code and the exception are the program's own."""
-    text = code(BAD_ITEM, f"{MAIN}train(num_workers=2, multiprocessing_context='{method}')")
-    done = launching.run(programs, "-q", "--blackbox", str(launching.script(programs.folder, text)), code=1)
+    """Index, place, batch and worker; the exit code and the exception are the program's own.
+
+    Spawned workers learn of a black box that only a call has switched on.
+    """
+    call = "sonde.init(watch_nonfinite='record')\n    sonde.flow.blackbox(3)\n    " if method == "spawn" else ""
+    text = code(BAD_ITEM, f"{MAIN}{call}train(num_workers=2, multiprocessing_context='{method}')")
+    if call:
+        done = programs.run(text, code_expected=1)
+    else:
+        words = ["-q", "--blackbox", "--watch-nonfinite", str(launching.script(programs.folder, text))]
+        done = launching.run(programs, *words, code=1)
     assert "ValueError: item 77 is broken" in done.stderr
     dump = only(programs)
     assert dump["reason"] == "worker"
@@ -93,16 +101,6 @@ def test_an_item_that_raises_in_a_worker_is_named(programs: Programs, method: st
     assert dump["batches"][-1]["ids"][0] == "item 72"
     assert not any(batch["changed"] for batch in dump["batches"])
     assert programs.rows("select count(*) from events where name = 'dump' and cat = 'probe'") == [(1,)]
-
-
-def test_it_is_switched_on_by_a_call_too_and_workers_know(programs: Programs) -> None:
-    """Workers that are not forked learn of it, though no setting says so."""
-    call = "sonde.init()\n    sonde.flow.blackbox(2)"
-    text = code(BAD_ITEM, f"{MAIN}{call}\n    train(num_workers=1, multiprocessing_context='spawn')")
-    programs.run(text, code_expected=1)
-    dump = only(programs)
-    assert dump["exception"]["item"]["index"] == 77
-    assert len(dump["batches"]) == 2
 
 
 def test_an_item_that_kills_its_worker_is_named(programs: Programs) -> None:
@@ -261,7 +259,7 @@ def each(step, number):
         raise RuntimeError("rank 1 only")
 
 if __name__ == "__main__":
-    mp.spawn(rank, args=(os.path.abspath("store"),), nprocs=2)
+    mp.start_processes(rank, args=(os.path.abspath("store"),), nprocs=2, start_method="fork")
 """
 
 

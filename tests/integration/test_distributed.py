@@ -30,18 +30,33 @@ BEGIN = """
             time.sleep(0.01)
         os._exit(0)
 """
-MODEL = """
-    torch.manual_seed(0)
-    dist.init_process_group("gloo")
-    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+# The ranks are forked from one process that has all imports: `both(rank)` is called in each of them.
+RANKS = """
+    import torch.multiprocessing as mp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    import torch.distributed.checkpoint as checkpoint
+
+    def rank(number):
+        os.environ["RANK"], os.environ["WORLD_SIZE"] = str(number), "2"
+        store = "file://" + os.path.abspath("store")
+        dist.init_process_group("gloo", init_method=store, rank=number, world_size=2)
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+        train(model)
+        leave()
 """
 TRAIN = """
-    for step in range(4):
-        optimizer.zero_grad()
-        model(torch.ones(2, 8)).sum().backward()
-        optimizer.step()
+        for step in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
 """
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+START = """
+    if __name__ == "__main__":
+        mp.start_processes(rank, nprocs=2, start_method="fork")
+"""
 
 
 def steps(programs: Programs) -> list[tuple[int, int]]:
@@ -89,23 +104,15 @@ def test_accelerate_with_two_processes_has_the_steps_of_both(programs: Programs)
 
 def test_a_fully_sharded_model_has_its_steps_and_a_distributed_checkpoint_is_one(programs: Programs) -> None:
     """FSDP2 on the CPU, and `torch.distributed.checkpoint.save`, which writes its parts by functions that are seen too."""
-    program = (
-        BEGIN
-        + MODEL
-        + """
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    import torch.distributed.checkpoint as checkpoint
-    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    shard = """
+    def train(model):
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
-        + TRAIN
-        + """
-    checkpoint.save({"model": model.state_dict()}, checkpoint_id="saved")
-    leave()
+    save = """
+        checkpoint.save({"model": model.state_dict()}, checkpoint_id="saved")
 """
-    )
-    run(programs, *TORCHRUN, str(script(programs.folder, program)))
+    run(programs, str(script(programs.folder, BEGIN + RANKS + shard + TRAIN + save + START)))
     assert (programs.folder / "saved" / ".metadata").exists()
     assert steps(programs) == [(0, 4), (1, 4)]
     found = times(programs, "forward", "backward", "optimizer", "checkpoint")
@@ -115,18 +122,10 @@ def test_a_fully_sharded_model_has_its_steps_and_a_distributed_checkpoint_is_one
 
 def test_an_optimizer_that_holds_another_ends_one_step_per_update(programs: Programs) -> None:
     """`ZeroRedundancyOptimizer` steps an inner optimizer of its own."""
-    program = (
-        BEGIN
-        + MODEL
-        + """
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+    shard = """
+    def train(model):
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
 """
-        + TRAIN
-        + """
-    leave()
-"""
-    )
-    run(programs, *TORCHRUN, str(script(programs.folder, program)))
+    run(programs, str(script(programs.folder, BEGIN + RANKS + shard + TRAIN + START)))
     assert steps(programs) == [(0, 4), (1, 4)]
     assert times(programs, "optimizer") == {(0, "optimizer"): 4, (1, "optimizer"): 4}

@@ -1,14 +1,14 @@
-"""The watch in real programs: started by `sonde run`, in one rank of two, together with deep mode."""
+"""The watch in real programs, mostly with the black box: each fault under `sonde run`, in one rank of two, with deep mode."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import pytest
 from tests.integration.conftest import Programs, programs
 
 from sonde.analysis.run import open_run
+from sonde.diagnosis.diagnose import diagnose
 
 __all__ = ["programs"]
 
@@ -38,14 +38,79 @@ def rank(number, store):
     net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     data = Items()
-    for value, target in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, 2, number, shuffle=False)):
+    for value, target in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, 2, number, seed=3)):
         optimizer.zero_grad()
         nn.functional.mse_loss(net(value), target).backward()
         optimizer.step()
     dist.destroy_process_group()
 
 if __name__ == "__main__":
-    mp.spawn(rank, args=(os.path.abspath("store"),), nprocs=2)
+    mp.start_processes(rank, args=(os.path.abspath("store"),), nprocs=2, start_method="fork")
+"""
+
+# One model after the other, each with one fault in its third step; the last one has none, though its sums overflow.
+FAULTS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+class Items(IterableDataset):
+    def __init__(self, fault):
+        self.fault = fault
+    def __iter__(self):
+        for index in range(12):
+            value = torch.rand(4, generator=torch.Generator().manual_seed(index)) + 0.5
+            if index == 9:  # of the third batch, at position 1
+                value = {"pixel": value.clone().index_fill_(0, torch.tensor(2), float("nan"))}.get(self.fault, value * SCALE[self.fault])
+            yield {"x": value, "id": f"star {index}"}
+
+SCALE = {"pixel": 1, "log": -1, "middle": 1e30, "backward": 0, "tuple": -1, "place": -1, "overflow": 2e38}
+
+class Square(nn.Module):
+    def forward(self, x):
+        return x * x
+class Log(nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+class Tuple(nn.Module):
+    def forward(self, x):
+        return x, {"scores": torch.log(x.sum(1))}
+class InPlace(nn.Module):
+    def forward(self, x):
+        return x.sqrt_()
+class Root(nn.Module):
+    def forward(self, x):
+        return x.pow(2).sum(1, keepdim=True).sqrt()
+class Take(nn.Module):
+    def forward(self, both):
+        return both[1]["scores"].unsqueeze(1)
+class Mean(nn.Module):
+    def forward(self, x):
+        return (x * 1e-38).mean(1, keepdim=True)
+
+def plain():
+    layer = nn.Linear(4, 4, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(4))
+    return layer
+
+PARTS = {
+    "pixel": [nn.Linear(4, 1)], "log": [Log(), nn.Linear(4, 1)], "middle": [plain(), Square(), nn.Linear(4, 1)],
+    "backward": [plain(), Root(), nn.Linear(1, 1)], "tuple": [plain(), Tuple(), Take(), nn.Linear(1, 1)],
+    "place": [plain(), InPlace(), nn.Linear(4, 1)], "overflow": [plain(), Mean(), nn.Linear(1, 1)],
+}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    for fault, parts in PARTS.items():
+        net = nn.Sequential(*parts)
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-9)
+        how = {"num_workers": 1, "multiprocessing_context": "spawn"} if fault == "pixel" else {}
+        for batch in DataLoader(Items(fault), batch_size=4, **how):
+            optimizer.zero_grad()
+            net(batch["x"]).mean().backward()
+            optimizer.step()
 """
 
 STOP = """
@@ -75,21 +140,55 @@ def sonde_run(programs: Programs, code: str, *options: str, expected: int = 0, *
     return done.stdout + done.stderr
 
 
+def dumped(programs: Programs) -> list[tuple[int | None, dict[str, Any]]]:
+    """Rank and certificate of each dump, in the order in which they were written."""
+    (path,) = programs.dir.iterdir()
+    found = [json.loads((one / "dump.json").read_text()) for one in sorted((path / "blackbox").iterdir())]
+    return [(one["rank"], one["nonfinite"]) for one in found]
+
+
+def test_each_fault_is_located_with_layer_step_and_item(programs: Programs) -> None:
+    """In the run, in the dumps, and in the report, which tells of the first; an iterable dataset, once in a spawned worker."""
+    sonde_run(programs, FAULTS, "-q", "--blackbox", "--watch-nonfinite")
+    found = [facts for _, facts in births(programs)]
+    assert [(one["where"], one["type"], one["stage"], one["kind"], one["step"]) for one in found] == [
+        ("data", None, "dataset", "nan", 2),
+        ("forward", "Log", None, "nan", 5),
+        ("forward", "Square", None, "inf", 8),
+        ("backward", "Root", None, "nan", 11),
+        ("forward", "Tuple", None, "nan", 14),
+        ("forward", "InPlace", None, "nan", 17),
+    ]
+    assert [[(item["index"], item["id"]) for item in one["items"]] for one in found] == [[(9, "star 9")]] * 6
+    assert not any(one["evaluation"] for one in found)
+    assert [facts for _, facts in dumped(programs)] == found
+    (path,) = programs.dir.iterdir()
+    with open_run(path) as run:
+        (finding,) = [one for one in diagnose(run).findings if one.kind == "NON_FINITE"]
+    assert "the data, as the dataset gave it, item 9 (id star 9) of batch 2" in finding.why
+
+
 def test_the_fault_of_one_rank_is_of_that_rank(programs: Programs) -> None:
-    """Item 21 is one of rank 1: that says so; rank 0 only sees gradients that are not its own."""
-    sonde_run(programs, RANKS, "--watch-nonfinite")
+    """The rank that got item 21 says so first; the other one only sees gradients that are not its own."""
+    sonde_run(programs, RANKS, "-q", "--blackbox", "--watch-nonfinite")
     (rank, facts), *others = births(programs)
-    assert (rank, facts["where"], facts["stage"]) == (1, "data", "dataset")
+    assert (facts["where"], facts["stage"]) == ("data", "dataset")
     assert [item["index"] for item in facts["items"]] == [21]
-    assert [(other, one["where"], one["producer"]) for other, one in others] == [(0, "gradient", False)]
+    assert [(other, one["where"], one["producer"]) for other, one in others] == [(1 - (rank or 0), "gradient", False)]
+    assert sorted(dumped(programs), key=str) == sorted([(rank, facts), *others], key=str)
+    (path,) = programs.dir.iterdir()
+    with open_run(path) as run:
+        tables = [run.items(step=facts["step"], rank=each).project('"index"') for each in (rank, 1 - (rank or 0))]
+        own, other = ([index for (index,) in table.fetchall()] for table in tables)
+    assert own[facts["items"][0]["position"]] == 21
+    assert (len(own), len(other), set(own) & set(other)) == (4, 4, set())
 
 
-@pytest.mark.parametrize("deep", [(), ("--deep",)])
-def test_stop_ends_the_program(programs: Programs, deep: tuple[str, ...]) -> None:
-    """With the error that names the layer, and its exit code."""
-    said = sonde_run(programs, STOP, *deep, expected=1, SONDE_WATCH_NONFINITE="stop")
+def test_stop_ends_the_program(programs: Programs) -> None:
+    """With the error that names the layer, and its exit code; deep mode follows the same calls."""
+    said = sonde_run(programs, STOP, "--deep", expected=1, SONDE_WATCH_NONFINITE="stop")
     assert "not reached" not in said
     assert "sonde.errors.NonFinite: First non-finite value:" in said
     assert "layer 1 (Linear)" in said
     ((_, facts),) = births(programs)
-    assert (facts["layer"], facts["kind"]) == ("1", "inf")
+    assert (facts["layer"], facts["kind"], facts["parameters"]) == ("1", "inf", ["weight"])

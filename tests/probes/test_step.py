@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -24,6 +25,23 @@ def test_a_step_ends_with_the_update_of_the_optimizer() -> None:
     one = ["forward", "forward", "backward", "optimizer", "update"]
     assert phases(recorded) == [(name, number) for number in range(4) for name in one]
     assert updates(recorded) == [(number, 0) for number in range(4)]
+
+
+def test_what_a_handler_of_a_signal_raises_reaches_the_program() -> None:
+    """It may be called inside of our own code, which then lets its exception pass."""
+    net = model()
+    optimizer = sgd(net)
+
+    def interrupt() -> None:
+        raise SystemExit(9)
+
+    with record():
+        train(net, optimizer, 3)
+        leave = step.at_update(interrupt)
+        time.sleep(0.02)  # they are told every few milliseconds
+        with pytest.raises(SystemExit):
+            train(net, optimizer, 1)
+        leave()
 
 
 def test_micro_batches_share_the_step_of_their_update() -> None:

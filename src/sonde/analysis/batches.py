@@ -46,6 +46,7 @@ def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence
         number, waited, sizes = trainer.number, _waited(trainer), trainer.counters.get(probe.SAMPLES)
         del trainer  # before more is read: they are large
         found.add(_columns(number, waited, _Fetched(connection, number, sizes)))
+        found.next_process()
     for number in _others(connection, seen):
         wanted = Wanted({}, [], {probe.SAMPLES})
         sizes = source.read(rows[number]["process"], wanted).counters[probe.SAMPLES]

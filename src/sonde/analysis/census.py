@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.tables import quoted
 from sonde.store import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     import duckdb
     import numpy as np
@@ -71,35 +70,10 @@ class Census:
 
 
 def census_of(connection: duckdb.DuckDBPyConnection, source: str) -> list[Named]:
-    """The same of a sealed process. `source`: its events, a table and a condition.
-
-    Grouping by a single column of few values is twice as fast, and enough where each name is of one kind and one thread.
-    """
-    cats = [cat for (cat,) in connection.execute(f"SELECT DISTINCT cat FROM {source} AND cat IS NOT NULL").fetchall()]
-    kind, cat = _place(KINDS.values(), "kind"), _place(cats, "cat")
+    """The same of a sealed process. `source`: its events, a table and a condition."""
     rows = connection.execute(
         f"""
-        SELECT name, min({kind}), max({kind}), min({cat}), max({cat}), min(coalesce(lane, 0)), max(coalesce(lane, 0)),
-               bool_and(open), bool_or(open), count(*) FROM {source} GROUP BY name
+        SELECT kind, coalesce(cat, ''), coalesce(name, ''), coalesce(lane, 0), open, count(*) FROM {source} GROUP BY ALL
         """
     ).fetchall()
-    words = [*KINDS.values()]
-    if all(row[place] == row[place + 1] for row in rows for place in (1, 3, 5, 7)):
-        found = [
-            Named(words[kind - 1], cats[cat - 1] if cat else "", name or "", lane, open, count)
-            for name, kind, _, cat, _, lane, _, open, _, count in rows
-        ]
-    else:
-        rows = connection.execute(
-            f"""
-            SELECT kind, coalesce(cat, ''), coalesce(name, ''), coalesce(lane, 0) AS lane, open, count(*) FROM {source}
-            GROUP BY ALL
-            """
-        ).fetchall()
-        found = [Named(*row) for row in rows]
-    return sorted(found)
-
-
-def _place(words: Iterable[str], column: str) -> str:
-    """The place of a word in a list, as SQL; 0: there is none. It is found once for each value of a dictionary."""
-    return f"coalesce(list_position([{', '.join(map(quoted, words))}], {column}), 0)"
+    return sorted(Named(*row) for row in rows)

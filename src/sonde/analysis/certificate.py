@@ -63,6 +63,7 @@ class Certificate:
     dtype: str | None
     inputs: list[Input]
     inputs_known: bool  # not if the layer changed them in place
+    parameters: list[str]  # of the layer, that were not finite already
     items: list[Carrier]  # the first of them; empty: cannot be told
     items_total: int
     batch: int | None  # the key
@@ -119,6 +120,7 @@ def read_certificate(value: object) -> Certificate | None:
         dtype=fields.text("dtype"),
         inputs=[_input(one) for one in fields.objects("inputs", MOST_INPUTS)],
         inputs_known=known is not False,
+        parameters=fields.texts("parameters", MOST_INPUTS),
         items=items,
         items_total=max(fields.count("items_total") or 0, len(items)),
         batch=fields.count("batch"),

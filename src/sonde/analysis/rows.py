@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.columns import Part, pack
+from sonde.analysis.columns import LEAST, Part, pack
 from sonde.analysis.tables import quoted
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 # What rows know of their process by its number.
 PEOPLE = ("host", "rank", "pid", "process")
-PART = 1 << 17  # rows that are packed together: they are wide until then, but each part costs every query a little
+LEAST_PART = 1 << 17  # rows that are packed together, if there are so many: each part costs every query a little
+MOST_PART = 1 << 20  # while they are packed, a column of them is wide
+_LEAST_SMALL = -(2**31)  # stands for no value in 4 bytes
 
 
 class Rows:
@@ -30,19 +32,23 @@ class Rows:
         self._name = name
         self._columns = columns  # name -> type in DuckDB
         self._gaps = gaps
-        self._waiting: list[Mapping[str, NDArray[Any]]] = []
+        self._waiting: list[dict[str, NDArray[Any]]] = []
         self._count = 0
         self._parts: list[Part] = []
 
     def add(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Take some rows. The columns are used up."""
-        count = len(next(iter(columns.values())))
-        if count >= PART:
-            self._parts.append(pack(columns, self._gaps))
+        """Take some rows."""
+        count = len(columns["number"])
+        if not count:
             return
-        self._waiting.append(columns)
+        self._waiting.append({name: _narrow(columns[name]) for name in self._columns})
         self._count += count
-        if self._count >= PART:
+        if self._count >= MOST_PART:
+            self._close()
+
+    def next_process(self) -> None:
+        """What is added from now on is of another process: many rows of one are quicker to read without those of others."""
+        if self._count >= LEAST_PART:
             self._close()
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -66,12 +72,57 @@ class Rows:
         return f"SELECT r.*, {', '.join(f'p.{name}' for name in PEOPLE)} FROM ({rows}) r JOIN process_numbers p USING (number)"
 
     def _close(self) -> None:
-        import numpy as np
+        """Pack what waits, one column after the other: they are wide meanwhile."""
+        if not self._count:
+            return
+        part = Part({}, {})
+        for name in self._columns:
+            packed = pack({name: _joined([some.pop(name) for some in self._waiting])}, self._gaps)
+            part.arrays.update(packed.arrays)
+            part.expressions.update(packed.expressions)
+        self._waiting, self._count = [], 0
+        self._parts.append(part)
+        give_back()
 
-        if self._count:
-            whole = {name: np.concatenate([some[name] for some in self._waiting]) for name in self._columns}
-            self._waiting, self._count = [], 0
-            self._parts.append(pack(whole, self._gaps))
+
+def give_back() -> None:
+    """Give memory that is free back to the system: the C library of Linux keeps what was in pieces, hundreds of MB here."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _narrow(column: NDArray[Any]) -> NDArray[Any]:
+    """The same in less memory, if it goes."""
+    import numpy as np
+
+    if column.strides == (0,) or column.dtype != np.int64:
+        return column
+    if column.min() == column.max():
+        return np.broadcast_to(column[0], len(column))
+    bounded = np.maximum(column, _LEAST_SMALL)
+    lost = np.count_nonzero(bounded == _LEAST_SMALL) != np.count_nonzero(column == LEAST)
+    return column.copy() if lost or bounded.max() >= -_LEAST_SMALL else bounded.astype(np.int32)
+
+
+def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
+    """All of them, as wide as they were."""
+    import numpy as np
+
+    if all(column.strides == (0,) and column[0] == columns[0][0] for column in columns):
+        return np.broadcast_to(columns[0][0], sum(map(len, columns)))
+    if any(column.dtype.kind != "i" for column in columns):
+        return np.concatenate(columns)
+    whole = np.concatenate(columns, dtype=np.int64)
+    start = 0
+    for column in columns:
+        if column.dtype == np.int32:
+            some = whole[start : start + len(column)]
+            some[some == _LEAST_SMALL] = LEAST
+        start += len(column)
+    return whole
 
 
 def _people(connection: duckdb.DuckDBPyConnection) -> dict[int, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import tables
 from sonde.analysis.purpose import LOADER_SHIFT, TRAIN
-from sonde.analysis.rows import PART, Rows
+from sonde.analysis.rows import Rows, give_back
 from sonde.analysis.timeline import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.training import Trainer, trainers
 from sonde.store import probe
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROWS = "step_rows"  # what `steps` and `phases` are made of
 WARMUP = 3  # so many first steps of a process are warm-up
-BLOCK = PART  # steps at a time
+BLOCK = 1 << 15  # steps at a time: so few stay near the processor
 
 _PLAIN = ("number", "step", "epoch", "start_ns", "dur_ns", "micro_batches", "samples", "batches", "gc_ns")
 _WIDE = (*(f"{phase}_{what}" for what in ("ns", "calls", "after") for phase in tables.PHASES), "residual_ns")
@@ -49,7 +49,8 @@ def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence
     found = Rows(ROWS, _COLUMNS, _GAPS)
     for trainer in trainers(source, rows):
         _add(found, trainer, _Facts(trainer))
-        del trainer  # before the next one is read: they are large
+        del trainer  # before rows are packed, and the next one is read: they are large
+        found.next_process()
     found.register(connection)
     columns = ", ".join(f'{_MADE.get(name, f"s.{name}")} AS "{name}"' for name, _ in tables.STEPS)
     connection.execute(f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s WHERE whole")
@@ -58,23 +59,24 @@ def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence
 def _add(found: Rows, trainer: Trainer, facts: _Facts) -> None:
     import numpy as np
 
+    give_back()  # what it took to read them and to find the facts
     timeline = trainer.timeline
     updates = timeline.updates
     count = len(updates.time)
     aborted = np.append(updates.key & probe.UPDATE_ABORTED != 0, False)
     skipped = np.append(updates.key & probe.UPDATE_SKIPPED != 0, False)
-    ordinal = np.cumsum(~aborted) - 1
+    warm = int(np.flatnonzero(~aborted)[:WARMUP][-1])  # the last row of the warm-up
     for low in range(0, count + 1, BLOCK):
         high = min(low + BLOCK, count + 1)
         folded = timeline.fold(low, high)
         facts.move_communication(folded, low)
         columns = {
             "number": np.broadcast_to(np.int64(trainer.number), high - low),
-            "step": np.append(updates.step, NONE)[low:high],
-            "epoch": np.append(updates.epoch, NONE)[low:high],
+            "step": np.append(updates.step[low:high], NONE)[: high - low],
+            "epoch": np.append(updates.epoch[low:high], NONE)[: high - low],
             **_times(folded),
             **facts.columns(low, high),
-            "warmup": ordinal[low:high] < WARMUP,
+            "warmup": np.arange(low, high) <= warm,
             "skipped": skipped[low:high],
             "whole": np.arange(low, high) < count,
         }
@@ -117,6 +119,7 @@ class _Facts:
         self._rows = len(trainer.timeline.updates.time) + 1
         self._columns = {**self._batch_columns(), **self._loss_columns(), "gc_ns": self._collections()}
         self._exposed = self._exposed_communication()
+        trainer.counters.clear()  # they are large
 
     def columns(self, low: int, high: int) -> dict[str, NDArray[Any]]:
         """The columns of some steps."""
@@ -144,12 +147,16 @@ class _Facts:
         trained = np.flatnonzero(purposes.purpose == TRAIN)
         keys, rows = waits.key[trained], row[trained]
         del waits, purposes, row
-        micro = timeline.count(BACKWARD)
-        if len(trained):
-            loader = keys >> LOADER_SHIFT
+        batches = self._counts(rows)
+        loader = keys >> LOADER_SHIFT
+        if not len(trained):
+            micro = timeline.count(BACKWARD)
+        elif np.all(loader == loader[0]):
+            micro = batches
+        else:
             micro = np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0)
         return {
-            "batches": _or_none(self._counts(rows)),
+            "batches": _or_none(batches),
             "micro_batches": _or_none(micro),
             "samples": self._samples(keys, rows),
         }
@@ -169,11 +176,12 @@ class _Facts:
         if not np.all(known[1:] >= known[:-1]):
             order = np.argsort(known, kind="stable")
             known, values = known[order], values[order]
-        place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        right = np.flatnonzero(known[place] == keys)
-        weights = values[place[right]]
-        total = np.bincount(rows[right], weights, self._rows).astype(np.int64)
-        return np.where(self._counts(rows[right]) > 0, total, NONE)
+        if not (np.array_equal(known, keys) and np.all(known[1:] > known[:-1])):  # as they mostly are
+            place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+            right = np.flatnonzero(known[place] == keys)
+            rows, values = rows[right], values[place[right]]
+        total = np.bincount(rows, values, self._rows).astype(np.int64)
+        return np.where(self._counts(rows) > 0, total, NONE)
 
     def _loss_columns(self) -> dict[str, NDArray[Any]]:
         """The mean over the backward calls of the step."""

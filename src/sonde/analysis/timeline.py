@@ -82,6 +82,7 @@ class Timeline:
         self._spans = _sorted(_without_whole_trainings(spans, updates.time))
         self.ends, cuts = _ends(self._spans, updates.time)  # of the steps: when, and before which span
         self._cuts = np.concatenate(([0], cuts, [len(self._spans.code)]))
+        self._over = int(self._spans.end.max(initial=NONE))
         self._waits = _outermost_waits(self._spans)
         self.purposes = self._judge()
         self._waited = bool(np.any(self.purposes.purpose == TRAIN))
@@ -102,7 +103,7 @@ class Timeline:
         trained = np.count_nonzero(self.purposes.purpose == TRAIN)
         # What was fetched ahead is used up at the pace at which steps take batches.
         pace = min(len(self.ends) / trained, 1.0) if trained else 0.0
-        row = self._rows(0, len(self._cuts) - 1)[self._waits[self.purposes.used]]
+        row = np.searchsorted(self._cuts, self._waits[self.purposes.used], side="right") - 1
         row = row + (self.purposes.over * pace).astype(np.int64)
         return waits, self.purposes, np.minimum(row, len(self.ends))
 
@@ -134,14 +135,14 @@ class Timeline:
         import numpy as np
 
         count = len(self.ends)
-        starts, over = self._spans.start, int(self._spans.end.max(initial=NONE))
-        begun = int(starts[0]) if len(starts) else NONE
+        begun = int(self._spans.start[0]) if len(self._spans.start) else NONE
         if count and begun > self.ends[0]:
             begun = NONE  # nothing was recorded of the first step but its end
-        return (
-            np.append(begun, self.ends)[low:high],
-            np.append(self.ends, max(over, int(self.ends[-1])) if count else over)[low:high],
-        )
+        starts = self.ends[low - 1 : high - 1] if low else np.append(begun, self.ends[:high])[:high]
+        ends = self.ends[low:high]
+        if high > count:
+            ends = np.append(ends, max(self._over, int(self.ends[-1])) if count else self._over)
+        return starts, ends
 
     # ── training or evaluation ───────────────────────────────────────────────────────────────────────────────────────
 

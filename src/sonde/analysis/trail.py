@@ -78,7 +78,7 @@ def _of_spans(wanted: Wanted) -> tuple[str, ...]:
 
 
 def _ordered(columns: Columns) -> Columns:
-    """By `seq`, which is not needed any more then. Mostly they come in a few runs, each in order."""
+    """By `seq`, which is not needed any more then. Mostly they come in a few runs, each in order. They are used up."""
     import numpy as np
 
     seq = columns.pop("seq")
@@ -87,9 +87,13 @@ def _ordered(columns: Columns) -> Columns:
         return columns
     runs = sorted(pairwise([0, *turns, len(seq)]), key=lambda run: int(seq[run[0]])) if len(turns) < MOST_RUNS else []
     if runs and all(seq[one[1] - 1] < seq[other[0]] for one, other in pairwise(runs)):
-        return {name: np.concatenate([column[slice(*run)] for run in runs]) for name, column in columns.items()}
+        for name in columns:  # one after the other: they are large
+            columns[name] = np.concatenate([columns[name][slice(*run)] for run in runs])
+        return columns
     order = np.argsort(seq, kind="stable")
-    return {name: column[order] for name, column in columns.items()}
+    for name in columns:
+        columns[name] = columns[name][order]
+    return columns
 
 
 # ── raw records ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -63,12 +63,12 @@ def trainers(source: Source, rows: Sequence[Row]) -> Iterator[Trainer]:
         codes = _codes(named)
         names = {one.name for one in named if one.cat == probe.PROBE}
         aside = any(one.name in _WAITS and one.cat == probe.PROBE and one.lane not in lanes for one in named)
-        trail = source.read(row["process"], Wanted(codes, lanes, names, not _updating(named), aside))
-        more = trail.aside, trail.garbage, trail.counters
-        timeline = _timeline(trail)
-        del trail  # timelines are large, and need not all of it
-        yield Trainer(number, row, timeline, names, *more)
-        del timeline  # before the next one is read
+        wanted = Wanted(codes, lanes, names, not _updating(named), aside)
+        yield _trainer(number, row, names, source.read(row["process"], wanted))  # and kept nowhere here: they are large
+
+
+def _trainer(number: int, row: Row, names: set[str], trail: Trail) -> Trainer:
+    return Trainer(number, row, _timeline(trail), names, trail.aside, trail.garbage, trail.counters)
 
 
 def _timeline(trail: Trail) -> Timeline:

@@ -13,18 +13,17 @@ from typing import NamedTuple
 import click
 
 from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.stacks import ask
 from sonde.errors import SondeError
 from sonde.flow.blackbox import REQUEST
 from sonde.flow.dump import FOLDER
 from sonde.store.alive import RUNNING, UNKNOWN, state_of
 from sonde.store.card import Info, read_info
 from sonde.store.folder import FILE_MODE, PROCESS_FILE, host
-from sonde.store.probe import stacks_signal
 from sonde.store.regular import read_small
 from sonde.views import units
 
 WAIT_SECONDS = 10.0
-STACKS_SECONDS = 3.0
 LOOK_SECONDS = 0.05
 MOST_BYTES = 1 << 20  # of a process.json
 PASSIVE = ("worker", "launcher")  # they have no black box
@@ -78,7 +77,9 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
         click.echo(f"{one}: {path / FOLDER / name}")
     silent = [one for one in asked if one not in answers]
     for one in silent:
-        click.echo(f"{one}: did not come by within {units.duration(int(wait * 1e9))}. {_stacks(path, one)}", err=True)
+        stacks = ask(path, one.host, one.pid)
+        where = f"Where its threads are: {stacks.file}" if stacks.problem is None else f"Its stacks: {stacks.problem}."
+        click.echo(f"{one}: did not come by within {units.duration(int(wait * 1e9))}. {where}", err=True)
     if answers:
         click.echo(f"Look: sonde blackbox {path.name}")
     context.exit(1 if silent else 0)
@@ -86,7 +87,12 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
 
 def _asked(path: Path) -> list[Asked]:
     """The processes of the run that can answer. Raises SondeError if there is none."""
-    found = [(one, _has_box(folder)) for folder, one in _processes(path)]
+    running = _processes(path)
+    found = [(one, _has_box(folder)) for folder, one in running if one.role not in PASSIVE]
+    if running and not found:
+        raise SondeError(
+            f"No process of {path.name} trains now: it has just begun, or is about to end. Try again in a moment."
+        )
     if not found:
         raise SondeError(f"{path.name} is over: no process of it runs. What it has written: sonde blackbox {path.name}")
     asked = [Asked(one.host, one.pid, one.rank) for one, has in found if has and one.pid is not None]
@@ -103,7 +109,7 @@ def _processes(path: Path) -> list[tuple[Path, Info]]:
     for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
         with suppress(SondeError, OSError):
             info = read_info(file.parent, [])
-            if info.role not in PASSIVE and state_of(info) in (RUNNING, UNKNOWN):
+            if state_of(info) in (RUNNING, UNKNOWN):
                 found.append((file.parent, info))
     return found
 
@@ -153,45 +159,3 @@ def _wait(path: Path, asked: list[Asked], before: set[str], seconds: float) -> d
 
 def _new(path: Path, before: set[str]) -> list[str]:
     return [name for name in _folders(path) if name not in before]
-
-
-# ── a process that does not come by ──────────────────────────────────────────────────────────────────────────────────
-
-
-def _stacks(path: Path, one: Asked) -> str:
-    """Ask for its stacks, which are written in any case; what to say of it."""
-    number = stacks_signal()
-    if one.host != host():
-        return "It runs on another machine: look there."
-    if number is None or not _catches(one.pid, number):
-        return "It does not write the stacks of its threads."
-    before = _sizes(path, one)
-    try:
-        os.kill(one.pid, number)
-    except OSError as error:
-        return f"It could not be asked for the stacks of its threads: {error.strerror}."
-    until = time.monotonic() + STACKS_SECONDS
-    while time.monotonic() < until:
-        grown = [name for name, size in _sizes(path, one).items() if size > before.get(name, 0)]
-        if grown:
-            return f"Where its threads are: {path / grown[0]}"
-        time.sleep(LOOK_SECONDS)
-    return "It was asked for the stacks of its threads, and has not written them."
-
-
-def _catches(pid: int, number: int) -> bool:
-    """Does the process wait for this signal? One that does not would be killed by it."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    found = re.search(r"^SigCgt:\s*([0-9a-f]+)", text, re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
-
-
-def _sizes(path: Path, one: Asked) -> dict[str, int]:
-    sizes = {}
-    for file in path.glob(f"stacks-{one.host}-{one.pid}*.txt"):
-        with suppress(OSError):
-            sizes[file.name] = file.lstat().st_size
-    return sizes

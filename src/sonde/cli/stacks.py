@@ -66,7 +66,7 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
     found = _running(path)
     answered = False
     for info in found:
-        stacks = ask(path, info, wait)
+        stacks = ask(path, info.host, info.pid, wait)
         answered |= stacks.file is not None
         click.echo(f"{_named(info)}: {stacks.problem or stacks.file}")
         if stacks.file is not None:
@@ -74,10 +74,10 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
     context.exit(0 if answered else 1)
 
 
-def ask(path: Path, info: Info, seconds: float = WAIT_SECONDS) -> Stacks:
+def ask(path: Path, machine: str, pid: int | None, seconds: float = WAIT_SECONDS) -> Stacks:
     """Ask one process of this run for the stacks of its threads, and wait for them."""
-    number, pid = stacks_signal(), info.pid
-    if info.host != host() or pid is None:
+    number = stacks_signal()
+    if machine != host() or pid is None:
         return Stacks(problem="it runs on another machine: ask there")
     if number is None or not _catches(pid, number):
         return Stacks(problem="it does not write stacks; it does so from its import of torch on")

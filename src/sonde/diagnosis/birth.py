@@ -112,9 +112,16 @@ def origin(one: Certificate) -> str:
         return "an input was non-finite already"
     if not one.producer:
         return "whether its inputs were finite is not known"
-    return (
-        "the gradient that came to it was finite" if one.where == "backward" else f"inputs finite{_extent(one.inputs)}"
-    )
+    if one.where == "backward":
+        return "the gradient that came to it was finite"
+    return f"inputs finite{_extent(one.inputs)}{_broken(one)}"
+
+
+def _broken(one: Certificate) -> str:
+    if not one.parameters:
+        return ""
+    names = listed([f"`{name}`" for name in one.parameters], MOST_NAMED)
+    return f", but {names} of the layer {'was' if len(one.parameters) == 1 else 'were'} non-finite already"
 
 
 def _extent(inputs: list[Input]) -> str:
@@ -145,6 +152,8 @@ def what_to_do(one: Certificate) -> str:
         return _for_data(one, items)
     if not one.producer:
         return f"Look at {items or 'its batch'} and at what comes before {place(one)}"
+    if one.parameters:
+        return f"Look at what has written {listed(one.parameters, MOST_NAMED)} of {_own(one)}: the updates before, a checkpoint, or the start values"
     if one.where in ("backward", "gradient"):
         return f"Look{_at(items)} for a division by 0, or a root of it, in the forward pass of {_own(one)}; clip gradients, or lower the learning rate"
     if one.op is not None:

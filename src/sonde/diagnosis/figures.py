@@ -70,10 +70,11 @@ class Ask:
         census = self._run.database.source.census.values()
         return any(one.cat == cat and one.name in names for named in census for one in named)
 
-    def keep(self, source: str, table: str) -> None:
+    def keep(self, source: str, table: str, columns: Sequence[str]) -> None:
         """Put rows that are asked for again and again into a table of their own. Queries that name `source` get them there."""
         self._run.table("steps")
-        self._run.database.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT * FROM {source}")
+        kept = f"SELECT {', '.join(columns)} FROM {source}"
+        self._run.database.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {kept}")
         self._kept[source] = table
 
     def one(self, source: str, columns: Mapping[str, str]) -> Row:
@@ -83,6 +84,17 @@ class Ask:
             name: Figure(_number(value), f"SELECT {expression} FROM {source}")
             for (name, expression), value in zip(columns.items(), values, strict=True)
         }
+        return Row({}, figures)
+
+    def points(self, source: str, columns: Mapping[str, str], places: Mapping[str, float]) -> Row:
+        """Quantiles of columns over all rows of `source`, named "column.place"; each column is sorted once."""
+        listed = ", ".join(f"quantile_cont({column}, {[*places.values()]})" for column in columns.values())
+        (found,) = self.rows(f"SELECT {listed} FROM {source}")
+        figures = {}
+        for (name, column), values in zip(columns.items(), found, strict=True):
+            for (what, place), value in zip(places.items(), values or [None] * len(places), strict=True):
+                query = f"SELECT quantile_cont({column}, {place}) FROM {source}"
+                figures[f"{name}.{what}"] = Figure(_number(value), query)
         return Row({}, figures)
 
     def by(self, keys: Sequence[str], source: str, columns: Mapping[str, str], where: str = "true") -> list[Row]:

@@ -127,8 +127,8 @@ def gather_health(ask: Ask, policy: Policy, trained: bool) -> Health:
     return Health(
         memory=_memory(ask, policy, since, until),
         hosts=_hosts(ask, since, min(until + SAMPLED_NS, _EVER)),
-        losses=_losses(ask) if trained else Losses(),
-        garbage=_garbage(ask) if trained else Row({}, {}),
+        losses=_losses(ask) if trained and ask.seen(probe.PROBE, (probe.LOSS,)) else Losses(),
+        garbage=_garbage(ask) if trained and ask.seen(probe.PROBE, (probe.GC,)) else Row({}, {}),
     )
 
 

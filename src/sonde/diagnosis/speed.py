@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sonde.analysis.steps import ROWS
 from sonde.analysis.tables import PHASES, RESIDUAL
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row
 from sonde.store import probe
@@ -138,7 +139,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
         warmup=longest["warmup"],
         trained=frozenset(str(row.which["process"]) for row in counts),
         ranks=[_rank(one, {}, {}, {}) for one in about],
-        whole=ask.one(f"phases WHERE process = '{_safe(longest)}'", _TOTALS),
+        whole=_whole(ask, _safe(longest)),
         inferred=_inferred(ask, seen),
     )
     if not steps or not seen:
@@ -166,6 +167,18 @@ def _rank(
 
 def _safe(row: Row) -> str:
     return str(row.which["process"]).replace("'", "''")
+
+
+def _whole(ask: Ask, process: str) -> Row:
+    """The totals of a process. Its steps have them side by side, so that nine rows for each need not be made."""
+    columns = [f"sum({phase}_ns), count({phase}_ns)" for phase in PHASES]
+    columns.append("sum(residual_ns) FILTER (whole), count(residual_ns) FILTER (whole)")
+    (found,) = ask.rows(f"SELECT {', '.join(columns)} FROM {ROWS} WHERE process = '{process}'")
+    sums, counts = dict(zip(PARTS, found[::2], strict=True)), dict(zip(PARTS, found[1::2], strict=True))
+    known = [value for value in sums.values() if value is not None]
+    values = {"whole": sum(known) if known else None, **sums, **{f"{part}_steps": counts[part] for part in PARTS}}
+    source = f"phases WHERE process = '{process}'"
+    return Row({}, {name: Figure(values[name], f"SELECT {what} FROM {source}") for name, what in _TOTALS.items()})
 
 
 def _inferred(ask: Ask, seen: list[str]) -> bool:
@@ -210,7 +223,8 @@ class _Gathering:
         self._sample = self._where
         if every > 1:
             self._sample += f" AND hash(step // {self._block}) % {every} = 0"
-            ask.keep(f"steps WHERE {self._sample}", "sampled_steps")
+            columns = ("process", "rank", "step", "dur_ns", *(f"{part}_ns" for part in PARTS))
+            ask.keep(f"steps WHERE {self._sample}", "sampled_steps", columns)
 
     def fill(self, speed: Speed) -> Speed:
         """The rest of the facts."""
@@ -238,14 +252,7 @@ class _Gathering:
                 for what, function in (("seen", "count"), ("mean", "avg"), ("most", "max"), ("total", "sum"))
             },
         )
-        parts = self._ask.one(
-            f"steps WHERE {self._sample}",
-            {
-                f"{name}.{what}": f"quantile_cont({column}, {place})"
-                for name, column in columns.items()
-                for what, place in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-            },
-        )
+        parts = self._ask.points(f"steps WHERE {self._sample}", columns, {"p50": 0.5, "p95": 0.95, "p99": 0.99})
         figures = {**whole, **parts}
         fields = Spread.__dataclass_fields__
         return {name: Spread(**{what: figures[f"{name}.{what}"] for what in fields}) for name in columns}
@@ -299,7 +306,8 @@ class _Gathering:
             usual + 1e6 * self._policy["step_spikes.least_ms"],
             high + (high - low) * self._policy["step_spikes.scatter"],
         )
-        source = f"steps WHERE {self._where} AND {TRAIN_NS} >= {least!r}"
+        # That the whole step takes so long follows from it, and is quicker to see.
+        source = f"steps WHERE {self._where} AND dur_ns >= {int(least)} AND {TRAIN_NS} >= {least!r}"
         columns = {"steps": "count(DISTINCT step)", "lost": f"sum({TRAIN_NS} - {usual!r}) / count(DISTINCT process)"}
         for part in self._seen:
             if part not in ("evaluation", "checkpoint"):
@@ -311,8 +319,10 @@ class _Gathering:
 
     def _slowest(self) -> list[Slow]:
         columns = ", ".join(f"{part}_ns" for part in self._seen)
-        longest = f"SELECT dur_ns FROM steps WHERE {AFTER_WARMUP} ORDER BY dur_ns DESC LIMIT {MOST_STEPS}"
-        least = min((ns for (ns,) in self._ask.rows(longest)), default=0)  # sorting whole rows of a long run takes long
+        # Sorting whole rows of a long run takes long. Those of the sample are enough for a limit that so many reach.
+        longest = f"SELECT dur_ns FROM steps WHERE {self._sample} ORDER BY dur_ns DESC LIMIT {MOST_STEPS}"
+        known = self._ask.rows(longest)
+        least = known[-1][0] if len(known) == MOST_STEPS else 0
         found = self._ask.rows(
             f"SELECT process, rank, step, dur_ns, {TRAIN_NS}, {columns} FROM steps WHERE {AFTER_WARMUP} AND dur_ns >= {least} "
             f"ORDER BY dur_ns DESC, step LIMIT {MOST_STEPS}"

@@ -238,6 +238,13 @@ static int look(PyObject *tensor)
     return found;
 }
 
+static int raise_later(void *value)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)value), (PyObject *)value);
+    Py_DECREF((PyObject *)value);
+    return -1;
+}
+
 /* Our failure, never the program's: Python counts it, and switches the watch off. */
 static void blame(void)
 {
@@ -246,7 +253,12 @@ static void blame(void)
     if (!kind)
         return;
     PyErr_NormalizeException(&kind, &value, &trace);
-    Py_XDECREF(value ? PyObject_CallFunctionObjArgs(parts[BLAME], value, NULL) : NULL);
+    if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception)) { /* of a handler of a signal: the program's */
+        if (Py_AddPendingCall(raise_later, Py_NewRef(value)) != 0)
+            Py_DECREF(value);
+    } else {
+        Py_XDECREF(value ? PyObject_CallFunctionObjArgs(parts[BLAME], value, NULL) : NULL);
+    }
     PyErr_Clear();
     Py_XDECREF(kind);
     Py_XDECREF(value);

@@ -16,6 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LAST = 1 << 62
+# Layers of torch without parameters whose gradient is, at most, about what came to them: they make nothing of finite numbers.
+CALM = frozenset({
+    "Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout",
+    "ReLU", "ReLU6", "Sigmoid", "Tanh", "Hardtanh", "Hardsigmoid", "Hardswish", "GELU", "SiLU", "Mish", "Softsign", "LogSigmoid",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
+    "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Softmax", "LogSoftmax",
+})  # fmt: skip
+CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
+
+
+def is_calm(module: Any) -> bool:
+    """Is this a layer of torch that makes nothing in the backward pass that is not finite?"""
+    name = type(module).__name__
+    return name in CALM or (name == "LeakyReLU" and abs(module.negative_slope) <= 1)
+
+
+def is_asked(module: Any) -> bool:
+    """Is this a layer of torch whose gradients are to be seen? Those of parameters tell of all others."""
+    if type(module).__name__ in CONTAINERS or is_calm(module):
+        return False
+    return next(module.parameters(), None) is None
 
 
 class Seen(NamedTuple):
@@ -51,7 +73,8 @@ def place(seen: Sequence[Seen], spans: Sequence[Span], root: Any) -> Place | Non
         near = below[-1] if below else after
         next_ = above[0] if above else before
         return Place("backward", True, after=_name(near), before=_name(next_), op=gap[0])
-    chosen = own[-1] if own else inside[-1] if inside else None
+    wild = own or [one for one in inside if not one.layer.calm] or inside
+    chosen = wild[-1] if wild else None
     if chosen is None:
         return Place("backward", True, after=_name(after), before=_name(before))
     op = origin.backward(root, chosen.first, chosen.end) if chosen.layer.own and root is not None else None

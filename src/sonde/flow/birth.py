@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_INPUTS = 8
 MOST_ITEMS = 16
+BACKWARD = ("backward", "gradient")  # places of a pass that runs without gradients itself
 OURS = ("sonde", "torch")  # packages whose frames are not the program's
 
 
@@ -39,6 +40,7 @@ class Inputs(NamedTuple):
     known: bool
     tensors: tuple[tuple[str, Any], ...] = ()  # by name
     told: bool = True  # they are still what they were; else only their shapes are
+    parameters: tuple[str, ...] = ()  # of the layer, that were not finite already
 
 
 NOTHING = Inputs(known=True)
@@ -61,12 +63,13 @@ def certificate(
         "dtype": _word(tensor.dtype),
         "inputs": [_described(name, one, inputs.told) for name, one in inputs.tensors[:MOST_INPUTS]],
         "inputs_known": inputs.known,
+        "parameters": list(inputs.parameters[:MOST_INPUTS]),
         "items": [_item(arrival, position) for position in positions[:MOST_ITEMS]],
         "items_total": len(positions),
         "batch": None if arrival is None else arrival.key,
         "step": step,
         "epoch": epoch,
-        "evaluation": not torch.is_grad_enabled(),
+        "evaluation": not torch.is_grad_enabled() and place.where not in BACKWARD,
         "scaled": scaled,
     }
 
@@ -107,8 +110,11 @@ def _before(facts: dict[str, Any]) -> str:
         return ""
     if not facts["producer"]:
         return "; whether it was made there is not known"
+    if facts["where"] in BACKWARD:
+        return "; the gradient that came to it was finite" if facts["where"] == "backward" else ""
     largest = [one["max"] for one in facts["inputs"] if one["max"] is not None]
-    return "; inputs finite" + (f", max {max(largest):.3g}" if largest else "")
+    said = "; inputs finite" + (f", max {max(largest):.3g}" if largest else "")
+    return said + (f"; not finite already: its {' and '.join(facts['parameters'])}" if facts["parameters"] else "")
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,14 +126,26 @@ def _word(dtype: Any) -> str:
 
 def _described(name: str, tensor: Any, told: bool) -> dict[str, Any]:
     """One input; `told`: it is what it was. Numbers only if it is finite."""
-    known = {"name": name, "shape": list(tensor.shape), "dtype": _word(tensor.dtype), "min": None, "max": None}
     good = not told or finite.look(tensor) == 0
-    low = high = mean = None
-    if told and good and tensor.numel() and not tensor.is_complex() and tensor.dtype is not sys.modules["torch"].bool:
-        with sys.modules["torch"].no_grad():
-            values = tensor.detach()
-            low, high, mean = values.min().item(), values.max().item(), values.double().mean().item()
+    low, high, mean = _extent(tensor) if told and good else (None, None, None)
+    shape = [] if tensor.is_nested else list(tensor.shape)
+    known = {"name": name, "shape": shape, "dtype": _word(tensor.dtype)}
     return {**known, "min": low, "max": high, "mean": mean, "finite": good}
+
+
+def _extent(tensor: Any) -> tuple[float | int | None, ...]:
+    """Least, greatest and mean value; None for what has no order, or no values to ask for."""
+    torch = sys.modules["torch"]
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
+    if not plain or tensor.is_nested or tensor.is_quantized or tensor.is_complex() or tensor.is_mkldnn:
+        return None, None, None
+    values = finite.stored(tensor.detach())
+    if not values.numel() or tensor.dtype is torch.bool or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None, None, None
+    with torch.no_grad():
+        values = values.double()  # not each dtype can be asked itself
+        low, high, mean = values.min().item(), values.max().item(), values.mean().item()
+    return (low, high, mean) if tensor.is_floating_point() else (int(low), int(high), mean)
 
 
 # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -136,9 +154,9 @@ def _described(name: str, tensor: Any, told: bool) -> dict[str, Any]:
 def _positions(carriers: Iterable[Any], arrival: Arrival | None) -> list[int]:
     size = None if arrival is None or arrival.indices is None else len(arrival.indices)
     for tensor in carriers:
-        dim = _batch_dim(tensor, size)
+        dim = _batch_dim(tensor, size) if tensor.layout is sys.modules["torch"].strided else None
         if dim is not None:
-            rows = finite.bad(tensor).movedim(dim, 0).flatten(1).any(1)
+            rows = finite.bad(tensor).movedim(dim, 0).reshape(tensor.shape[dim], -1).any(1)
             found: list[int] = rows.nonzero().flatten().tolist()
             if found:
                 return found
@@ -169,6 +187,15 @@ def _item(arrival: Arrival | None, position: int) -> dict[str, Any]:
 
 
 # ── code ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def code_of(module: Any) -> str | None:
+    """Where the code of a module begins; None if that is not the program's."""
+    forward = type(module).forward
+    code = getattr(forward, "__code__", None)
+    if code is None or str(forward.__module__).partition(".")[0] in OURS:
+        return None
+    return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno} in {forward.__qualname__}"
 
 
 def user_code() -> str | None:

@@ -250,9 +250,9 @@ def fail(error: BaseException) -> None:
     """Nobody has caught this exception."""
     if _box.ring is None or _box.worker:
         return
-    with guard("writing the black box"):
+    with terminate.undisturbed(), guard("writing the black box"):
         _box.judge()
-    trigger(_reason(error), error=error)
+        trigger(_reason(error), error=error)
 
 
 def look() -> None:

@@ -50,19 +50,25 @@ def look_slowly(tensor: Any) -> int:
     torch = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return 0  # a subclass decides for itself what its values are
-    if tensor.dtype not in dtypes(torch) or tensor.device.type == "meta" or tensor.is_nested:
+    if tensor.dtype not in dtypes(torch) or tensor.device.type == "meta" or tensor.is_nested or tensor.is_mkldnn:
         return 0
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return 0
     with torch.no_grad():
-        return _confirmed(torch, _values(torch, tensor.detach()))
+        return _confirmed(torch, _reals(torch, stored(tensor.detach())))
 
 
-def _values(torch: Any, tensor: Any) -> Any:
-    """The numbers of a tensor as real ones, side by side."""
-    if tensor.layout is not torch.strided:
-        tensor = tensor.values() if tensor.is_coalesced() else tensor._values()
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+def stored(tensor: Any) -> Any:
+    """The numbers that a tensor holds: of a sparse one, those that are not left out."""
+    torch = sys.modules["torch"]
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
+
+
+def _reals(torch: Any, values: Any) -> Any:
+    """Numbers as real ones, side by side."""
+    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
 
 
 def _confirmed(torch: Any, values: Any) -> int:
@@ -75,10 +81,10 @@ def _confirmed(torch: Any, values: Any) -> int:
 
 
 def bad(tensor: Any) -> Any:
-    """True where a value is not finite, as a tensor of the same shape, on the host."""
+    """True where a value is not finite, on the host: as a tensor of the same shape, or of those that a sparse one holds."""
     torch = sys.modules["torch"]
     with torch.no_grad():
-        return torch.isfinite(tensor.detach()).logical_not().cpu()
+        return torch.isfinite(stored(tensor.detach())).logical_not().cpu()
 
 
 def look_into(value: Any, deeper: int = DEEPEST) -> int:

@@ -118,13 +118,14 @@ _watching = _Watching(DOING)
 class Layer:
     """A module that is watched."""
 
-    __slots__ = ("__weakref__", "call", "forgiven", "loss", "name", "own", "type")
+    __slots__ = ("__weakref__", "call", "calm", "forgiven", "loss", "name", "own", "type")
 
     def __init__(self, name: str, module: Any) -> None:
         self.name = name
         self.type = type(getattr(module, "_orig_mod", module)).__name__
         self.loss = isinstance(module, sys.modules["torch"].nn.modules.loss._Loss)
         self.own = not type(module).__module__.startswith("torch.nn.")  # code of the program
+        self.calm = not self.own and backprop.is_calm(module)
         self.forgiven = 0
         self.call: Callable[[], Any] = _nobody  # what is called for it; not kept alive
 
@@ -140,6 +141,13 @@ class Situation(NamedTuple):
     changed: int  # in place, by this call
     parted: int  # it called modules
     root: Any  # the first argument of the outermost call
+
+
+class Given(NamedTuple):
+    """What a module was called with."""
+
+    module: Any
+    tensors: tuple[tuple[str, Any], ...]  # by name
 
 
 class _Scaled(NamedTuple):
@@ -280,7 +288,10 @@ class Watch:
             return
         layer = Layer(name, module)
         address = id(module)
-        call = leaves.engine().watched(layer, self._original, *(_carriers(layer, side) for side in (0, 1)), layer.own)
+        hooked = layer.own or (
+            not layer.loss and backprop.is_asked(module)
+        )  # what comes to it and what goes out, in backward
+        call = leaves.engine().watched(layer, self._original, *(_carriers(layer, side) for side in (0, 1)), hooked)
         self.calls[address] = call
         self._all[address] = layer
         layer.call = lambda: self.calls.get(address)
@@ -308,12 +319,10 @@ class Watch:
         """What a module gave is not finite. Returns what the program shall get, if anything."""
         with _watching:
             if loader.fetching() is None and (bits != finite.INF or layer.forgiven < TOLERANCE):
-                return self._judge(layer, result, _named(given, names), bits, Situation(*at))
+                return self._judge(layer, result, Given(given[0], _named(given, names)), bits, Situation(*at))
         return None
 
-    def _judge(
-        self, layer: Layer, result: Any, given: tuple[tuple[str, Any], ...], bits: int, at: Situation
-    ) -> NonFinite | None:
+    def _judge(self, layer: Layer, result: Any, given: Given, bits: int, at: Situation) -> NonFinite | None:
         if self._suspect is not None and self._since != arrivals.count():
             self._forgive()
         bad = next(one for one in _tensors(result) if finite.look(one))
@@ -326,10 +335,8 @@ class Watch:
         came_in = facts["before"] is not None or not facts["producer"]
         return self._alarm(self._suspect[0] if self._suspect is not None and came_in else facts)
 
-    def _forward(
-        self, layer: Layer, bad: Any, given: tuple[tuple[str, Any], ...], bits: int, at: Situation
-    ) -> dict[str, Any]:
-        wrong = None if at.changed else next((one for _, one in given if finite.look(one)), None)
+    def _forward(self, layer: Layer, bad: Any, given: Given, bits: int, at: Situation) -> dict[str, Any]:
+        wrong = None if at.changed else next((one for _, one in given.tensors if finite.look(one)), None)
         if wrong is not None:
             return self._came_in(layer, wrong, at)
         found = origin.forward(bad, at.last_end if at.parted or at.changed else at.first)
@@ -337,10 +344,12 @@ class Watch:
         here = Place(
             "loss" if layer.loss else "forward", known, layer.name, layer.type,
             after=_name(at.last) if at.parted else None,  # code of a module, after the last one that it called
-            op=found.op if layer.own or not known else None, code=birth.user_code(),
+            op=found.op if layer.own or not known else None,
+            code=(birth.code_of(given.module) if layer.own else None) or birth.user_code(),
         )  # fmt: skip
-        inputs = Inputs(known, given if known else (), told=not at.changed)
-        return self._certified(here, bits, bad, inputs, bad, found.gave)
+        broken = _broken(given.module)
+        inputs = Inputs(known, given.tensors if known else (), told=not at.changed, parameters=broken)
+        return self._certified(here, bits, bad, inputs, *(() if broken else (bad, found.gave)))
 
     def _came_in(self, layer: Layer, wrong: Any, at: Situation) -> dict[str, Any]:
         """What went into a module was not finite, though all that layers gave was: the data, or code between two layers."""
@@ -437,6 +446,7 @@ class Watch:
         with _watching:
             if not bits and self._fresh:
                 self._settle()
+                self._leave_broken()
                 leaves.engine().turn(leaves.ON)
             elif bits and not self._same:
                 self.later += 1
@@ -444,6 +454,18 @@ class Watch:
                 if self.later <= MOST_MARKS:
                     core.mark("again", NONFINITE, key=None if arrival is None else arrival.key)
             self._same = False
+
+    def _leave_broken(self) -> None:
+        """Look no more at parameters of a model that was given up: their gradients stay as they are."""
+        kept = [
+            (one, layer)
+            for one, layer in zip(self._weights, self._owners, strict=True)
+            if (weight := one()) is not None and not (weight.grad is not None and finite.look(weight.grad))
+        ]
+        self._weights[:], self._owners[:] = (
+            [one for one, _ in kept],
+            [layer for _, layer in kept],
+        )  # others hold the lists
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -531,6 +553,12 @@ def _named(given: tuple[Any, ...], names: tuple[str, ...] | None) -> tuple[tuple
         tensors = _tensors(value)
         found += [(word if len(tensors) == 1 else f"{word}.{place}", one) for place, one in enumerate(tensors)]
     return tuple(found)
+
+
+def _broken(module: Any) -> tuple[str, ...]:
+    """Its own parameters and buffers that are not finite: then it is not the batch that made it."""
+    own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+    return tuple(name for name, one in own if finite.look(one))
 
 
 def _kept(found: Origin) -> Inputs:

@@ -56,6 +56,30 @@ class later:  # noqa: N801  it reads as a word in `with later():`
             native.pass_on()
 
 
+class undisturbed:  # noqa: N801  it reads as a word in `with undisturbed():`
+    """A block in which the end of a child calls no handler: torch's raises an error wherever the program is, for each worker
+    that dies. For a program that ends anyway.
+    """
+
+    theirs: Any = None
+
+    def __enter__(self) -> None:
+        child = getattr(signal, "SIGCHLD", None)
+        if child is not None and threading.current_thread() is threading.main_thread():
+            found = signal.getsignal(child)
+            if callable(found):
+                self.theirs = found
+                signal.signal(child, _ignore)
+
+    def __exit__(self, *_: object) -> None:
+        if self.theirs is not None:
+            signal.signal(signal.SIGCHLD, self.theirs)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
 def watch(callback: Callable[[], None]) -> bool:
     """Call `callback` before SIGTERM is acted on. Call this again now and then: it sees handlers that came since.
 

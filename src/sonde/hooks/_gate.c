@@ -252,9 +252,19 @@ static inline PyObject *part(PyObject *lane, Py_ssize_t index)
     return PyTuple_GetItem(((Lane *)lane)->parts, index);
 }
 
+/* After a call of our own code: a failure is forgotten; what a handler of a signal has raised in it is the program's. */
+static int interrupted(void)
+{
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return 1;
+    PyErr_Clear();
+    return 0;
+}
+
 static PyObject *go_slow(PyObject *lane, PyObject *const *args, size_t flags, PyObject *names)
 {
-    PyErr_Clear();
+    if (interrupted())
+        return NULL;
     return PyObject_Vectorcall(((Lane *)lane)->slow, args, flags, names);
 }
 
@@ -343,8 +353,9 @@ static PyObject *ends_call(PyObject *self, PyObject *const *args, size_t flags, 
         PyObject *told = PyList_GetItem(part(self, 3), i);
         if (told != Py_None)
             Py_XDECREF(PyObject_CallNoArgs(told));
+        if (interrupted())
+            return NULL;
     }
-    PyErr_Clear();
     Py_RETURN_NONE;
 }
 
@@ -354,7 +365,8 @@ static PyObject *ended_call(PyObject *self, PyObject *const *args, size_t flags,
     Lane *lane = (Lane *)self;
     struct timespec now;
     Py_XDECREF(PyObject_CallFunctionObjArgs(part(self, 0), part(self, 1), NULL));
-    PyErr_Clear();
+    if (interrupted())
+        return NULL;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     if (ns - lane->last < PyLong_AsLongLong(part(self, 2)))
@@ -499,7 +511,8 @@ static PyObject *block_exit(PyObject *self, PyObject *const *args, Py_ssize_t co
         return PyObject_CallFunctionObjArgs(block_part(SLOW_EXIT), kind, NULL);
     }
     Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(LEAVE), block_part(SPAN), Py_None, kind, NULL));
-    PyErr_Clear();
+    if (interrupted())
+        return NULL;
     return PyObject_CallNoArgs(block_part(kind == Py_None ? ENDED : ABORTED));
 }
 

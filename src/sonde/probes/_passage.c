@@ -43,6 +43,13 @@ static _Thread_local long task;           /* which pass that is */
 static _Thread_local uint64_t last_end;   /* how far autograd had counted when the last layer was done */
 static _Thread_local void *last_result;   /* the address of what that gave */
 
+static int raise_later(void *value)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)value), (PyObject *)value);
+    Py_DECREF((PyObject *)value);
+    return -1;
+}
+
 /* Our failure, never the program's: Python counts it, and switches the probe off. */
 static void blame(void)
 {
@@ -51,7 +58,12 @@ static void blame(void)
     if (!kind)
         return;
     PyErr_NormalizeException(&kind, &value, &trace);
-    Py_XDECREF(value ? PyObject_CallFunctionObjArgs(parts[BLAME], value, NULL) : NULL);
+    if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception)) { /* of a handler of a signal: the program's */
+        if (Py_AddPendingCall(raise_later, Py_NewRef(value)) != 0)
+            Py_DECREF(value);
+    } else {
+        Py_XDECREF(value ? PyObject_CallFunctionObjArgs(parts[BLAME], value, NULL) : NULL);
+    }
     PyErr_Clear();
     Py_XDECREF(kind);
     Py_XDECREF(value);

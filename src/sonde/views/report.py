@@ -17,7 +17,6 @@ from sonde.analysis.drops import REASONS
 from sonde.analysis.held import Series, held
 from sonde.analysis.stack import Layer, layers
 from sonde.analysis.summary import wall_ns
-from sonde.analysis.tables import BESIDE
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.diagnosis.speed import PARTS, Slow, Speed, Spread
 from sonde.finding import Finding
@@ -333,13 +332,14 @@ class _Extra:
     warm_ns: int | None  # when the first step after the warm-up began
 
 
-_ABORTED = f"""
-    SELECT coalesce(max(times), 0) FROM (
-        SELECT count(*) AS times FROM {BESIDE}
-        WHERE kind = 'mark' AND cat = '{probe.PROBE}' AND name = '{probe.UPDATE}' AND key & {probe.UPDATE_ABORTED} <> 0
-        GROUP BY process
-    )
-"""  # noqa: S608  our own names
+def _aborted(run: Run, steps: dict[str, int]) -> int:
+    """The most updates of a process that ended no step."""
+    update = ("mark", probe.PROBE, probe.UPDATE)
+    updates = {
+        process: sum(one.count for one in named if (one.kind, one.cat, one.name) == update and not one.open)
+        for process, named in run.database.source.census.items()
+    }
+    return max((updates[process] - count for process, count in steps.items() if updates[process]), default=0)
 
 
 def _extra(run: Run) -> _Extra:
@@ -347,7 +347,8 @@ def _extra(run: Run) -> _Extra:
         """
         SELECT count(*) FILTER (skipped), arg_max(loss, start_ns), min(start_ns) FILTER (NOT warmup),
                count(*) FILTER (NOT warmup) / nullif(sum(dur_ns) FILTER (NOT warmup), 0) * 1e9,
-               sum(samples) FILTER (NOT warmup) / nullif(sum(dur_ns) FILTER (NOT warmup AND samples IS NOT NULL), 0) * 1e9
+               sum(samples) FILTER (NOT warmup) / nullif(sum(dur_ns) FILTER (NOT warmup AND samples IS NOT NULL), 0) * 1e9,
+               process, count(*)
         FROM steps GROUP BY process ORDER BY min(rank) NULLS LAST, process
         """
     ).fetchall()
@@ -360,7 +361,7 @@ def _extra(run: Run) -> _Extra:
         per_s=sum(speeds) / len(speeds) if speeds else None,
         samples_per_s=sum(samples) if samples else None,
         skipped=max((row[0] for row in rows), default=0),
-        aborted=run.sql(_ABORTED).fetchall()[0][0],
+        aborted=_aborted(run, {process: count for *_, process, count in rows}),
         loss=rows[0][1] if rows else None,
         warm_ns=min((row[2] for row in rows if row[2] is not None), default=None),
     )
