@@ -13,11 +13,7 @@ from tests.flow.pipeline import Pictures, loader, train
 from sonde import flow
 from sonde.flow import active
 
-# The thread with which multiprocessing feeds a queue may meet one that is closed already, when workers are let go.
-pytestmark = [
-    pytest.mark.usefixtures("nothing_left", "few_workers"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left", "few_workers")
 
 methods = pytest.mark.parametrize("method", ["fork", "spawn"])
 
