@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.step import MODELS, Subject, pairs, sonde
+from benchmarks.step import MODELS, Subject, measure_each, pairs, sonde
 
 BATCHES = 3
 SHAPES = {"MLP": (32, 64), "CNN": (8, 3, 16, 16), "transformer": (4, 16, 32)}  # of a batch
@@ -124,16 +123,8 @@ def run(name: str, rounds: int) -> dict[str, Any]:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """All subjects, each in a process of its own; what it adds to each model, or why it could not be measured."""
-    results: dict[str, Any] = {}
-    for name in SUBJECTS:
-        command = [sys.executable, "-m", "benchmarks.blackbox", name, str(rounds)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-            results[name] = json.loads(done.stdout.splitlines()[-1])
-        except (subprocess.SubprocessError, ValueError, IndexError) as error:
-            results[name] = {model: {"missing": str(error)} for model in MODELS}
-    return results
+    """All subjects; what each adds to each model, or why it could not be measured."""
+    return measure_each("benchmarks.blackbox", SUBJECTS, rounds)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -243,9 +243,14 @@ def run(name: str, rounds: int) -> dict[str, Any]:
 
 def measure(rounds: int) -> dict[str, Any]:
     """All recorders, each in a process of its own; what it says of each model, or why it could not be measured."""
+    return measure_each("benchmarks.step", SUBJECTS, rounds)
+
+
+def measure_each(module: str, subjects: Iterable[str], rounds: int) -> dict[str, Any]:
+    """What each subject of this module adds to each model, measured in a process of its own."""
     results: dict[str, Any] = {}
-    for name in SUBJECTS:
-        command = [sys.executable, "-m", "benchmarks.step", name, str(rounds)]
+    for name in subjects:
+        command = [sys.executable, "-m", module, name, str(rounds)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
             results[name] = json.loads(done.stdout.splitlines()[-1])
