@@ -52,6 +52,10 @@ class Programs:
             out, err = program.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             program.kill()
+            program.wait()
+            for stream in (program.stdout, program.stderr):
+                if stream is not None:  # its own children may hold the other end
+                    stream.close()
             raise
         assert program.returncode == code_expected, f"exit code {program.returncode}\n{out}\n{err}"
         return subprocess.CompletedProcess(program.args, program.returncode, out, err)

@@ -270,6 +270,31 @@ def test_fifty_forks_at_once_lose_no_child(programs: Programs) -> None:
     assert programs.rows("select count(*), count(distinct pid) from events where name = 'child'") == [(50, 50)]
 
 
+def test_a_forked_child_and_the_recording_thread_import_nothing(programs: Programs) -> None:
+    """An import whose lock was held by another thread at the fork would never end in the child."""
+    done = programs.run("""
+        import os, sys, threading, time, sonde
+        def imported(event, args):
+            if event == "import" and (os.getpid() != parent or threading.current_thread() is not threading.main_thread()):
+                os.write(1, f"{args[0]}\\n".encode())
+        parent = os.getpid()
+        sys.addaudithook(imported)
+        sonde.init()
+        first = threading.Thread(target=sonde.mark, args=("first",))
+        first.start()
+        first.join()
+        time.sleep(0.3)
+        pid = os.fork()
+        if pid == 0:
+            with sonde.span("child", args={"a": 1.5}):
+                time.sleep(0.3)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        threading.Thread(target=__import__, args=("this_is_seen_by_the_test",)).start()
+    """)
+    assert done.stdout.split() == ["this_is_seen_by_the_test"]
+
+
 def test_files_of_a_run_are_private(programs: Programs) -> None:
     """Every folder is 0700 and every file 0600, with an open umask too."""
     programs.run("""

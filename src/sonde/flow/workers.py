@@ -57,7 +57,7 @@ class Spool:
 
     def lose(self, count: int) -> None:
         """Say, in a worker, how many calls it has not captured."""
-        with open(os.path.join(self.path, f"{LOST}{os.getpid()}"), "w", encoding="ascii") as stream:
+        with open(os.path.join(self.path, f"{LOST}{os.getpid()}"), "w", encoding="utf-8") as stream:
             stream.write(str(count))
 
     def lost(self) -> int:
@@ -66,7 +66,7 @@ class Spool:
         with guard("counting what loader workers have not captured"):
             for name in os.listdir(self.path):
                 if name.startswith(LOST):
-                    with open(os.path.join(self.path, name), encoding="ascii") as stream:
+                    with open(os.path.join(self.path, name), encoding="utf-8") as stream:
                         total += int(stream.read(20) or 0)
         return total
 

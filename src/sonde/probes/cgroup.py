@@ -50,7 +50,7 @@ def _read(folder: str) -> Usage | None:
 
 def _number(path: str) -> int | None:
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8") as file:
             return int(file.read(32))
     except (OSError, ValueError):  # also "max": no limit
         return None
