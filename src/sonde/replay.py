@@ -387,8 +387,12 @@ def _imported(file: str) -> Any:
     sys.modules.setdefault(stem, module)
     try:
         spec.loader.exec_module(module)
-    except (*_USUAL, ImportError, SyntaxError) as error:
+    except (ImportError, SyntaxError) as error:
         raise ReplayError(f"{file} cannot be imported: {type(error).__name__}: {error}.") from error
+    except _USUAL as error:
+        said = f"{type(error).__name__}: {error}".rstrip(".")
+        advice = "If it trains when it is imported, put that below: if __name__ == '__main__'"
+        raise ReplayError(f"{file} cannot be imported: {said}. {advice}") from error
     return module
 
 

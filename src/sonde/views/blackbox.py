@@ -276,6 +276,7 @@ def _raised(dump: Dump, run: str) -> RaisedLine:
     raised = dump.raised
     assert raised is not None
     item = raised.item
+    newest = next((batch.step for batch in reversed(dump.batches) if batch.step is not None), None)
     return RaisedLine(
         who=who(dump.rank, dump.worker, dump.pid),
         type=raised.type,
@@ -287,8 +288,8 @@ def _raised(dump: Dump, run: str) -> RaisedLine:
         frames=frames_of(raised),
         next=f"Load {_short(raised)} of the dataset alone, outside of the loader, to see it fail."
         if item is not None
-        else f"Look at the last batches below; `sonde flow replay {run} --step {dump.step}` makes one again."
-        if dump.step is not None
+        else f"Look at the last batches below; `sonde flow replay {run} --step {newest}` makes the newest again."
+        if newest is not None
         else "Look at the traceback and the last batches below.",
     )
 

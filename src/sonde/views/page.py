@@ -22,7 +22,7 @@ LABEL = 7  # cells of "what", "next" and the like
 MOST_BIRTHS = 8
 MOST_OPEN = 12
 MOST_THREADS = 8
-MOST_FRAMES = 3  # of a thread
+ENDS = 2  # frames at each end of a stack
 MOST_TRACEBACK = 6
 MOST_DUMPS = 12
 MOST_LEFT_OUT = 12
@@ -212,7 +212,8 @@ def _changed_style(one: BatchLine) -> str:
 def _names(one: BatchLine) -> str:
     names = item_names(one)
     guilty = [place for place in one.culprits if place < len(names)]
-    told = [names[place] for place in guilty] + [name for place, name in enumerate(names) if place not in set(guilty)]
+    told = [f"{names[place]} (at {place})" for place in guilty]
+    told += [name for place, name in enumerate(names) if place not in set(guilty)]
     more = f", ... ({units.count(one.size)})" if len(told) > MOST_NAMES and one.size else ""
     return ", ".join(told[:MOST_NAMES]) + more or "n/a"
 
@@ -267,13 +268,18 @@ def _threads(threads: list[ThreadLine], console: Console) -> None:
     heading(console, units.plural(len(threads), "thread"))
     shown = sorted(threads, key=lambda one: not one.current)[:MOST_THREADS]
     for one in shown:
-        frames = " < ".join(one.frames[:MOST_FRAMES]) or ("has left the program" if one.current else "no Python frame")
-        more = f" < {len(one.frames) - MOST_FRAMES} more" if len(one.frames) > MOST_FRAMES else ""
+        frames = " < ".join(_ends(one.frames)) or ("has left the program" if one.current else "no Python frame")
         line = Text(printable(one.name) + (" (current)" if one.current else ""), "bold" if one.current else "")
-        line.append(f"  {printable(frames)}{more}", "not bold")
+        line.append(f"  {printable(frames)}", "not bold")
         block(console, line, hang=INDENT)
     if len(threads) > len(shown):
         note(console, f"and {units.count(len(threads) - len(shown))} more; --json has all", "dim")
+
+
+def _ends(frames: list[str]) -> list[str]:
+    """The innermost frames and the outermost ones: between them are those of libraries, as a rule."""
+    left_out = len(frames) - 2 * ENDS
+    return frames if left_out < 2 else [*frames[:ENDS], f"{left_out} more", *frames[-ENDS:]]
 
 
 def _dumps(view: Page, console: Console) -> None:
