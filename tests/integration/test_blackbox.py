@@ -78,7 +78,7 @@ MAIN = "if __name__ == '__main__':\n    "
 BAD_ITEM = "def fails(index):\n    if index == 77:\n        raise ValueError('item 77 is broken')"
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_an_item_that_raises_in_a_worker_is_named(programs: Programs, method: str) -> None:
     """Index, place, batch and worker; the exit code and the exception are the program's own.
 

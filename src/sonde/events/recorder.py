@@ -206,7 +206,7 @@ class Recorder:
             "host": folder.host(),
             "pid": os.getpid(),
             "n": n,
-            "parent_pid": os.getppid(),
+            "parent_pid": parent_pid(),
             "boot_id": folder.boot_id(),
             "start_ticks": config.start_ticks(os.getpid()),
             **config.ranks()._asdict(),
@@ -347,6 +347,21 @@ def is_launcher() -> bool:
 def is_multiprocessing_child() -> bool:
     """Was this process started by multiprocessing?"""
     return getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None) is not None
+
+
+def parent_pid() -> int:
+    """The process that started this one; if that was a fork server, the one that asked it to."""
+    parent = os.getppid()
+    asking = getattr(getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None), "pid", None)
+    return asking if isinstance(asking, int) and asking != parent and _is_fork_server(parent) else parent
+
+
+def _is_fork_server(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"multiprocessing.forkserver" in file.read(4096)
+    except OSError:
+        return False
 
 
 def thread_name(tid: int) -> str:

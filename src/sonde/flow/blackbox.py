@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
 from sonde.events import core
-from sonde.events.recorder import at_failure, is_launcher, serving
+from sonde.events.recorder import at_failure, is_launcher, parent_pid, serving
 from sonde.flow import dump, terminate
 from sonde.flow.registry import find
 from sonde.flow.ring import Kept, Ring
@@ -389,7 +389,7 @@ def _write_failed(failures: list[loader.Failed]) -> None:
         os.mkdir(box, folder.FOLDER_MODE)
     rows = [[one.key, one.position, one.index if isinstance(one.index, int) else None, one.worker] for one in failures]
     with folder.opened(box) as here:
-        folder.write_json(here, f"{FAILED}{folder.host()}-{os.getpid()}", {"parent": os.getppid(), "failed": rows})
+        folder.write_json(here, f"{FAILED}{folder.host()}-{os.getpid()}", {"parent": parent_pid(), "failed": rows})
 
 
 def _of_workers(run: str) -> list[loader.Failed]:
