@@ -140,7 +140,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of one process, or of the host. `first` is the first value after the warm-up."""
+    """The memory of one process, or of the host. `first` is the first value after the warm-up; None: none ended."""
 
     who: str
     host: str
@@ -494,7 +494,7 @@ def _own(usual: Any) -> float | None:
 
 
 def _memory(series: Series, warm_ns: int | None) -> Memory:
-    warm = series.value[series.time >= warm_ns] if warm_ns is not None else series.value
+    warm = series.value[series.time >= warm_ns] if warm_ns is not None else series.value[:0]
     return Memory(
         who=series.who,
         host=series.host,
