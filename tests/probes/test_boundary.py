@@ -148,3 +148,27 @@ def test_a_block_in_a_recording_that_came_while_it_was_open_is_a_step_of_its_own
         block.__exit__(None, None, None)
     assert steps(recorded) == [(0, False), (1, False), (2, False)]
     assert updates(recorded) == [(number, UPDATE_EXPLICIT) for number in range(3)]
+
+
+@pytest.mark.skipif(not hasattr(boundary, "PARTS"), reason="the C module is not built")
+def test_a_block_that_a_signal_interrupts_is_not_entered() -> None:
+    """What the handler raised reaches the program, and the next block is a step again."""
+    made: Any = boundary
+    native, parts = made.native, made.PARTS
+
+    def interrupted(_span: Any) -> None:
+        raise SystemExit(9)
+
+    with record() as recorded:
+        with boundary.trace_step():  # the first one says that blocks are steps from now on
+            pass
+        native.blocks((*parts[:2], interrupted, *parts[3:]))
+        try:
+            with pytest.raises(SystemExit), boundary.trace_step():
+                pass
+        finally:
+            native.blocks(parts)
+        with boundary.trace_step():
+            pass
+    assert steps(recorded) == [(0, False), (1, False)]
+    assert [flags for _, flags in updates(recorded)] == [UPDATE_EXPLICIT] * 2

@@ -476,19 +476,30 @@ static int block_state_is(PyObject *wanted)
 }
 
 /* A block without a number, and not the first one, where all steps are recorded whole. */
+/* 1: begun; 0: the slow way; -1: what a handler of a signal has raised is set, and nothing is begun. */
 static int block_enters(void)
 {
-    int plain = block_state_is(Py_False) && PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_True) == 0;
-    if (plain)
-        Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(ENTER), block_part(SPAN), NULL));
-    PyErr_Clear();
-    return plain;
+    if (!block_state_is(Py_False) || PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_True) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(ENTER), block_part(SPAN), NULL));
+    if (!interrupted())
+        return 1;
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(LEAVE), block_part(SPAN), Py_None, kind, NULL));
+    PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_False);
+    PyErr_Restore(kind, value, trace); /* instead of whatever these have set */
+    return -1;
 }
 
 static PyObject *block_enter(PyObject *self, PyObject *Py_UNUSED(none))
 {
     Block *block = (Block *)self;
-    int begun = ready && block_parts && !block->step && block_enters();
+    int begun = ready && block_parts && !block->step ? block_enters() : 0;
+    if (begun < 0)
+        return NULL;
     if (!begun && block_parts) {
         begun = truth_of(PyObject_CallFunctionObjArgs(block_part(SLOW_ENTER), block->step ? block->step : Py_None, NULL));
         if (begun < 0)

@@ -77,12 +77,11 @@ if TYPE_CHECKING or native is None:
     Fast = Block
 else:
     Fast = native.Block
-    native.blocks(
-        (
-            steps.now, "block", core.enter, core.leave, _span,
-            steps.quick_end[_FLAGS[0]], steps.quick_end[_FLAGS[1]], begin, end,
-        )
+    PARTS = (
+        steps.now, "block", core.enter, core.leave, _span,
+        steps.quick_end[_FLAGS[0]], steps.quick_end[_FLAGS[1]], begin, end,
     )  # fmt: skip
+    native.blocks(PARTS)
 
 
 class trace_step(Fast):  # noqa: N801  it is used like a function
