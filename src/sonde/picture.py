@@ -17,6 +17,7 @@ MAX_ASPECT = 8
 MAX_PIXELS = 1 << 22  # that are read for one picture
 COLOURS = (1, 3, 4)
 NOT_FINITE = (230, 30, 90)  # the colour of NaN and infinity
+PALEST = 240  # grey of the brightest of what is finite beside them
 
 
 def as_image(array: Array) -> Array | None:
@@ -61,7 +62,8 @@ def _coloured(means: Array, dtype: Any) -> Array:
     grey = (numpy.where(finite, shares, 0) * 255).round().clip(0, 255).astype(numpy.uint8)
     if finite.all():
         return grey
-    coloured = numpy.repeat(grey, 3, axis=2) if grey.shape[2] == 1 else grey[:, :, :3].copy()
+    pale = PALEST // 2 + grey[:, :, :3].mean(axis=2, keepdims=True) * (PALEST / 2 / 255)
+    coloured = numpy.repeat(pale.astype(numpy.uint8), 3, axis=2)  # what is finite steps back
     coloured[~finite.all(axis=2)] = NOT_FINITE
     return coloured
 
