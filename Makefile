@@ -20,6 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
+TWO := -n 2 --dist worksteal  # halves of the tests side by side
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -96,9 +97,9 @@ docs: setup
 
 test: lint
 	@for core in $(CORES); do \
-	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) tests/events || exit 1; \
+	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) $(TWO) tests/events || exit 1; \
 	done
-	$(PYTEST) --ignore=tests/events
+	$(PYTEST) $(TWO) --ignore=tests/events
 
 soak: setup
 	@for core in $(CORES); do \
