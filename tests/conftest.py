@@ -1,12 +1,29 @@
-"""For all tests: what they and the programs they start leave in the folder for temporary files goes when they are over."""
+"""For all tests: their programs use one core each, and what they leave in the folder for temporary files goes in the end."""
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from sonde import guard
+
+
+def pytest_collection_finish() -> None:
+    """All that was imported and collected stays to the end: the garbage collector need not go through it each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_programs() -> Iterator[None]:
+    """A program of a test is small, and others run beside it: more threads of torch would only wait for each other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,3 +36,13 @@ def temporary_files() -> Iterator[None]:
     ):
         patch.setenv("TMPDIR", str(Path(folder).resolve()))  # for programs; this process keeps the folder that it knows
         yield
+
+
+@pytest.fixture
+def expected() -> Iterator[set[str]]:
+    """Nothing of ours fails on the way, except at places that a test adds."""
+    before = guard.counts()
+    places: set[str] = set()
+    yield places
+    after = guard.counts()
+    assert {place for place in after if after[place] != before.get(place)} == places

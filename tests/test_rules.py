@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "sonde"
-MODULES = sorted(SOURCE.rglob("*.py"))
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 MAY_CATCH_ALL = ("guard.py", "decorate.py")  # the latter hands what it catches to the user's generator
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
+Modules = dict[Path, list[ast.AST]]
 
-def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a module."""
-    return ast.parse(path.read_text(), str(path))
+
+@pytest.fixture(scope="module")
+def modules() -> Modules:
+    """The syntax tree of each module, node by node."""
+    paths = sorted(SOURCE.rglob("*.py"))
+    found = {path.relative_to(SOURCE): list(ast.walk(ast.parse(path.read_text(), str(path)))) for path in paths}
+    assert {Path("config.py"), Path("guard.py"), Path("events/recorder.py")} <= found.keys()
+    return found
 
 
 def broad(handler: ast.ExceptHandler) -> bool:
@@ -31,48 +36,56 @@ def reraises(handler: ast.ExceptHandler) -> bool:
     return isinstance(last, ast.Raise) and last.exc is None
 
 
-modules = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def names_environment(nodes: list[ast.AST]) -> set[str]:
+    """The words for the environment that a module uses."""
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    imported = {n.name for node in nodes if isinstance(node, ast.ImportFrom) for n in node.names}
+    return (used | imported) & ENVIRONMENT
 
 
-@modules
-def test_first_line_of_a_module_says_what_it_is_for(path: Path) -> None:
+def late_imports(nodes: list[ast.AST]) -> list[int]:
+    """The lines of imports of our own inside functions."""
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {node for function in functions for node in ast.walk(function)}
+    froms = [node for node in inside if isinstance(node, ast.ImportFrom)]
+    plain = [node for node in inside if isinstance(node, ast.Import)]
+    late = [node.lineno for node in froms if node.level or (node.module or "").split(".")[0] == "sonde"]
+    return late + [node.lineno for node in plain if any(name.name.split(".")[0] == "sonde" for name in node.names)]
+
+
+def test_first_line_of_a_module_says_what_it_is_for(modules: Modules) -> None:
     """Each module begins with a sentence."""
-    text = ast.get_docstring(parsed(path))
-    assert text, f"{path} has no docstring"
-    assert text.splitlines()[0].endswith((".", ":", ";", ","))
+    texts = {path: ast.get_docstring(nodes[0]) for path, nodes in modules.items() if isinstance(nodes[0], ast.Module)}
+    assert texts.keys() == modules.keys()
+    bad = [path for path, text in texts.items() if not text or not text.splitlines()[0].endswith((".", ":", ";", ","))]
+    assert not bad
 
 
-@modules
-def test_module_has_one_plain_word_for_its_name(path: Path) -> None:
+def test_module_has_one_plain_word_for_its_name(modules: Modules) -> None:
     """No two-word names, no names that say nothing."""
-    name = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
-    assert "_" not in name.lstrip("_")
-    assert name not in VAGUE
+    folders = ("__init__", "__main__")
+    names = {path: path.parent.name if path.stem in folders else path.stem for path in modules}
+    assert not [path for path, name in names.items() if "_" in name.lstrip("_") or name in VAGUE]
 
 
-@modules
-def test_environment_is_read_in_config_only(path: Path) -> None:
+def test_environment_is_read_in_config_only(modules: Modules) -> None:
     """One module knows the environment."""
-    used = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
-    imported = {n.name for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom) for n in node.names}
-    assert path.name == "config.py" or not (used | imported) & ENVIRONMENT
+    found = {path: names_environment(nodes) for path, nodes in modules.items() if path.name != "config.py"}
+    assert not {path: names for path, names in found.items() if names}
 
 
-@modules
-def test_failures_are_swallowed_in_guard_only(path: Path) -> None:
+def test_failures_are_swallowed_in_guard_only(modules: Modules) -> None:
     """Elsewhere a handler names what it catches, or raises it again."""
-    handlers = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ExceptHandler)]
-    assert path.name in MAY_CATCH_ALL or not [h.lineno for h in handlers if broad(h) and not reraises(h)]
+    handlers = {
+        path: [node for node in nodes if isinstance(node, ast.ExceptHandler)]
+        for path, nodes in modules.items()
+        if path.name not in MAY_CATCH_ALL
+    }
+    found = {path: [h.lineno for h in kept if broad(h) and not reraises(h)] for path, kept in handlers.items()}
+    assert not {path: lines for path, lines in found.items() if lines}
 
 
-@modules
-def test_own_modules_are_imported_at_the_top(path: Path) -> None:
+def test_own_modules_are_imported_at_the_top(modules: Modules) -> None:
     """An import of our own inside a function would hide a circle."""
-    functions = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inside = [node for function in functions for node in ast.walk(function)]
-    late = [n.lineno for n in inside if isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == "sonde"]
-    late += [
-        n.lineno for n in inside if isinstance(n, ast.Import) and any(a.name.split(".")[0] == "sonde" for a in n.names)
-    ]
-    late += [n.lineno for n in inside if isinstance(n, ast.ImportFrom) and n.level]
-    assert not late
+    found = {path: late_imports(nodes) for path, nodes in modules.items()}
+    assert not {path: lines for path, lines in found.items() if lines}

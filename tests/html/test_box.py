@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from tests.analysis.boxes import batch, birth, certificate, raised, with_marks, write_dump
-from tests.html.test_page import ALLOWED, VOID, Parsed
+from tests.html.parsing import Parsed
+from tests.html.test_page import ALLOWED
 from tests.views.runs import EVIL
 
 from sonde.analysis.blackbox import black_box
@@ -23,7 +24,6 @@ from sonde.views.blackbox import blackbox
 from sonde.views.exhibits import cases
 
 PLAIN = BuiltProcess([BuiltRecord(dur=1)])
-VOID.add("img")
 
 
 def page_of(path: Path) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.html.parsing import Parsed
 from tests.views.runs import EVIL, SLOW, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
@@ -18,7 +18,6 @@ from sonde.testing import MS, build_run, build_training
 from sonde.views.charts import charts, thinned
 from sonde.views.report import report
 
-VOID = {"meta", "br"}
 ALLOWED = {
     *(
         "html",
@@ -40,35 +39,6 @@ ALLOWED = {
     *("h1", "h2", "h3", "ul", "li", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "br"),
     *("svg", "path", "rect", "text"),
 }
-
-
-class Parsed(HTMLParser):
-    """The elements of a page, and the text in them; complains of ends that have no beginning."""
-
-    def __init__(self, content: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.words = ""
-        self.open: list[str] = []
-        self.feed(content)
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
 
 
 def page_of(path: Path) -> str:
