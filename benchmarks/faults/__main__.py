@@ -1,4 +1,4 @@
-"""Run the fault suite and print its score: python -m benchmarks.faults [--only NAME] [--repeats 3] [--busy] [--traceml]."""
+"""Run the fault suite and print its score: python -m benchmarks.faults [--repeats 3] [--busy] [--traceml] [--json FILE]."""
 
 from __future__ import annotations
 
@@ -32,11 +32,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="how often each is tried")
     parser.add_argument("--busy", action="store_true", help="keep all cores busy with something else")
     parser.add_argument("--traceml", action="store_true", help="ask TraceML too, once for each case")
-    parser.add_argument("--json", type=Path, help="write the results there as well")
+    parser.add_argument("--json", type=Path, help="write the results there as well, after each case")
+    parser.add_argument("--resume", action="store_true", help="go on with what the file of --json has")
     options = parser.parse_args()
-    result = measure(
-        chosen(options.only), options.repeats, busy=options.busy, traceml=options.traceml, json_file=options.json
-    )
+    if options.resume and options.json is None:
+        parser.error("--resume goes on with a file: name it with --json")
+    try:
+        result = measure(
+            chosen(options.only), options.repeats, busy=options.busy, traceml=options.traceml, json_file=options.json,
+            resume=options.resume,
+        )  # fmt: skip
+    except ValueError as error:
+        sys.exit(str(error))
     console = Console(width=None if sys.stdout.isatty() else 130)
     console.print(score_table(result))
     for line in sentences(result):

@@ -34,28 +34,52 @@ def burners(count: int) -> Iterator[None]:
 
 
 def measure(
-    cases: Sequence[Case], repeats: int, *, busy: bool = False, traceml: bool = False, json_file: Path | None = None
+    cases: Sequence[Case],
+    repeats: int,
+    *,
+    busy: bool = False,
+    traceml: bool = False,
+    json_file: Path | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
-    """Try all cases; everything that the table shows, as plain data. The file is written anew after each case."""
+    """Try all cases; everything that the table shows, as plain data. The file is written anew after each case, so that one
+    that was cut off can be resumed: cases that the file has are not tried again.
+    """
     missing = peer.missing() if traceml else "not asked"
-    rows: list[dict[str, Any]] = []
-    result: dict[str, Any] = {
-        "repeats": repeats,
-        "busy": busy,
-        "traceml": missing or "asked",
-        "cases": rows,
-        **score(rows),
-    }
+    settings = {"repeats": repeats, "busy": busy, "traceml": missing or "asked"}
+    rows = _done(json_file, settings) if resume and json_file is not None else []
+    left = [case for case in cases if case.name not in {row["name"] for row in rows}]
+    result: dict[str, Any] = {**settings, "cases": rows, **score(rows)}
     with burners(os.cpu_count() or 1) if busy else burners(0):
-        for number, case in enumerate(cases):
-            _tell(f"{number + 1} of {len(cases)}: {case.name}")
+        for number, case in enumerate(left):
+            _tell(f"{number + 1} of {len(left)}: {case.name}")
             outcomes = [tried(case) for _ in range(repeats)]
             rows.append(row(case, outcomes, peer.verdict(case) if missing is None else None))
             result |= score(rows)
             if json_file is not None:
-                json_file.write_text(json.dumps(result, indent=2) + "\n")
+                _write(json_file, result)
     _tell("")
     return result
+
+
+def _done(json_file: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The cases that a file of the same settings has. ValueError: it has others."""
+    if not json_file.exists():
+        return []
+    result = json.loads(json_file.read_text())
+    for name, value in settings.items():
+        if result[name] != value:
+            raise ValueError(
+                f"{json_file} has {name} = {result[name]!r}, and {value!r} was asked for: name another file"
+            )
+    return list(result["cases"])
+
+
+def _write(json_file: Path, result: dict[str, Any]) -> None:
+    """Whole or not at all: a cut in the middle leaves the file as it was."""
+    new = json_file.with_name(f"{json_file.name}.new")
+    new.write_text(json.dumps(result, indent=2) + "\n")
+    new.replace(json_file)
 
 
 def tried(case: Case) -> Outcome:

@@ -103,6 +103,12 @@ def test_steps_that_are_long_now_and_then_may_have_lost_their_core(
     assert ("STEP_SPIKES" in found(tmp_path, processes(phases=spikes(*where)), crowded=crowded)) is told
 
 
+def scattered(step: int, **times: int) -> dict[str, int]:
+    """Steps of these phases; from the twentieth on, one of the others takes 200 ms, each in its turn."""
+    late = ("input_wait", "forward", "backward")[step % 3]
+    return phases(**times, **({late: 200} if step >= 20 else {}))
+
+
 @pytest.mark.parametrize(
     ("times", "crowded", "told"),
     [
@@ -110,6 +116,7 @@ def test_steps_that_are_long_now_and_then_may_have_lost_their_core(
         (lambda rank, step: dict.fromkeys(ALL, MS * (4 + step) // 4), True, False),
         (lambda rank, step: phases(forward=3 + step), True, True),
         (lambda rank, step: phases(residual=50 + 5 * step), True, True),  # it had most of the step from the beginning
+        (lambda rank, step: scattered(step, residual=2 + step), True, True),  # one phase after the other is late
     ],
 )
 def test_steps_that_grow_in_all_their_phases_may_have_got_company(

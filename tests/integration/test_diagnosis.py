@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +87,21 @@ def test_the_peer_is_only_judged_by_what_was_run_for_it() -> None:
     assert score.sentences(result)[-1] == (
         "TraceML: 1 of 2 right, asked once each; of those whose verdict is one that it has, 1 of 1."
     )
+
+
+def test_a_suite_that_was_cut_off_goes_on_with_the_cases_that_are_left(tmp_path: Path) -> None:
+    """A case that the file has is not tried again, and counts."""
+    file = tmp_path / "faults.json"
+    file.write_text(
+        json.dumps({"repeats": 1, "busy": False, "traceml": "not asked", "cases": [row(CASE, "BALANCED info")]})
+    )
+    result = score.measure([CASE], 1, json_file=file, resume=True)
+    assert (result["trials"], result["right"]) == (1, 0)
+
+
+def test_a_suite_of_other_settings_is_not_resumed(tmp_path: Path) -> None:
+    """Trials on a busy machine and on a free one are not mixed."""
+    file = tmp_path / "faults.json"
+    file.write_text(json.dumps({"repeats": 1, "busy": True, "traceml": "not asked", "cases": []}))
+    with pytest.raises(ValueError, match="busy = True"):
+        score.measure([CASE], 1, json_file=file, resume=True)

@@ -54,7 +54,10 @@ def _host_slower(facts: Facts, policy: Policy, phase: str) -> bool:
     if not facts.health.crowded(policy):
         return False
     first, last = facts.speed.segments[0], facts.speed.segments[-1]
-    before, after = (row[TRAIN].or_zero() - row[phase].or_zero() for row in (first, last))
+    # Medians do not add up: the step less this phase would hold the scatter of this phase too.
+    before, after = (
+        sum(row[name].or_zero() for name in row if name not in (TRAIN, "steps", phase)) for row in (first, last)
+    )
     slower = max(1.0, after / before) if before > 0 else 1.0
     more = last[phase].or_zero() / slower - first[phase].or_zero()
     return more < first[TRAIN].or_zero() * (policy["step_drift.warn_ratio"] - 1)
