@@ -24,6 +24,7 @@ PARTS = {
     "sonde.flow._stats": "src/sonde/flow/_stats.c",
     "sonde.flow._terminate": "src/sonde/flow/_terminate.c",
     "sonde.flow._finite": "src/sonde/flow/_finite.c",
+    "sonde.flow._glance": "src/sonde/flow/_glance.c",
     "sonde.probes._passage": "src/sonde/probes/_passage.c",
 }
 

@@ -35,16 +35,22 @@ class _Ready:
         return self.batch
 
 
-def _fed(torch: Any, step: Callable[[], None], shape: tuple[int, ...]) -> Callable[[], None]:
+class Fed:
     """The step, after a batch has come from a loader."""
-    batch = torch.randn(shape), torch.zeros(shape[0], dtype=torch.long)
-    batches = iter(torch.utils.data.DataLoader(_Ready(batch), batch_size=None))
 
-    def fed() -> None:
-        next(batches)
-        step()
+    def __init__(self, torch: Any, step: Callable[[], None], shape: tuple[int, ...]) -> None:
+        batch = torch.randn(shape), torch.zeros(shape[0], dtype=torch.long)
+        self.loader = torch.utils.data.DataLoader(_Ready(batch), batch_size=None)
+        self.step = step
+        self.begin()
 
-    return fed
+    def begin(self) -> None:
+        """Begin an iteration of the loader: one that was under way when the recording began is not known to it."""
+        self.batches = iter(self.loader)
+
+    def __call__(self) -> None:
+        next(self.batches)
+        self.step()
 
 
 def _besides(**settings: Any) -> Callable[[Callable[[], None], str], Subject]:
@@ -111,10 +117,12 @@ def run(name: str, rounds: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
         for model, make in MODELS.items():
-            step = _fed(torch, make(torch), SHAPES[model])
+            step = Fed(torch, make(torch), SHAPES[model])
             for _ in range(50):
                 step()
             subject = SUBJECTS[name](step, folder)
+            subject.on()
+            step.begin()
             subject.off()
             results[model] = pairs(subject, step, rounds)
         if "sonde.session" in sys.modules:

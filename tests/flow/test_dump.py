@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import torch
 from tests.flow.boxes import dumps, folders, loader, only, train
 
 import sonde
-from sonde import guard
 from sonde.flow import dump as writer
 from sonde.flow.blackbox import _box, trigger
 from sonde.store import folder
@@ -39,14 +38,7 @@ ARRAYS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def expected() -> Iterator[set[str]]:
-    """Nothing of ours fails on the way, except at places that a test adds."""
-    before = guard.counts()
-    places: set[str] = set()
-    yield places
-    after = guard.counts()
-    assert {place for place in after if after[place] != before.get(place)} == places
+pytestmark = pytest.mark.usefixtures("expected")
 
 
 def written(tmp_path: Path, *batches: Any, **settings: Any) -> Recorded:

@@ -122,6 +122,67 @@ def test_inside_a_transformation_nothing_is_looked_at() -> None:
     assert seen == [0]
 
 
+def _value(numbers: Any) -> Any:
+    """A tensor of these numbers, in one of some layouts."""
+    return torch.tensor(numbers).reshape(1, -1).expand(3, -1)
+
+
+NUMBERS = strategies.sampled_from([0.0, 1.5, nan, inf, -inf])
+VALUES = strategies.recursive(
+    NUMBERS
+    | strategies.lists(NUMBERS, max_size=5).map(_value)
+    | strategies.sampled_from([None, "a", b"b", 7, True, numpy.float32(nan), numpy.array([1.0, inf])]),
+    lambda inner: (
+        strategies.lists(inner, max_size=4)
+        | strategies.lists(inner, max_size=4).map(tuple)
+        | strategies.dictionaries(strategies.text(max_size=2), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(VALUES)
+def test_a_look_into_containers_is_the_same_in_c(value: Any) -> None:
+    """Or C says that it cannot tell."""
+    if finite.native is None:
+        pytest.skip("there is only one")
+    assert finite.native.look_into(value) in (-1, look_into(value))
+    assert finite.native.look_into({"a": [value] * 70}) in (-1, look_into({"a": [value] * 70}))
+
+
+def test_what_collates_is_followed_by_a_look_at_its_result() -> None:
+    """Only what is not finite, or cannot be told, is told; results and exceptions pass."""
+    if finite.native is None:
+        pytest.skip("Python does it otherwise")
+    told: list[Any] = []
+    collate = finite.native.collating(lambda samples, made: told.append((samples, made)), lambda samples: samples[0])
+    assert collate([1.0]) == 1.0
+    assert not told
+    assert collate([nan, 1]) is nan
+    assert told == [([nan, 1], nan)]
+    assert collate([odd := numpy.ones(2)]) is odd
+    assert len(told) == 2
+    with pytest.raises(IndexError):
+        collate([])
+
+
+def test_a_failure_of_who_is_told_of_a_batch_stays_inside() -> None:
+    """The batch is delivered; an interrupt reaches the program."""
+    if finite.native is None:
+        pytest.skip("Python does it otherwise")
+
+    def fail(_samples: Any, _made: Any) -> None:
+        raise kind
+
+    kind: type[BaseException] = ValueError
+    collate = finite.native.collating(fail, list)
+    assert len(collate([nan])) == 1
+    kind = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        collate([nan])
+
+
 def test_whatever_a_dataset_gives_is_looked_into() -> None:
     """Tensors, arrays and numbers are found in containers, and the rest is passed over."""
     sample: dict[str, Any] = {"x": [torch.ones(2), numpy.ones(3)], "y": (1.0, 2, "nan"), "z": numpy.float32(1)}

@@ -6,52 +6,26 @@ import base64
 import re
 import struct
 import zlib
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 from tests.flow.hand import train
+from tests.html.parsing import Parsed
 
 from sonde.flow import page
 from sonde.flow.freeze import SUMMARY, freeze
 from sonde.flow.note import Item
 from sonde.flow.result import TraceCall, TraceResult
 from sonde.flow.thumbnail import MAX_ROWS, ROW_SIDE, SIDE, thumbnails
-from sonde.picture import NOT_FINITE
+from sonde.picture import NOT_FINITE, PALEST
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\x1b[31m\udcff"
 KNOWN = {
     *("html", "head", "meta", "title", "body", "style", "div", "span", "b", "i", "s", "ul", "li", "code", "img"),
     *("details", "summary"),
 }
-VOID = {"meta", "img"}
-
-
-class Parsed(HTMLParser):
-    """The elements of a page, and the text in them; complains of ends that have no beginning."""
-
-    def __init__(self, content: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.words = ""
-        self.open: list[str] = []
-        self.feed(content)
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
 
 
 def html_of(*values: object, **facts: Any) -> str:
@@ -260,14 +234,14 @@ def test_a_picture_shows_the_content() -> None:
 
 
 def test_numbers_that_are_not_finite_stand_out() -> None:
-    """In a colour of their own, also where the rest is grey."""
+    """In a colour of their own; what is finite steps back beside them."""
     image = numpy.zeros((16, 16))
     image[3, 4] = numpy.nan
     image[5, 6] = numpy.inf
     image[0, 0] = 1
     pixels = decoded(thumbnails(image)[0])
     assert tuple(pixels[3, 4]) == tuple(pixels[5, 6]) == NOT_FINITE
-    assert tuple(pixels[9, 9]) == (0, 0, 0)
+    assert tuple(pixels[9, 9]) == (PALEST // 2,) * 3
 
 
 @pytest.mark.parametrize(

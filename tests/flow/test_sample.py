@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import UserDict, namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,10 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from hypothesis import given, settings, strategies
 
-from sonde.flow.sample import MOST_PARTS, WHOLE, changed, look, parts_of
+from sonde.flow import sample
+from sonde.flow.sample import FIRST, MOST_DEPTH, MOST_PARTS, WHOLE, changed, glance, look, parts_of, quick
 
 Pair = namedtuple("Pair", "image label")  # noqa: PYI024  as programs have it
 
@@ -117,3 +121,154 @@ def test_without_arrays_nothing_can_be_told() -> None:
     parts = parts_of({"text": ["a", "b"]})
     assert look(parts).digest is None
     assert changed(parts, look(parts)) is None
+
+
+# ── the same in C ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+in_c = pytest.mark.skipif(sample.native is None, reason="the C part was not built")
+x = torch.arange(24).reshape(4, 6)
+
+
+def _nested() -> Any:
+    """Two rows of different lengths."""
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+
+
+PLAIN = {
+    "a list of two": [x.float(), x[:, 0]],
+    "a dictionary": {"image": x.double(), "name": ["a", "b"], 7: x > 3},
+    "numbers and texts": [x, 1, 2.5, "a", b"b", None, True],
+    "one tensor": x,
+    "not in order": [x.t(), x[::2], x.expand(3, 4, 6)],
+    "with a gradient": [torch.ones(3, requires_grad=True)],
+    "bfloat16": [torch.ones(3, dtype=torch.bfloat16), torch.ones(3, dtype=torch.float16)],
+    "nothing but texts": ["a", "b"],
+    "empty containers": [x, [], {}, ()],
+    "deep": [[[[[x]]]]],
+    "as much as is read whole": [torch.ones(WHOLE, dtype=torch.uint8)],
+    "one byte more": [torch.arange(WHOLE + 1).to(torch.uint8), x],
+    "long": [torch.arange(100_003, dtype=torch.int16)],
+    "many": [x] * (MOST_PARTS + 5),
+    "a tensor after many numbers": [*range(FIRST), x],
+}
+OTHERS: dict[str, Callable[[], Any]] = {
+    "one number": lambda: [torch.tensor(1.5)],
+    "empty": lambda: [torch.empty(0)],
+    "complex": lambda: [torch.ones(3, dtype=torch.complex64).conj()],
+    "negated": lambda: [torch.ones(1, dtype=torch.complex64).conj().imag],
+    "sparse": lambda: [torch.eye(3).to_sparse()],
+    "nested": lambda: [_nested()],
+    "nowhere": lambda: [torch.ones(3, device="meta")],
+    "a parameter": lambda: [torch.nn.Parameter(torch.ones(3))],
+    "inference": lambda: [torch.inference_mode()(torch.ones)(3)],
+    "an array": lambda: {"a": np.ones(3)},
+    "a named tuple": lambda: Pair(x, x),
+    "like a dictionary": lambda: UserDict(a=x),
+    "a key that is a tuple": lambda: {(1, 2): x},
+    "a number of NumPy": lambda: [np.float32(1), x],
+}
+
+
+def same(data: Any, exclude: frozenset[str] = frozenset()) -> bool:
+    """Did C look at it? Then with the same result as Python, part by part."""
+    glance([x])  # from now on C knows torch
+    found = quick(data, exclude)
+    if found is None:
+        return False
+    parts = parts_of(data, exclude)
+    assert [way for way, _ in found[0]] == [way for way, _ in parts]
+    assert all(one is other for (_, one), (_, other) in zip(found[0], parts, strict=True))
+    assert found[1] == look(parts)
+    assert isinstance(found[1], sample.Look)
+    return True
+
+
+@in_c
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_batch_is_looked_at_in_c_with_the_same_result(name: str) -> None:
+    """Parts, digest, size and counts of changes."""
+    assert same(PLAIN[name])
+
+
+@in_c
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_plain_is_left_to_python(name: str) -> None:
+    """And the glance at it does not fail."""
+    data = OTHERS[name]()
+    assert not same(data)
+    assert glance(data)[1] == look(parts_of(data))
+
+
+def test_excluded_names_are_left_out_of_a_glance() -> None:
+    """Their values are not read."""
+    data = {"a": {"patient": x, "b": x.float()}, "patient": x}
+    parts, seen = glance(data, frozenset({"patient"}))
+    assert [way for way, _ in parts] == [("a", "b")]
+    assert seen == look(parts_of({"b": x.float()}))
+
+
+TENSORS = strategies.builds(
+    lambda shape, dtype, turned: torch.arange(int(np.prod(shape))).reshape(shape).to(dtype).permute(turned(len(shape))),
+    strategies.lists(strategies.integers(0, 5), min_size=0, max_size=3),
+    strategies.sampled_from([torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.uint8, torch.complex64]),
+    strategies.sampled_from([lambda dims: tuple(range(dims)), lambda dims: tuple(reversed(range(dims)))]),
+)
+LEAVES = TENSORS | strategies.text(max_size=3) | strategies.integers() | strategies.floats() | strategies.none()
+BATCHES = strategies.recursive(
+    LEAVES,
+    lambda inner: (
+        strategies.lists(inner, max_size=10)
+        | strategies.lists(inner, max_size=4).map(tuple)
+        | strategies.dictionaries(
+            strategies.sampled_from(["a", "b", "c", "patient"]) | strategies.integers(0, 3), inner
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@in_c
+@settings(max_examples=200, deadline=None)
+@given(BATCHES)
+def test_any_batch_is_the_same_in_c(data: Any) -> None:
+    """Whatever lies in whatever."""
+    same(data, frozenset({"patient"}))
+
+
+@in_c
+def test_a_glance_keeps_nothing_of_a_batch_that_is_let_go() -> None:
+    """Neither of one that is plain nor of another."""
+    for data in ({"a": [x.float()]}, {"a": [torch.ones(3, dtype=torch.complex64)]}):
+        reference = weakref.ref(data["a"][0])
+        glance(data)
+        data.clear()
+        assert reference() is None
+
+
+@in_c
+def test_depth_and_number_are_bounded_as_in_python() -> None:
+    """Both have the same limits."""
+    deep: Any = x
+    for _ in range(MOST_DEPTH + 2):
+        deep = {"a": deep}
+    assert same(deep)
+    assert same([[x] * 40, [x] * 40])
+
+
+# ── the last loss ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_c
+def test_the_last_loss_is_kept_and_only_bad_ones_are_told() -> None:
+    """Each is written; what was taken is gone."""
+    written: list[Any] = []
+    told: list[float] = []
+    latest = sample.native.latest(lambda span, value: written.append((span, value)), told.append)
+    assert latest.take() is None
+    for value in (1.0, 0.5, float("inf"), 2.0):
+        latest("span", value)
+    assert (latest.take(), latest.take()) == (2.0, None)
+    assert written == [("span", 1.0), ("span", 0.5), ("span", float("inf")), ("span", 2.0)]
+    assert told == [float("inf")]
+    latest("span", float("nan"))
+    assert len(told) == 2

@@ -23,7 +23,7 @@ from tests.probes.data import (  # noqa: E402
     waits,
 )
 
-from sonde import guard, hooks, session  # noqa: E402
+from sonde import session  # noqa: E402
 from sonde.probes import loader as probe  # noqa: E402
 from sonde.store.probe import OFF, PREFETCH, batch_key, read_batch_key  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
@@ -32,18 +32,10 @@ DataLoader = torch.utils.data.DataLoader
 BatchSampler = torch.utils.data.BatchSampler
 Subset = torch.utils.data.Subset
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on a small machine
-
-
-@pytest.fixture(autouse=True)
-def expected() -> Iterator[set[str]]:
-    """Nothing of ours fails on the way, except at places that a test adds, and nothing stays patched."""
-    before = guard.counts()
-    places: set[str] = set()
-    yield places
-    after = guard.counts()
-    assert {place for place in after if after[place] != before.get(place)} == places
-    assert hooks.describe() == []
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # on a small machine
+    pytest.mark.usefixtures("nothing_left"),
+]
 
 
 def record_epochs(data: Any, epochs: int = 1) -> Recorded:
@@ -68,18 +60,49 @@ def test_without_workers_all_lies_in_the_wait() -> None:
     assert waits(recorded) == [(0, 0), (0, 1)]
 
 
-@pytest.mark.parametrize(("context", "workers"), [("fork", 1), ("fork", 8), ("spawn", 2), ("forkserver", 2)])
-def test_workers_record_the_items_that_are_delivered(context: str, workers: int) -> None:
-    """Shuffled, twice: what workers say they made is what came."""
+@pytest.mark.parametrize("size", [2, None])
+def test_what_collates_can_be_surrounded(size: int | None) -> None:
+    """It is put back after each batch, also of one that fails, and when nobody wants it any more."""
+    made: list[Any] = []
+
+    def around(collate: Any) -> Any:
+        def call(samples: Any) -> Any:
+            made.append(samples)
+            return collate(samples)
+
+        return call
+
+    def fail(samples: Any) -> Any:
+        raise ArithmeticError(samples)
+
+    with record():
+        leave = probe.around_collate(around)
+        batches = iter(DataLoader(Numbers(4), batch_size=size, collate_fn=len if size else str))
+        assert [next(batches), next(batches)] == ([2, 2] if size else ["tensor(0)", "tensor(1)"])
+        assert batches._dataset_fetcher.collate_fn in (len, str)
+        broken = iter(DataLoader(Numbers(4), batch_size=size, collate_fn=fail))
+        with pytest.raises(ArithmeticError):
+            next(broken)
+        assert broken._dataset_fetcher.collate_fn is fail
+        leave()
+        list(DataLoader(Numbers(4), batch_size=size))
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    ("context", "workers", "rounds"), [("fork", 1, 2), ("fork", 8, 2), ("spawn", 2, 1), ("forkserver", 1, 2)]
+)
+def test_workers_record_the_items_that_are_delivered(context: str, workers: int, rounds: int) -> None:
+    """Shuffled, mostly twice: what workers say they made is what came."""
     data = DataLoader(Numbers(20), batch_size=2, shuffle=True, num_workers=workers, multiprocessing_context=context)
     came = []
     with record() as recorded:
-        for round in range(2):
+        for round in range(rounds):
             came += [Fetched(round, number, tuple(batch.tolist())) for number, batch in enumerate(data)]
     assert fetched(recorded) == came
     assert waits(recorded) == [(batch.round, batch.number) for batch in came]
     makers = {event["pid"] for event in recorded.named("fetch")}
-    assert len(makers) == 2 * workers
+    assert len(makers) == rounds * workers
     assert {event["pid"] for event in recorded.named("input_wait")}.isdisjoint(makers)
 
 

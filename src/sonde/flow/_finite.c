@@ -2,22 +2,24 @@
 
    A model has hundreds of layers, and each runs a few microseconds: so the good case, in which all is finite, is here, without
    a Python frame. Whatever is found is told to Python, which judges it. `leaves.py` does the same where this was not built. */
-#include "../events/native/abi.h"
+#include "../events/native/blame.h"
+#include "../events/native/dlpack.h"
 
-#include <stdint.h>
+#include <math.h>
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3", "unroll-loops")))
 #else
 #define WIDE
 #endif
 
-#define OFFSET_BIT ((size_t)1 << (8 * sizeof(size_t) - 1)) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
 #define BLOCK 1024
 #define LARGE (1 << 16) /* elements; others may run meanwhile */
 #define MOST_DIMS 16
 #define MOST_DEPTH 200
+#define MOST_VALUES 64 /* of one container, and how many in each other: as in finite.py */
+#define DEEPEST 4
 #define INF 1
 #define NAN_ 2
 #define UNKNOWN (-1)
@@ -26,13 +28,24 @@ enum { OFF, ON, QUIET };
 
 /* ---- memory ---- */
 
-#define DEFINE_SCAN(NAME, BITS, EXPONENT, SIGN) \
-    WIDE static BITS NAME##_any(const BITS *x, size_t count) \
+/* The greatest exponent is two instructions for each vector, a comparison is three; of 64 bits few machines know the greatest. */
+#define GREATEST(BITS, EXPONENT) \
+    BITS found = 0; \
+    for (size_t i = 0; i < count; i++) { \
+        BITS one = x[i] & EXPONENT; \
+        found = found > one ? found : one; \
+    } \
+    return found == EXPONENT;
+#define EQUAL(BITS, EXPONENT) \
+    BITS found = 0; \
+    for (size_t i = 0; i < count; i++) \
+        found |= (BITS)((x[i] & EXPONENT) == EXPONENT); \
+    return found != 0;
+
+#define DEFINE_SCAN(NAME, BITS, EXPONENT, SIGN, SEARCH) \
+    WIDE static int NAME##_any(const BITS *x, size_t count) \
     { \
-        BITS found = 0; \
-        for (size_t i = 0; i < count; i++) \
-            found |= (BITS)((x[i] & EXPONENT) == EXPONENT); \
-        return found; \
+        SEARCH(BITS, EXPONENT) \
     } \
     static int NAME##_kinds(const BITS *x, int64_t count, int64_t step) \
     { \
@@ -58,10 +71,10 @@ enum { OFF, ON, QUIET };
         return found; \
     }
 
-DEFINE_SCAN(single, uint32_t, 0x7f800000u, 0x80000000u)
-DEFINE_SCAN(twofold, uint64_t, 0x7ff0000000000000ull, 0x8000000000000000ull)
-DEFINE_SCAN(half, uint16_t, 0x7c00u, 0x8000u)
-DEFINE_SCAN(brain, uint16_t, 0x7f80u, 0x8000u)
+DEFINE_SCAN(single, uint32_t, 0x7f800000u, 0x80000000u, GREATEST)
+DEFINE_SCAN(twofold, uint64_t, 0x7ff0000000000000ull, 0x8000000000000000ull, EQUAL)
+DEFINE_SCAN(half, uint16_t, 0x7c00u, 0x8000u, GREATEST)
+DEFINE_SCAN(brain, uint16_t, 0x7f80u, 0x8000u, GREATEST)
 
 typedef int (*Scan)(const void *, int64_t, int64_t);
 static const struct {
@@ -95,24 +108,6 @@ static int scan(int format, const void *data, int64_t count)
 }
 
 /* ---- tensors ---- */
-
-/* What DLPack 1.x fixes of the exchange between libraries: a view of a tensor that is filled without a call of Python. */
-typedef struct {
-    void *data;
-    int32_t device, device_id, dims;
-    uint8_t code, bits;
-    uint16_t lanes;
-    int64_t *shape, *strides;
-    uint64_t offset;
-} View;
-typedef struct {
-    uint32_t major, minor;
-    void *older;
-    void *allocate, *from_object, *to_object;
-    int (*view)(void *object, View *out);
-    void *stream;
-} Exchange;
-enum { CPU = 1, FLOATING = 2, BRAIN = 4, COMPLEX = 5 };
 
 enum { TENSOR, PARAMETER, DTYPES, EXCHANGE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, PARTS };
 static PyObject *parts[PARTS];
@@ -203,11 +198,8 @@ static int look_at_view(const View *view)
         return 0;
     if (format < 0 || view->lanes != 1 || view->device != CPU || view->dims >= MOST_DIMS)
         return UNKNOWN;
-    int64_t count = 1, dense = 1;
-    for (int i = view->dims - 1; i >= 0; i--) {
-        dense &= view->shape[i] == 1 || view->strides[i] == count;
-        count *= view->shape[i];
-    }
+    int dense;
+    int64_t count = count_of(view, &dense);
     if (count == 0)
         return 0;
     if (!view->data)
@@ -233,36 +225,17 @@ static int look_at_view(const View *view)
 static int look(PyObject *tensor)
 {
     View view;
-    int found = !exchange ? look_by_asking(tensor) : exchange->view(tensor, &view) == 0 ? look_at_view(&view) : UNKNOWN;
+    if (exchange && exchange->view(tensor, &view) == 0)
+        return look_at_view(&view);
+    int found = exchange ? UNKNOWN : look_by_asking(tensor);
     PyErr_Clear();
     return found;
 }
 
-static int raise_later(void *value)
-{
-    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)value), (PyObject *)value);
-    Py_DECREF((PyObject *)value);
-    return -1;
-}
-
-/* Our failure, never the program's: Python counts it, and switches the watch off. */
+/* Our failure, if there was one, never the program's: Python counts it, and switches the watch off. */
 static void blame(void)
 {
-    PyObject *kind, *value, *trace;
-    PyErr_Fetch(&kind, &value, &trace);
-    if (!kind)
-        return;
-    PyErr_NormalizeException(&kind, &value, &trace);
-    if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception)) { /* of a handler of a signal: the program's */
-        if (Py_AddPendingCall(raise_later, Py_NewRef(value)) != 0)
-            Py_DECREF(value);
-    } else {
-        Py_XDECREF(value ? PyObject_CallFunctionObjArgs(parts[BLAME], value, NULL) : NULL);
-    }
-    PyErr_Clear();
-    Py_XDECREF(kind);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    blame_on(parts[BLAME]);
 }
 
 /* The same with Python's help. */
@@ -578,6 +551,59 @@ static PyObject *pass_call(PyObject *self, PyObject *const *args, size_t flags, 
     return result;
 }
 
+/* ---- batches ---- */
+
+static int bits_of_number(double value)
+{
+    return isnan(value) ? NAN_ : isinf(value) ? INF : 0;
+}
+
+/* As `look_into` of finite.py, of plain containers; UNKNOWN: something that Python has to look at. */
+static int look_into(PyObject *value, int deeper)
+{
+    if (PyFloat_CheckExact(value))
+        return bits_of_number(PyFloat_AsDouble(value));
+    if (PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || PyBool_Check(value) ||
+        value == Py_None)
+        return 0;
+    if (parts[TENSOR] && is_tensor(value))
+        return look(value);
+    if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value) && !PyDict_CheckExact(value))
+        return UNKNOWN;
+    if (deeper == 0)
+        return 0;
+    int tuple = PyTuple_CheckExact(value), found = 0; /* others may run while a large tensor is read: each part is held */
+    PyObject *held = PyDict_CheckExact(value) ? PyDict_Values(value) : Py_NewRef(value);
+    for (Py_ssize_t i = 0; held && found != UNKNOWN && i < MOST_VALUES; i++) {
+        if (i >= (tuple ? PyTuple_Size(held) : PyList_Size(held)))
+            break;
+        PyObject *one = Py_NewRef(tuple ? PyTuple_GetItem(held, i) : PyList_GetItem(held, i));
+        int bits = look_into(one, deeper - 1);
+        found = bits == UNKNOWN ? UNKNOWN : found | bits;
+        Py_DECREF(one);
+    }
+    Py_XDECREF(held);
+    PyErr_Clear();
+    return found;
+}
+
+/* What collates a batch is called, and its result looked at; what is found there is told. */
+static PyObject *collate_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Call *call = (Call *)self;
+    PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
+    if (!result || (flags & ~OFFSET_BIT) < 1 || look_into(result, DEEPEST) == 0)
+        return result;
+    PyObject *told = PyObject_CallFunctionObjArgs(call->layer, args[0], result, NULL);
+    Py_XDECREF(told);
+    if (!told && !PyErr_ExceptionMatches(PyExc_Exception)) { /* of a handler of a signal: the program's */
+        Py_DECREF(result);
+        return NULL;
+    }
+    PyErr_Clear();
+    return result;
+}
+
 /* ---- the types ---- */
 
 static void call_dealloc(PyObject *self)
@@ -674,6 +700,14 @@ static PyObject *passing(PyObject *Py_UNUSED(module), PyObject *original)
     return call_made(pass_call, NULL, original, NULL, NULL, 0);
 }
 
+static PyObject *collating(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *told, *original;
+    if (!PyArg_ParseTuple(args, "OO", &told, &original))
+        return NULL;
+    return call_made(collate_call, told, original, NULL, NULL, 0);
+}
+
 static PyObject *hook(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *layer;
@@ -704,11 +738,9 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
         parts[i] = Py_NewRef(PyTuple_GetItem(given, i));
         Py_XDECREF(old);
     }
-    exchange = parts[EXCHANGE] == Py_None ? NULL : PyCapsule_GetPointer(parts[EXCHANGE], "dlpack_exchange_api");
+    exchange = exchange_of(parts[EXCHANGE]);
     if (PyErr_Occurred())
         return NULL;
-    if (exchange && (exchange->major != 1 || !exchange->view))
-        exchange = NULL;
     Py_RETURN_NONE;
 }
 
@@ -750,8 +782,15 @@ static PyObject *at(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
     return Py_BuildValue("(OOLO)", or_none(outer), or_none(last), (long long)last_end, or_none(passed));
 }
 
+static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    return PyLong_FromLong(look_into(value, DEEPEST));
+}
+
 static PyMethodDef functions[] = {
     {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
+    {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
+    {"collating", collating, METH_VARARGS, "What is called in the place of what collates a batch."},
     {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
     {"passing", passing, METH_O, "What is called in the place of a backward pass."},
     {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input."},

@@ -18,6 +18,14 @@ class Call:
 def look(tensor: object, /) -> int:
     """Bits of what is in it: 1 infinity, 2 NaN; -1: it cannot be told here."""
 
+def look_into(value: object, /) -> int:
+    """The same for plain containers of tensors and numbers."""
+
+def collating(told: Function, original: Function, /) -> Function:
+    """What is called in the place of `original`, which collates a batch: where the result is not finite, or cannot be told here,
+    `told` gets the samples and the result.
+    """
+
 def watched(layer: object, original: Function, outs: tuple[Any, ...], ins: tuple[Any, ...], own: bool, /) -> Call:
     """What is called in the place of `original` for a layer: it looks at the result.
 

@@ -2,8 +2,6 @@
    flag and without a Python frame in between. `_gate.pyi` says what each part is for; `gate.py` has the same in Python. */
 #include "../events/native/abi.h"
 
-#define OFFSET_BIT ((size_t)1 << (8 * sizeof(size_t) - 1)) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
-
 typedef struct {
     PyObject_HEAD
     PyObject *function;

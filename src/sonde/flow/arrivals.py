@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Mapping
 from functools import partial
@@ -37,15 +36,15 @@ _looking = guard("looking at a batch for the watch of non-finite values")
 class Arrival(NamedTuple):
     """The newest batch."""
 
+    batch: hooks.Batch | None
     key: int | None
-    indices: tuple[Any, ...] | None
     ids: Any  # as many as items, or None
-    tensors: tuple[weakref.ref[Any], ...]
-    worker: int | None
+    tensors: tuple[weakref.ref[Any], ...]  # where only a look at them can tell whether they are finite
 
-
-class _Thread(threading.local):
-    fetching = False
+    @property
+    def indices(self) -> tuple[Any, ...] | None:
+        """The numbers of its items in the dataset."""
+        return None if self.batch is None else self.batch.indices
 
 
 class _State:
@@ -53,15 +52,15 @@ class _State:
         self.forget()
 
     def forget(self) -> None:
-        self.newest: Arrival | None = None
+        self.newest: tuple[Any, ...] | None = None  # an Arrival that nobody has asked for
         self.count = 0  # batches that came
+        self.renew: Callable[[], None] = leaves.engine().renew
         self.found: dict[int, str] = {}  # stage by key
         self.told = 0
         self.file: str | None = None  # of a worker
         self.leave: list[Callable[[], None]] = []
 
 
-_thread = _Thread()
 _state = _State()
 
 
@@ -70,7 +69,7 @@ def install() -> Callable[[], None]:
     _state.forget()
     _state.leave = [
         loader.at_delivery(_arrived),
-        hooks.fetch.subscribe(_Fetches()),
+        loader.around_collate(_collating()),
         hooks.start_in_workers(f"{__name__}:begin_worker", _path()),
     ]
     return leave
@@ -91,13 +90,13 @@ def begin_worker(path: str | None) -> None:
     inherited = bool(_state.leave)
     if not inherited:
         _state.forget()
-        _state.leave = [hooks.fetch.subscribe(_Fetches())]
+        _state.leave = [loader.around_collate(_collating())]
     _state.file = path
 
 
 def newest() -> Arrival | None:
     """The batch that was delivered last to this process."""
-    return _state.newest
+    return None if _state.newest is None else Arrival(*_state.newest)
 
 
 def count() -> int:
@@ -107,7 +106,7 @@ def count() -> int:
 
 def stage() -> str | None:
     """In which stage the newest batch was first seen not to be finite; None: it was finite when it left the loader."""
-    arrival = _state.newest
+    arrival = newest()
     if arrival is None:
         return None
     if arrival.key is not None and arrival.key not in _state.found:
@@ -120,7 +119,7 @@ def stage() -> str | None:
 
 def is_bad() -> bool:
     """Is the newest batch, as far as it is still there, not finite now?"""
-    arrival = _state.newest
+    arrival = newest()
     tensors = () if arrival is None else arrival.tensors
     return any(finite.look(one) for reference in tensors if (one := reference()) is not None)
 
@@ -129,11 +128,15 @@ def is_bad() -> bool:
 
 
 def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
-    tensors = tuple(weakref.ref(one) for one in tensors_of(data, sys.modules["torch"].Tensor))
-    indices = None if batch is None else batch.indices
-    _state.newest = Arrival(key, indices, _ids(data), tensors, None if batch is None else batch.worker)
-    _state.count += 1
-    leaves.engine().renew()
+    state, kind = _state, type(data)
+    ids = None if kind is list or kind is tuple else _ids(data)
+    state.newest = batch, key, ids, () if key is not None and state.told < MOST_FOUND else _weak(data)
+    state.count += 1
+    state.renew()
+
+
+def _weak(data: Any) -> tuple[weakref.ref[Any], ...]:
+    return tuple(weakref.ref(one) for one in tensors_of(data, sys.modules["torch"].Tensor))
 
 
 def _ids(data: Any) -> Any:
@@ -156,31 +159,25 @@ def identity(arrival: Arrival, position: int) -> str | None:
 # ── batches that are made ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Fetches:
-    """Lets what collates a batch be followed by a look at it."""
-
-    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-        if _thread.fetching or _state.told >= MOST_FOUND:
-            return None
-        fetcher = args[0]
-        original = fetcher.collate_fn
-        _thread.fetching = True
-        fetcher.collate_fn = partial(_collate, original, hooks.fetching())
-        return fetcher, original
-
-    def after(self, token: tuple[Any, Any] | None, _data: Any, _error: BaseException | None) -> None:
-        if token is not None:
-            fetcher, original = token
-            fetcher.collate_fn = original
-            _thread.fetching = False
+def _collating() -> Callable[[Any], Any]:
+    """What makes, of what collates, something that looks at the batch too."""
+    if finite.native is not None:
+        return partial(finite.native.collating, _collated)
+    return lambda collate: partial(_collate, collate)
 
 
-def _collate(collate: Callable[[Any], Any], batch: hooks.Batch | None, samples: Any) -> Any:
-    collated = collate(samples)
+def _collate(collate: Callable[[Any], Any], samples: Any) -> Any:
+    made = collate(samples)
+    _collated(samples, made)
+    return made
+
+
+def _collated(samples: Any, made: Any) -> None:
+    """A batch was made, and is perhaps not finite."""
     with _looking:
-        if batch is not None and finite.look_into(collated):
+        batch = hooks.fetching()
+        if batch is not None and _state.told < MOST_FOUND and finite.look_into(made):
             _tell(batch, DATASET if finite.look_into(samples) else COLLATE)
-    return collated
 
 
 def _tell(batch: hooks.Batch, where: str) -> None:

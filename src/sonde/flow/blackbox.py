@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde import config
 from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, parent_pid, serving
-from sonde.flow import dump, terminate
+from sonde.flow import dump, sample, terminate
 from sonde.flow.registry import find
 from sonde.flow.ring import Kept, Ring
 from sonde.guard import guard
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sonde.events.recorder import Recorder
+    from sonde.flow import _glance
     from sonde.hooks.torch.loader import Batch
 
 REQUEST = "dump"  # the file that asks for it
@@ -76,6 +77,7 @@ class _Box(loader.Failures):
     def forget(self) -> None:
         """Nothing has happened."""
         self.ring: Ring | None = None
+        self.latest: _glance.Latest | None = None  # what writes losses on the host, if C was built
         self.renew()
         self.request: tuple[int, int] | None = None  # the one that was answered last
         self.reserve: mmap.mmap | None = None
@@ -102,9 +104,13 @@ class _Box(loader.Failures):
 
     def deliver(self, batch: Batch | None, key: int | None, data: Any) -> None:
         """A batch was delivered."""
-        self.come_by()
-        if self.ring is not None:
-            self.ring.keep(batch, key, data)
+        if self.suspect or monotonic_ns() >= self.due:
+            self.come_by()
+        ring = self.ring
+        if ring is not None:
+            if self.latest is not None and (value := self.latest.take()) is not None and ring.kept:
+                ring.kept[-1].loss = value
+            ring.keep(batch, key, data)
 
     def come_by(self) -> None:
         """The program is at a place where there is time to look around."""
@@ -115,8 +121,14 @@ class _Box(loader.Failures):
             self.due = now + LOOK_NS
             look()
 
-    def note_loss(self, value: float, number: int | None) -> None:
-        """A loss goes into its backward pass."""
+    def settle(self) -> None:
+        """Let the newest batch know the loss that came of it."""
+        value = None if self.latest is None else self.latest.take()
+        if value is not None and self.ring is not None:
+            self.ring.note_loss(value, None)
+
+    def note_loss(self, value: float, number: int | None = None) -> None:
+        """A loss goes into its backward pass. Finite ones on the host `latest` keeps until the next batch comes."""
         if self.ring is not None:
             self.ring.note_loss(value, number)
         if value - value != 0 and not self.judged:
@@ -182,12 +194,14 @@ def start(batches: int) -> None:
     _box.ring = Ring(batches, recorder.settings)
     with guard("reserving memory for the black box"):
         _box.reserve = mmap.mmap(-1, RESERVE)  # never touched: it takes no memory until then
+    if sample.native is not None:
+        _box.latest = sample.native.latest(core.note, _box.note_loss)
     _box.request = _request(recorder.run)  # an old one is not meant for us
     _box.leave += [
         at_failure(fail),
         loader.at_delivery(_box.deliver),
         loader.at_failure(_box),
-        loss.at_loss(_box.note_loss),
+        loss.at_loss(_box.note_loss, _box.latest),
         step.at_update(_box.come_by),
         start_in_workers(f"{__name__}:begin_worker"),
         terminate.unwatch,
@@ -221,7 +235,10 @@ def begin_worker() -> None:
 def current() -> Kept | None:
     """The batch that was delivered last in this process; None: none, or the black box is off."""
     ring = _box.ring
-    return None if ring is None or _box.worker else ring.newest()
+    if ring is None or _box.worker:
+        return None
+    _box.settle()
+    return ring.newest()
 
 
 # ── why it is written ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -329,6 +346,7 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
         return None
     _box.writing = True
     try:
+        _box.settle()
         _box.dumps += 1
         _box.done |= causes
         _box.judged = _box.judged or reason == "nonfinite"

@@ -32,17 +32,16 @@ class Kept:
     `key` is its number in the records, `indices` are those in the innermost dataset; None: not known.
     """
 
-    __slots__ = ("batch", "data", "epoch", "key", "loss", "parts", "seen", "state", "step")
-
-    def __init__(self, batch: Batch | None, key: int | None, data: Any, parts: sample.Parts, seen: sample.Look) -> None:
-        self.batch = batch
-        self.key = key
-        self.data = data
-        self.parts = parts  # a part that is held on to no more is a Note
-        self.seen = seen
-        self.step, self.epoch = core.get_context()
-        self.loss: float | None = None
-        self.state = ""  # TOO_LARGE or GONE: only described
+    # Without `__init__`: one is made for each batch, and that is a Python frame less.
+    batch: Batch | None
+    key: int | None
+    data: Any
+    parts: sample.Parts  # a part that is held on to no more is a Note
+    seen: sample.Look
+    step: int | None
+    epoch: int | None
+    loss: float | None = None
+    state = ""  # TOO_LARGE or GONE: only described
 
     @property
     def indices(self) -> tuple[Any, ...] | None:
@@ -71,18 +70,26 @@ class Ring:
 
     def keep(self, batch: Batch | None, key: int | None, data: Any) -> None:
         """A batch was delivered."""
-        parts = sample.parts_of(data, self.exclude)
-        seen = sample.look(parts) if self.reads else _UNREAD._replace(size=_size(parts))
-        kept = Kept(batch, key, data, parts, seen)
-        if seen.elsewhere:  # memory of a device is too scarce to be held
+        kept = Kept()
+        kept.batch, kept.key, kept.data = batch, key, data
+        kept.step, kept.epoch = core.get_context()
+        kept.parts, kept.seen = (self.reads and sample.quick(data, self.exclude)) or self._look(data)
+        digest, whole, _, size, elsewhere = kept.seen
+        if elsewhere:  # memory of a device is too scarce to be held
             kept.let_go(GONE)
-        elif seen.size > self.limit:
+        elif size > self.limit:
             kept.let_go(TOO_LARGE)
         self.kept.append(kept)
-        if key is not None and seen.digest is not None:
-            ledger.note_digest(key, seen.digest, seen.whole)
-        if seen.size * len(self.kept) > self.limit:
+        if key is not None and digest is not None:
+            ledger.note_digest(key, digest, whole)
+        if size * len(self.kept) > self.limit:
             self._shrink()
+
+    def _look(self, data: Any) -> tuple[sample.Parts, sample.Look]:
+        if self.reads:
+            return sample.glance(data, self.exclude)
+        parts = sample.parts_of(data, self.exclude)
+        return parts, _UNREAD._replace(size=_size(parts))
 
     def _shrink(self) -> None:
         """Let the oldest go until the rest fits."""

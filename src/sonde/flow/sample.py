@@ -1,6 +1,7 @@
 """A batch at a glance: its parts, their size, and a digest of a bounded sample of their bytes, in a few microseconds.
 
 The same look taken again later tells whether somebody has changed the batch in the meantime. Nothing is copied but the sample.
+Of plain batches C does it (`_glance.c`), with the same result.
 """
 
 from __future__ import annotations
@@ -11,8 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
+from sonde.flow import finite
+
+native: Any = None
+try:
+    from sonde.flow import _glance as native
+except ImportError:  # not built: Python does all of it
+    pass
+
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
 WHOLE = 16_384  # bytes of an array that are read whole
 BLOCKS = 16  # of a longer one, evenly spaced
@@ -31,6 +40,31 @@ class Look(NamedTuple):
     versions: tuple[int, ...]  # torch's own count of changes of each tensor
     size: int  # bytes of all arrays
     elsewhere: bool  # something lies on a device
+
+
+def glance(data: Any, exclude: frozenset[str] = frozenset()) -> tuple[Parts, Look]:
+    """The parts of a batch, and a look at them."""
+    found = quick(data, exclude)
+    if found is not None:
+        return found
+    _prepare()
+    parts = parts_of(data, exclude)
+    return parts, look(parts)
+
+
+def _nothing(_data: Any, _exclude: frozenset[str]) -> None:
+    return None
+
+
+# The same of a plain batch; None for any other.
+quick: Callable[[Any, frozenset[str]], tuple[Parts, Look] | None] = _nothing if native is None else native.glance
+
+
+def _prepare() -> None:
+    """Let C know torch, if that is there by now."""
+    torch: Any = sys.modules.get("torch")
+    if native is not None and hasattr(torch, "Tensor"):
+        native.prepare((torch.Tensor, finite.exchange(torch), xxh3_64_intdigest, Look))
 
 
 def parts_of(data: Any, exclude: Container[str] = ()) -> Parts:
@@ -61,7 +95,7 @@ def _collect(data: Any, way: tuple[Any, ...], exclude: Container[str], found: Pa
 
 def _nests(part: Any) -> bool:
     """Is this an array or a container? A list without any, as of texts, is one part."""
-    return hasattr(part, "shape") or isinstance(part, list | tuple | Mapping)
+    return hasattr(type(part), "shape") or isinstance(part, list | tuple | Mapping)  # a nested tensor itself has none
 
 
 def look(parts: Parts) -> Look:

@@ -2,11 +2,10 @@
 
    A model has hundreds of layers, and each runs a few microseconds: Python frames of ours in between, four or five for each
    way, would be a tenth of it. What is not plain (a result that is no tensor, a search in the graph) is asked of Python. */
-#include "../events/native/abi.h"
+#include "../events/native/blame.h"
 
 #include <stdint.h>
 
-#define OFFSET_BIT ((size_t)1 << (8 * sizeof(size_t) - 1)) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
 #define MOST_HOPS 64
 
 typedef struct {
@@ -43,31 +42,10 @@ static _Thread_local long task;           /* which pass that is */
 static _Thread_local uint64_t last_end;   /* how far autograd had counted when the last layer was done */
 static _Thread_local void *last_result;   /* the address of what that gave */
 
-static int raise_later(void *value)
-{
-    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)value), (PyObject *)value);
-    Py_DECREF((PyObject *)value);
-    return -1;
-}
-
-/* Our failure, never the program's: Python counts it, and switches the probe off. */
+/* Our failure, if there was one, never the program's: Python counts it, and switches the probe off. */
 static void blame(void)
 {
-    PyObject *kind, *value, *trace;
-    PyErr_Fetch(&kind, &value, &trace);
-    if (!kind)
-        return;
-    PyErr_NormalizeException(&kind, &value, &trace);
-    if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception)) { /* of a handler of a signal: the program's */
-        if (Py_AddPendingCall(raise_later, Py_NewRef(value)) != 0)
-            Py_DECREF(value);
-    } else {
-        Py_XDECREF(value ? PyObject_CallFunctionObjArgs(parts[BLAME], value, NULL) : NULL);
-    }
-    PyErr_Clear();
-    Py_XDECREF(kind);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    blame_on(parts[BLAME]);
 }
 
 static int done(PyObject *owned)

@@ -102,26 +102,22 @@ def note(key: int, items: tuple[object, ...], worker: int | None, flags: int) ->
     _give_up()
 
 
+def _give_up() -> None:
+    end()
+    switch_off("ledger", DOING)
+
+
+@guard(DOING, then=_give_up)
 def note_digest(key: int, digest: int, of_all: bool) -> None:
     """Write down the digest of a batch that was delivered; `of_all`: of everything in it, else of a sample."""
-    if _book.settings is None:
-        return
-    with _keeping:
-        if _book.writer is not None:
-            _book.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), batches=0)
-        return
-    _give_up()
+    if _book.settings is not None and _book.writer is not None:
+        _book.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), 0)
 
 
 def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> bytes:
     """The entry of a batch whose items have keys that are no numbers."""
     text, _ = args.encode({"keys": list(items[:MOST_KEYS])}, MOST_TEXT)
     return pack_text(key, len(items), text, worker, flags)
-
-
-def _give_up() -> None:
-    end()
-    switch_off("ledger", DOING)
 
 
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────

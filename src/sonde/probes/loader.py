@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Listener = Callable[[hooks.Batch | None, int | None, Any], None]
 
 DOING = "following a loader"
+TELLING = "telling of a batch"
 MOST_INDICES = 256  # of a batch whose items cannot be seen
 MAX_SEARCH = 8  # values of a batch that are looked at, and how deep, for its size
 
@@ -60,6 +61,7 @@ class _Here:
     leave: tuple[Callable[[], None], ...] = ()
     listeners: tuple[Listener, ...] = ()
     failures: tuple[Failures, ...] = ()
+    around: Callable[[Any], Any] | None = None  # what collates
 
 
 class Failed(NamedTuple):
@@ -133,23 +135,30 @@ def at_delivery(listener: Listener) -> Callable[[], None]:
     Not in loader workers, and not for loaders inside a dataset. The indices are those in the innermost dataset, as in the
     table `items`. A listener that fails is dropped, and the failure counted.
     """
-    _Here.listeners = (*_Here.listeners, listener)
-    return partial(_drop, listener)
+
+    def drop() -> None:
+        _Here.listeners = tuple(one for one in _Here.listeners if one is not guarded)
+
+    guarded = guard(TELLING, then=drop)(listener)
+    _Here.listeners = (*_Here.listeners, guarded)
+    return drop
 
 
-def _drop(listener: Listener) -> None:
-    _Here.listeners = tuple(one for one in _Here.listeners if one is not listener)
+_telling = guard(TELLING)
 
 
-_telling = guard("telling of a batch")
+def around_collate(make: Callable[[Any], Any]) -> Callable[[], None]:
+    """Let `make(collate)` be called in the place of what collates a batch, here and in forked workers; returns the end of it.
 
+    It must pass on argument, result and exceptions as they are. There is one at a time.
+    """
+    _Here.around = make
 
-def _tell(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
-    for listener in _Here.listeners:
-        with _telling:
-            listener(batch, key, data)
-            continue
-        _drop(listener)
+    def leave() -> None:
+        if _Here.around is make:
+            _Here.around = None
+
+    return leave
 
 
 def at_failure(failures: Failures) -> Callable[[], None]:
@@ -289,8 +298,8 @@ def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: An
     if key is not None and batch is not None and batch.indices is not None:
         flags = (STREAM if stream else 0) | (0 if iterator._auto_collation else ALONE)
         ledger.note(key, batch.indices, batch.worker, flags)
-    if _Here.listeners:
-        _tell(batch, key, data)
+    for listener in _Here.listeners:
+        listener(batch, key, data)
 
 
 def _key(batch: hooks.Batch | None) -> int | None:
@@ -370,6 +379,7 @@ class _Fetch:
     index: int | None = None  # its number
     swapped: str | None = None  # an attribute of the fetcher
     original: Any = None
+    collate: Any = None  # what collates, where something else is called around it
 
     def prepare(self, indices: tuple[Any, ...] | None) -> None:
         """See that the items are seen."""
@@ -420,6 +430,8 @@ class _Fetch:
 
     def end(self, error: type[BaseException] | None) -> None:
         """Put back what was replaced, and close what is open."""
+        if self.collate is not None:
+            self.fetcher.collate_fn = self.collate
         if self.swapped is not None:
             setattr(self.fetcher, self.swapped, self.original)
             self.end_item(error)
@@ -460,6 +472,9 @@ def _begin_fetch(fetcher: Any, asked: Any) -> _Fetch | None:
     core.enter(fetch.span, fetch.key)
     if fetch.item is not None:
         core.enter(fetch.item, fetch.index)
+    if _Here.around is not None:
+        collate = fetcher.collate_fn
+        fetcher.collate_fn, fetch.collate = _Here.around(collate), collate
     return fetch
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Listener = Callable[[float, int | None], None]
+    Writer = Callable[[Any, float], object]  # gets the span of it, and the value
 
 MOST = 64  # copies under way; more than that are not ordered
 
@@ -44,6 +45,7 @@ class _Losses:
         self.copies: list[_Copy] = []
         self.scaled: _Scaled | None = None
         self.listeners: tuple[Listener, ...] = ()
+        self.quick: Writer | None = None
         self.renew: Callable[[], None] = lambda: None  # the lane knows who writes: it has to be made again
 
 
@@ -52,16 +54,20 @@ _losses = _Losses()
 span = core.Span(LOSS, PROBE, key=0, base=step.phases)
 
 
-def at_loss(listener: Listener) -> Callable[[], None]:
-    """Call with each loss, and its step, just before its backward pass, or later if it is on a device; returns the end of it."""
-    _losses.listeners = (*_losses.listeners, listener)
-    _losses.renew()
+def at_loss(listener: Listener, quick: Writer | None = None) -> Callable[[], None]:
+    """Call with each loss, and its step, just before its backward pass, or later if it is on a device; returns the end of it.
 
-    def leave() -> None:
-        _losses.listeners = tuple(one for one in _losses.listeners if one is not listener)
+    `quick` writes a loss on the host, as `core.note` does, and keeps for the listener what it wants to know: while there is
+    no other listener it is called instead of both.
+    """
+
+    def change(listeners: tuple[Listener, ...]) -> None:
+        _losses.listeners = listeners
+        _losses.quick = quick if listeners == (listener,) else None
         _losses.renew()
 
-    return leave
+    change((*_losses.listeners, listener))
+    return lambda: change(tuple(one for one in _losses.listeners if one != listener))
 
 
 def wanted() -> bool:
@@ -74,9 +80,9 @@ def at_change(renew: Callable[[], None]) -> None:
     _losses.renew = renew
 
 
-def writer() -> Callable[[Any, float], None]:
-    """The function that writes a loss, given the span of it and the value."""
-    return _write if _losses.listeners else core.note
+def writer() -> Writer:
+    """The function that writes a loss."""
+    return (_losses.quick or _write) if _losses.listeners else core.note
 
 
 def _write(span: Any, value: float) -> None:

@@ -1,0 +1,47 @@
+/* Tensors of torch as C sees them: what DLPack 1.x fixes of the exchange between libraries. A view of a tensor is filled without a
+   call of Python; it lasts as long as the tensor. */
+#ifndef SONDE_DLPACK_H
+#define SONDE_DLPACK_H
+
+#include "abi.h"
+
+#include <stdint.h>
+
+typedef struct {
+    void *data;
+    int32_t device, device_id, dims;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t offset;
+} View;
+typedef struct {
+    uint32_t major, minor;
+    void *older;
+    void *allocate, *from_object, *to_object;
+    int (*view)(void *object, View *out);
+    void *stream;
+} Exchange;
+enum { CPU = 1 };
+enum { SIGNED = 0, UNSIGNED = 1, FLOATING = 2, BRAIN = 4, COMPLEX = 5, TRUTH = 6 };
+
+/* The exchange in this capsule; NULL: torch has none, or another than this one, or, with an exception, it is no capsule. */
+static inline const Exchange *exchange_of(PyObject *capsule)
+{
+    const Exchange *found = capsule == Py_None ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    return found && found->major == 1 && found->view ? found : NULL;
+}
+
+/* How many elements there are, and whether they lie side by side in order. */
+static inline int64_t count_of(const View *view, int *dense)
+{
+    int64_t count = 1;
+    *dense = 1;
+    for (int i = view->dims - 1; i >= 0; i--) {
+        *dense &= view->shape[i] == 1 || view->strides[i] == count;
+        count *= view->shape[i];
+    }
+    return count;
+}
+
+#endif
