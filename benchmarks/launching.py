@@ -118,6 +118,16 @@ def _rss(pids: list[int]) -> float:
     return sum(int(fields[21]) * PAGE for fields in map(_fields, pids) if fields) / MB
 
 
+def _private(pids: list[int]) -> float:
+    """Without the pages of files, mostly of libraries, which the system may take back at any time."""
+    found = 0.0
+    for pid in pids:
+        with suppress(OSError):
+            text = Path(f"/proc/{pid}/status").read_text()
+            found += sum(map(int, re.findall(r"^RssAnon:\s+(\d+)", text, re.MULTILINE))) * 1024 / MB
+    return found
+
+
 def _cpu(pid: int) -> float:
     """Seconds, without those of children."""
     return sum(map(int, _fields(pid)[11:13])) / TICKS
@@ -127,16 +137,18 @@ def _measured(folder: Path, program: int) -> dict[str, float]:
     """Beside the program: processes and memory, usually and at most; CPU in percent of a core of those that stay."""
     time.sleep(SETTLE)
     begun, cpu = time.monotonic(), {pid: _cpu(pid) for pid in _beside(folder, program)}
-    counts, sizes = [], []
+    counts, sizes, own = [], [], []
     while time.monotonic() < begun + WINDOW:
         here = _beside(folder, program)
         counts.append(len(here))
         sizes.append(_rss(here))
+        own.append(_private(here))
         time.sleep(0.25)
     stayed = sum(_cpu(pid) - before for pid, before in cpu.items() if pid in here)
     share = 100 * stayed / (time.monotonic() - begun)
     return {
-        "processes": median(counts), "rss_mb": median(sizes), "most_rss_mb": max(sizes), "cpu_percent": share,
+        "processes": median(counts), "rss_mb": median(sizes), "most_rss_mb": max(sizes), "most_private_mb": max(own),
+        "cpu_percent": share,
     }  # fmt: skip
 
 

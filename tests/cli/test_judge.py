@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from sonde.analysis.run import open_run
 from sonde.cli.judge import Judge
 from sonde.testing import build_training
+from sonde.views.report import report
 from sonde.views.watch import Opinion
 
 SECONDS = 60
@@ -29,6 +31,17 @@ def test_a_run_that_is_over_is_judged_once(tmp_path: Path) -> None:
     assert opinion.kind == "COMPUTE_BOUND"
     assert judge.look(over=True) is opinion
     assert judge.asking is False
+
+
+def test_the_verdict_is_that_of_the_report(tmp_path: Path) -> None:
+    """Word for word."""
+    run = build_training(
+        tmp_path / "run", steps=30, workers=1, item_ns=lambda _, index: 40_000_000 if index == 21 else 1000
+    )
+    opinion = heard(Judge(run))
+    with open_run(run) as opened:
+        said = report(opened).verdict
+    assert opinion == Opinion(said.kind, said.severity, said.why, said.next)
 
 
 def test_closing_ends_the_asking(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,19 @@ def test_counted_steps_go_on_with_each_advance(recording: Any, done: Callable[[]
     assert [recording.advance(span) for _ in range(3)] == [True] * 3
     assert recording.get_context()[0] == 10
     assert [event.step for event in done().listed()] == [7, 8, 9]
+
+
+def test_a_step_may_have_ended_before(recording: Any, done: Callable[[], Process]) -> None:
+    """The mark has that time, and the number of the step as it is counted."""
+    span = recording.Span("update")
+    recording.count_steps(3)
+    when = time.monotonic_ns()
+    recording.advance(span)
+    recording.advance(span, when)
+    recording.advance(span, None)
+    first, late, last = done().listed()
+    assert (first.step, late.step, last.step) == (3, 4, 5)
+    assert late.start == when <= first.start <= last.start
 
 
 def test_a_step_that_somebody_sets_is_counted_no_more(recording: Any, done: Callable[[], Process]) -> None:

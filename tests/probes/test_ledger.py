@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ torch: Any = pytest.importorskip("torch")
 from tests.probes.data import Nested, Numbers, Stream, Together, Words  # noqa: E402
 
 import sonde  # noqa: E402
-from sonde import guard, hooks  # noqa: E402
 from sonde.analysis.ledger import Batch, Book, read_book  # noqa: E402
 from sonde.probes import ledger as probe, loader  # noqa: E402
 from sonde.store.ledger import ALONE, DATA, STREAM  # noqa: E402
@@ -26,18 +24,10 @@ DataLoader = torch.utils.data.DataLoader
 BatchSampler = torch.utils.data.BatchSampler
 Subset = torch.utils.data.Subset
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on a small machine
-
-
-@pytest.fixture(autouse=True)
-def expected() -> Iterator[set[str]]:
-    """Nothing of ours fails on the way, except at places that a test adds, and nothing stays patched."""
-    before = guard.counts()
-    places: set[str] = set()
-    yield places
-    after = guard.counts()
-    assert {place for place in after if after[place] != before.get(place)} == places
-    assert hooks.describe() == []
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # on a small machine
+    pytest.mark.usefixtures("nothing_left"),
+]
 
 
 def books(path: Path | None) -> list[Book]:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,17 +20,10 @@ from sonde.testing import record
 
 SIGNAL = stacks_signal() or 0
 
-pytestmark = pytest.mark.skipif(not SIGNAL, reason="there are no real-time signals here")
-
-
-@pytest.fixture(autouse=True)
-def expected() -> Iterator[set[str]]:
-    """Nothing of ours fails on the way, except at places that a test adds."""
-    before = guard.counts()
-    places: set[str] = set()
-    yield places
-    after = guard.counts()
-    assert {place for place in after if after[place] != before.get(place)} == places
+pytestmark = [
+    pytest.mark.skipif(not SIGNAL, reason="there are no real-time signals here"),
+    pytest.mark.usefixtures("expected"),
+]
 
 
 def files(run: Path) -> list[Path]:

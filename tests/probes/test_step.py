@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ import torch
 from tests.probes.training import loss_of, model, phases, sgd, train, updates
 
 from sonde import ai, hooks
+from sonde.analysis.run import open_run
 from sonde.events import core
-from sonde.probes import step
-from sonde.store.probe import UPDATE_ABORTED, UPDATE_SKIPPED
+from sonde.hooks.torch.engine import native
+from sonde.probes import optimizer as optimizers_probe, step
+from sonde.store.probe import UPDATE_ABORTED, UPDATE_LATE, UPDATE_SKIPPED
 from sonde.testing import record
 
 
@@ -94,15 +97,168 @@ def test_a_second_fit_goes_on_counting() -> None:
     assert [number for number, _ in updates(recorded)] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_second_fit_beside_the_first_optimizer_takes_over() -> None:
-    """The first one is still there, and steps no more: the second is the anchor from its second step on."""
-    first, second = model(), model()
-    one, two = sgd(first), sgd(second)
+@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+def test_each_update_of_a_second_fit_beside_the_first_optimizer_is_a_step(steps: int) -> None:
+    """The first one is still there, and steps no more; also where it has stepped only once."""
+    kept = []
+    with record() as recorded:
+        for _ in range(3):
+            net = model()
+            kept.append(sgd(net))
+            train(net, kept[-1], steps)
+    assert updates(recorded) == [(number, 0) for number in range(3 * steps)]
+    for name, times in (("forward", 2), ("backward", 1), ("optimizer", 1), ("loss", 1)):
+        assert [event["step"] for event in recorded.named(name)] == [n for n in range(3 * steps) for _ in range(times)]
+    assert {event["key"] for event in recorded.named("optimizer")} == {0}
+
+
+def test_a_second_fit_whose_optimizer_was_there_from_the_start() -> None:
+    """What it is gets clear with its second update: then the first one is noted as the end of a step, too."""
+    nets = model(), model()
+    one, two = (sgd(net) for net in nets)
+    with record() as recorded:
+        train(nets[0], one, 4)
+        train(nets[1], two, 4)
+    assert updates(recorded) == [(0, 0), (1, 0), (2, 0), (3, 0), (4, UPDATE_LATE), (5, 0), (6, 0), (7, 0)]
+    assert [event["key"] for event in recorded.named("optimizer")][4:] == [1, 1, 0, 0]
+    times = [event["start_ns"] for event in recorded.named("update")]
+    ends = [event["start_ns"] + event["dur_ns"] for event in recorded.named("optimizer")]
+    begins = [event["start_ns"] for event in recorded.named("forward")][::2]
+    assert times == sorted(times)
+    assert all(end <= time for end, time in zip(ends, times, strict=True))
+    assert all(time <= begin for time, begin in zip(times, begins[1:], strict=False))
+
+
+def test_the_table_has_a_step_for_each_update_of_such_a_fit(tmp_path: Path) -> None:
+    """With its own loss and phases, although the number in the records was that of the step before."""
+    nets = model(), model()
+    one, two = (sgd(net) for net in nets)
+    with record(dir=tmp_path) as recorded:
+        train(nets[0], one, 4)
+        train(nets[1], two, 4)
+    with open_run(recorded.path) as run:
+        rows = run.sql("SELECT step, loss, forward_ns, backward_ns, optimizer_ns FROM steps ORDER BY step").fetchall()
+    assert [row[0] for row in rows] == list(range(8))
+    assert [row[1] for row in rows[:4]] == [row[1] for row in rows[4:]]  # the models are the same
+    assert len({row[1] for row in rows}) == 4
+    assert all(None not in row for row in rows)
+
+
+@pytest.mark.parametrize("steps", [50, 80])
+def test_optimizers_that_train_in_turn_have_each_update_as_a_step(steps: int) -> None:
+    """Many steps of one, many of the other, and again: as a policy and its value function are trained."""
+    nets = model(), model()
+    optimizers = [sgd(net) for net in nets]
+    with record() as recorded:
+        for _ in range(3):
+            for net, optimizer in zip(nets, optimizers, strict=True):
+                train(net, optimizer, steps)
+    assert [number for number, _ in updates(recorded)] == list(range(6 * steps))
+
+
+def test_a_first_training_that_goes_on_after_a_second_one() -> None:
+    """Each update of both is a step."""
+    first = model()
+    one = sgd(first)
     with record() as recorded:
         train(first, one, 4)
-        train(second, two, 4)
-    assert [number for number, _ in updates(recorded)] == [0, 1, 2, 3, 4, 5, 6]
-    assert [event["key"] for event in recorded.named("optimizer")][4:] == [1, 1, 0, 0]
+        second = model()
+        two = sgd(second)
+        for _ in range(3):
+            train(second, two, 4)
+            train(first, one, 4)
+    assert [number for number, _ in updates(recorded)] == list(range(28))
+
+
+@pytest.mark.parametrize(("critics", "generators"), [(1, 1), (5, 1), (1, 2), (2, 1), (1, 5)])
+def test_a_pair_of_optimizers_has_the_steps_of_the_first(critics: int, generators: int) -> None:
+    """However often each of them steps in a round; and from the first round on."""
+    nets = model(), model()
+    optimizers = [sgd(net) for net in nets]
+    with record() as recorded:
+        for _ in range(6):
+            for net, optimizer, times in zip(nets, optimizers, (critics, generators), strict=True):
+                train(net, optimizer, times)
+    assert [number for number, _ in updates(recorded)] == list(range(6 * critics))
+
+
+def test_a_pair_in_which_both_step_several_times_settles_on_the_first() -> None:
+    """Its first round looks like two trainings, one after the other; from the second one on it is known."""
+    nets = model(), model()
+    optimizers = [sgd(net) for net in nets]
+    with record() as recorded:
+        for _ in range(6):
+            for net, optimizer, times in zip(nets, optimizers, (5, 3), strict=True):
+                train(net, optimizer, times)
+    assert [number for number, _ in updates(recorded)] == list(range(6 * 5 + 3))
+
+
+def test_an_optimizer_that_joins_a_training_counts_inside_of_its_steps() -> None:
+    """It is made between two updates of the first one, and steps behind it."""
+    nets = model(), model()
+    one = sgd(nets[0])
+    with record() as recorded:
+        train(nets[0], one, 4)
+        two = sgd(nets[1])
+        for _ in range(4):
+            train(nets[0], one, 1)
+            train(nets[1], two, 1)
+    assert [number for number, _ in updates(recorded)] == list(range(8))
+
+
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler.*:UserWarning")
+def test_a_second_fit_with_a_scaler_whose_first_update_is_skipped() -> None:
+    """It is a step with a flag, as in the first one."""
+    scaler = torch.amp.GradScaler("cpu")
+    kept = []
+    with record() as recorded:
+        for _ in range(2):
+            net = model()
+            kept.append(sgd(net))
+            for number in range(3):
+                kept[-1].zero_grad()
+                scaler.scale(loss_of(net)).backward()
+                if number == 0:
+                    net[0].weight.grad.fill_(float("inf"))
+                scaler.step(kept[-1])
+                scaler.update()
+    assert updates(recorded) == [(0, UPDATE_SKIPPED), (1, 0), (2, 0), (3, UPDATE_SKIPPED), (4, 0), (5, 0)]
+
+
+def test_a_second_fit_with_accumulation_and_a_closure() -> None:
+    """Micro-batches share a step in both; the second one is of LBFGS."""
+    first, second = model(), model()
+    one = sgd(first)
+    with record() as recorded:
+        for batch in range(6):
+            loss_of(first).backward()
+            if batch % 2:
+                one.step()
+                one.zero_grad()
+        two: Any = torch.optim.LBFGS(second.parameters(), max_iter=2)
+
+        def closure() -> Any:
+            two.zero_grad()
+            loss = loss_of(second)
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            two.step(closure)
+    assert updates(recorded) == [(number, 0) for number in range(6)]
+    assert [event["step"] for event in recorded.named("backward")][:6] == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.skipif(native is None, reason="there is none without C")
+def test_the_quick_way_comes_back_beside_an_old_optimizer() -> None:
+    """One that steps no more costs the next training nothing."""
+    kept = []
+    with record():
+        for _ in range(2):
+            net = model()
+            kept.append(sgd(net))
+            train(net, kept[-1], 5)
+        assert optimizers_probe._optimizers.updates == 2  # it is not told of more
 
 
 def test_a_closure_is_inside_of_the_step() -> None:

@@ -65,6 +65,13 @@ def test_a_history_of_several_rows() -> None:
     assert (upper.plain, lower.plain) == ("█  ", "██▄")
 
 
+@pytest.mark.parametrize(("ranks", "whose"), [(1, ""), (2, " slowest rank")])
+def test_the_history_says_whose_it_is(tmp_path: Path, ranks: int, whose: str) -> None:
+    """Beside the value that its highest column stands for."""
+    text = paint.step_time(view_of(tmp_path, steps=20, ranks=ranks), 78, rows=2, coloured=True)
+    assert rows(text)[-2].endswith(f" 12.0 ms{whose}")
+
+
 @pytest.mark.parametrize("width", [38, 58, 78, 118, 158])
 def test_nothing_is_wider_than_the_screen(tmp_path: Path, width: int) -> None:
     """Whatever the terminal: no line is broken by it."""

@@ -1,6 +1,6 @@
-"""The verdict on a run that is being watched: asked of `sonde report` again and again, in a process beside the screen.
+"""The verdict on a run that is being watched: asked for again and again, in a process beside the screen.
 
-A report may need much memory for a moment, and a second of a core: the screen is to have neither.
+It may need much memory for a moment, and a second of a core: the screen is to have neither.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Judge:
     def _ask(self) -> None:
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115  read when the answer is there
         self._begun = time.monotonic()
-        line = [sys.executable, "-P", "-m", "sonde", "report", "--json", str(self._run)]
+        line = [sys.executable, "-P", "-m", "sonde.diagnosis", str(self._run)]
         self._asked = subprocess.Popen(  # noqa: S603  our own command
             line,
             stdin=subprocess.DEVNULL,
@@ -76,8 +76,7 @@ class Judge:
         took = time.monotonic() - self._begun
         self._due = time.monotonic() + max(EVERY, took / SHARE)
         if self._asked.returncode == 0:
-            verdict = json.loads(content)["verdict"]
-            self.opinion = Opinion(*(verdict[name] for name in ("kind", "severity", "why", "next")))
+            self.opinion = Opinion(**json.loads(content))
         self._forget()
 
     def _forget(self) -> None:

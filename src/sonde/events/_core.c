@@ -36,8 +36,8 @@ static uint32_t step_of(PyObject *value, uint32_t otherwise, uint64_t none)
     return overflow || step < 0 || (uint64_t)step >= none ? (uint32_t)none : (uint32_t)step;
 }
 
-/* One record without duration, made through a Span so that names, keys and arguments are treated alike. */
-static void emit(Span *span, uint8_t kind, double value, PyObject *step, PyObject *epoch)
+/* One record without duration, made through a Span so that names, keys and arguments are treated alike. `when`: 0 is now. */
+static void emit_at(Span *span, uint8_t kind, double value, PyObject *step, PyObject *epoch, uint64_t when)
 {
     if (!taken(span))
         return;
@@ -57,9 +57,14 @@ static void emit(Span *span, uint8_t kind, double value, PyObject *step, PyObjec
     frame_unref(top);
     if ((kind & KIND_MASK) == COUNTER)
         memcpy(&r.dur, &value, sizeof value);
-    r.start = clock_now();
+    r.start = when ? when : clock_now();
     if (t->generation == g.generation)
         put(t, &r);
+}
+
+static void emit(Span *span, uint8_t kind, double value, PyObject *step, PyObject *epoch)
+{
+    emit_at(span, kind, value, step, epoch, 0);
 }
 
 static Span *make_span(PyObject *name, PyObject *cat, PyObject *key, PyObject *args, PyObject *level)
@@ -149,11 +154,14 @@ static PyObject *count_steps(PyObject *Py_UNUSED(module), PyObject *from)
     Py_RETURN_NONE;
 }
 
-static PyObject *advance(PyObject *Py_UNUSED(module), PyObject *span)
+static PyObject *advance(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (!is_span(&span, 1, 1, "advance"))
+    if (!is_span(args, count, 2, "advance"))
         return NULL;
-    emit((Span *)span, MARK, 0.0, Py_None, Py_None);
+    uint64_t when = count > 1 && args[1] != Py_None ? PyLong_AsUnsignedLongLong(args[1]) : 0;
+    if (PyErr_Occurred())
+        return NULL;
+    emit_at((Span *)args[0], MARK, 0.0, Py_None, Py_None, when);
     if (!counted)
         Py_RETURN_FALSE;
     g.step = g.step + 1 < NO_STEP ? g.step + 1 : NO_STEP;
@@ -292,7 +300,7 @@ static PyMethodDef functions[] = {
     {"mark", (PyCFunction)(void (*)(void))mark, METH_VARARGS | METH_KEYWORDS, "Record a moment."},
     {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL, "Record a moment or a value for a span."},
     {"count_steps", count_steps, METH_O, "Set the step, as one that is counted."},
-    {"advance", advance, METH_O, "Record the end of a step, and go on to the next if steps are counted."},
+    {"advance", (PyCFunction)(void (*)(void))advance, METH_FASTCALL, "Record the end of a step, and go on to the next if steps are counted."},
     {"set_context", (PyCFunction)(void (*)(void))set_context, METH_FASTCALL, "Set step and epoch of this process."},
     {"get_context", get_context, METH_NOARGS, "Step and epoch of this process."},
     {"begin", begin, METH_VARARGS, "Record from now on."},

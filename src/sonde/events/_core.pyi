@@ -151,8 +151,11 @@ def note(span: Span, value: float | None = None, /) -> None:
 def count_steps(step: int, /) -> None:
     """Set the step of this process, as one that is counted: until somebody else sets it, `advance` goes on from it."""
 
-def advance(span: Span, /) -> bool:
-    """Write a mark of this span, the end of a step. If steps are counted, go on to the next one. Returns whether it did."""
+def advance(span: Span, when: int | None = None, /) -> bool:
+    """Write a mark of this span, the end of a step. If steps are counted, go on to the next one. Returns whether it did.
+
+    `when`: the end was then, on the monotonic clock, and is known only now.
+    """
 
 def set_context(step: int | None, epoch: int | None, /) -> None:
     """Set the step and epoch of this process; None leaves it as it is, -1 unsets it. Out of range: unset."""

@@ -780,8 +780,9 @@ def mark(
 
 
 def _point(
-    kind: int, dur: int, name: str, cat: str, key: object, args: object, level: object, step: object, epoch: object
-) -> None:
+    kind: int, dur: int, name: str, cat: str, key: object, args: object, level: object, step: object, epoch: object,
+    when: int | None = None,
+) -> None:  # fmt: skip
     recording = _recording
     if recording is None:
         return
@@ -803,7 +804,8 @@ def _point(
     parent, depth = (0, 0) if up is None else (up[SEQ], min(up[DEPTH] + 1, DEEPEST))
     key = NO_KEY if number is None else number
     seq = recording.take_seq()
-    if _put(recording, lane, _clock(), dur, key, name_id, blob_id, seq, parent, at_step, at_epoch, kind, depth) == LOST:
+    start = when or _clock()
+    if _put(recording, lane, start, dur, key, name_id, blob_id, seq, parent, at_step, at_epoch, kind, depth) == LOST:
         recording.lose(LOST_RING)
 
 
@@ -818,8 +820,12 @@ def note(span: Span, value: float | None = None, /) -> None:
     if value is not None and number is None:
         return
     kind, dur = (MARK, 0) if number is None else (COUNTER, _as_integer(_as_float(number))[0])
+    _note(span, kind, dur, None)
+
+
+def _note(span: Span, kind: int, dur: int, when: int | None) -> None:
     key = None if span._key == NO_KEY else span._key
-    _point(kind, dur, span.name, span.cat, key, None, span._level, None, None)
+    _point(kind, dur, span.name, span.cat, key, None, span._level, None, None, when)
 
 
 def count_steps(step: int, /) -> None:
@@ -829,9 +835,10 @@ def count_steps(step: int, /) -> None:
     _counted = _step != NO_STEP
 
 
-def advance(span: Span, /) -> bool:
-    """Write a mark of this span, the end of a step. If steps are counted, go on to the next one."""
-    note(span)
+def advance(span: Span, when: int | None = None, /) -> bool:
+    """Write a mark of this span, the end of a step, now or then. If steps are counted, go on to the next one."""
+    if _recording is not None and span._gate._on:
+        _note(span, MARK, 0, when)
     if _counted:
         count_steps(_step + 1)
         return True

@@ -3,7 +3,8 @@
 A counter `device.<phase>` holds the nanoseconds between the two events of a phase, with the step that it belongs to. Phases
 that wait for the host are in it as the device sees them: the time of its stream from the first event to the second. Where more
 pairs are under way than the pool has, phases are left out and counted. The phases are followed by subscribers, which is not the
-quickest way: some µs for each. There was no device where this was written: it was tried with a stand-in only.
+quickest way: some µs for each. There was no device where this was written: it was tried with a stand-in only. The memory of
+the device is looked at too (`allocator`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sonde.guard import guard
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_step
-from sonde.probes import step
+from sonde.probes import allocator, step
 from sonde.probes.off import switch_off
 from sonde.store.probe import BACKWARD, DEVICE, FORWARD, OPTIMIZER, PROBE
 
@@ -48,6 +49,7 @@ class _Stream:
         self.under_way: list[_Pair] = []
         self.spare: list[Any] = []  # events to be used again
         self.left_out = 0
+        self.step: int | None = None  # what the last phase worked for; None: it is not recorded
         self.leave: list[Callable[[], None]] = []
 
 
@@ -84,7 +86,12 @@ def _look() -> None:
     """A step has ended: read what has passed; where a device has come into use, follow the phases from now on."""
     if len(_stream.leave) > 1:
         _collect()
+        allocator.look(_stream.step)
+        _stream.step = None
     elif cuda() is not None:
+        allocator.follow()
+        allocator.look(None)  # what there was before belongs to no step
+        _stream.leave.append(allocator.leave)
         for point, phase in ((module_call, FORWARD), (backward, BACKWARD), (optimizer_step, OPTIMIZER)):
             _stream.leave.append(point.subscribe(_Phase(phase)))
 
@@ -103,21 +110,23 @@ class _Phase:
 
     @_timing
     def before(self, _args: Any, _kwargs: Any) -> Any:
+        _stream.step = core.get_context()[0] if step.phases.on else None
         if not step.phases.on:
             return None
         if len(_stream.under_way) >= MOST:
             _stream.left_out += 1
             return None
-        return _recorded()
+        return _stream.step, _recorded()
 
     @_timing
-    def after(self, begin: Any, _result: Any, error: BaseException | None) -> None:
-        if begin is None:
+    def after(self, begun: Any, _result: Any, error: BaseException | None) -> None:
+        if begun is None:
             return
+        at, begin = begun
         if error is not None:
             _stream.spare.append(begin)
             return
-        _stream.under_way.append(_Pair(self._phase, core.get_context()[0], begin, _recorded()))
+        _stream.under_way.append(_Pair(self._phase, at, begin, _recorded()))
 
 
 def _recorded() -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import config
 from sonde.events import core
 from sonde.guard import guard
-from sonde.probes import cgroup, stacks, step
+from sonde.probes import allocator, cgroup, stacks, step
 from sonde.store.probe import MEMORY, SYSTEM
 
 if TYPE_CHECKING:
@@ -149,10 +149,10 @@ def _torch() -> None:
 
 
 def _devices(cuda: Any) -> None:
-    """The allocator's own numbers; its peak is that since the program last reset it, which we never do."""
+    """The allocator's own numbers; its peak is that since the program last reset it."""
     core.counter("device.allocated", cuda.memory_allocated(), MEMORY, _now.pid)
     core.counter("device.reserved", cuda.memory_reserved(), MEMORY, _now.pid)
-    core.counter("device.peak", cuda.max_memory_allocated(), MEMORY, _now.pid)
+    core.counter("device.peak", allocator.highest(cuda), MEMORY, _now.pid)
 
 
 def _read(path: str) -> str | None:

@@ -1,18 +1,26 @@
 """The probe of optimizers: their steps, and which of these end a step of training.
 
-The anchor is the first optimizer that ever stepped: its update ends the step, those of others count inside of it. An
-anchor that is gone, or steps no more while another one does (a second fit), leaves its place to that one. An update that a
-gradient scaler skips ends a step with a flag. Where optimizers step inside the backward pass only, its end is the update.
+The anchor is the first optimizer that ever stepped: its update ends the step, those of others count inside of it. It leaves
+its place to another one when it is gone, and when that one trains by itself (a second fit beside the first optimizer):
+
+- It was made since the anchor last stepped: at once.
+- It was there before, and steps several times in a row. That may be the second fit, or two optimizers of one training of which one
+  steps more often. Once it has done so often enough, it is the anchor, and its updates since are written as the ends of steps that
+  they were. An anchor that comes back soon after that has its place again.
+
+An update that a gradient scaler skips ends a step with a flag. Where optimizers step inside the backward pass only, its end is
+the update.
 """
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch.optimizer import optimizer_step, scaler_step
+from sonde.hooks.torch.optimizer import optimizer_made, optimizer_step, scaler_step
 from sonde.probes import step
 from sonde.store.probe import OPTIMIZER, PROBE, UPDATE_ABORTED, UPDATE_SKIPPED
 
@@ -25,17 +33,25 @@ NEW = 2  # so many steps in a row make an optimizer the anchor that came when th
 OLD = 32  # and so many any other one
 
 _watching = guard("watching a gradient scaler")
+_noting = guard("noting a new optimizer")
+
+
+class _Past(NamedTuple):
+    """An update that may turn out to have ended a step."""
+
+    when: int
+    flags: int
 
 
 class _Other:
     """An optimizer that is not the anchor."""
 
-    __slots__ = ("enough", "ordinal", "row")
+    __slots__ = ("enough", "ordinal", "past")
 
     def __init__(self, ordinal: int, enough: int) -> None:
         self.ordinal = ordinal
         self.enough = enough
-        self.row = 0  # steps since the last one of the anchor
+        self.past: list[_Past] = []  # its updates since the last one of the anchor
 
 
 class Optimizers:
@@ -48,11 +64,21 @@ class Optimizers:
     def forget(self) -> None:
         """No optimizer has stepped."""
         self.anchor: Callable[[], Any] = _nobody
-        self.updates = 0  # of the anchor
+        self.deposed: Callable[[], Any] = _nobody  # the anchor before, for as long as it may come back
+        self.updates = 0  # of the anchor; on the quick way they are not counted
+        self.alone = 0  # the last of these with no other one between them
         self.others: weakref.WeakKeyDictionary[Any, _Other] = weakref.WeakKeyDictionary()
-        self.rivals = False  # one of them has stepped since the anchor did
+        self.fresh: weakref.WeakSet[Any] = weakref.WeakSet()  # those that were made since the anchor stepped
+        self.apart = False  # there was more than one training in this process, which may go on in turn
         self.scaling = False  # inside of a gradient scaler's step
         self.stepped = False  # an optimizer has stepped in it
+
+    @_noting
+    def made(self, optimizer: Any) -> None:
+        """There is a new optimizer."""
+        if self.anchor() is not None:
+            optimizer_step.unlead()  # the anchor's next update has to be noticed
+            self.fresh.add(optimizer)
 
     def begins(self, optimizer: Any) -> core.Span:
         """A step of an optimizer begins."""
@@ -77,39 +103,55 @@ class Optimizers:
 
     def updated(self, optimizer: Any, flags: int) -> None:
         """There was an update, which may have been skipped: end the step, if it was the anchor's."""
-        if not self._leads(optimizer):
-            return
+        if optimizer is not self.anchor():
+            past = self._overtakes(optimizer, flags)
+            if past is None:
+                return
+            self._crown(optimizer)
+            if not step.now.explicit:
+                step.end_late(past)
+        self._count()
         if not step.now.explicit:
             step.end(flags)
-        if self.updates >= NEW and step.now.all and not self.others and not self.scaling:
+        if self.alone >= NEW and step.now.all and self.deposed() is None and not self.scaling:
             ended = None if step.now.explicit else step.quick_end[0]
             optimizer_step.lead(optimizer, self.spans[0].start, self.spans[0].stop, ended)
 
-    def _leads(self, optimizer: Any) -> bool:
-        anchor = self.anchor()
-        if optimizer is not anchor:
-            if anchor is not None and not self._overtakes(optimizer):
-                return False
-            if anchor is not None:
-                self._demote(anchor)
-            self.others.pop(optimizer, None)
-            self.anchor = weakref.ref(optimizer, _gone)
-            self.updates = 0
+    def _count(self) -> None:
+        """The anchor has updated."""
         self.updates += 1
-        if self.rivals:
-            self.rivals = False
+        self.alone += 1
+        if self.updates >= OLD:
+            self.deposed = _nobody
+        if self.fresh:
+            self.fresh.clear()
+        if self.alone == 1:
             for other in self.others.values():
-                other.row = 0
-        return True
+                other.past.clear()
 
-    def _overtakes(self, optimizer: Any) -> bool:
+    def _overtakes(self, optimizer: Any, flags: int) -> list[_Past] | None:
+        """Does it become the anchor? Then its updates until now that ended steps, else None."""
+        self.alone = 0
+        if self.anchor() is None or optimizer in self.fresh or optimizer is self.deposed():
+            return []
         other = self._other(optimizer)
-        other.row += 1
-        self.rivals = True
-        return other.row >= other.enough
+        if len(other.past) + 1 >= other.enough:
+            return other.past
+        other.past.append(_Past(monotonic_ns(), flags))
+        return None
 
-    def _demote(self, anchor: Any) -> None:
-        self.others[anchor] = _Other(len(self.others) + 1, OLD)
+    def _crown(self, optimizer: Any) -> None:
+        """It is the anchor from now on."""
+        anchor, known = self.anchor(), self.others.pop(optimizer, None)
+        back = optimizer is self.deposed()
+        self.apart |= optimizer in self.fresh or (known is not None and known.enough == OLD and not back)
+        self.deposed = _nobody
+        if anchor is not None:
+            self.others[anchor] = _Other(len(self.others) + 1, NEW if self.apart else OLD)
+            if not self.apart and not back:
+                self.deposed = weakref.ref(anchor)
+        self.anchor = weakref.ref(optimizer, _gone)
+        self.updates = 0
 
     def _other(self, optimizer: Any) -> _Other:
         known = self.others.get(optimizer)
@@ -119,9 +161,10 @@ class Optimizers:
         return known
 
     def _span(self, optimizer: Any) -> core.Span:
-        """The span of an optimizer that is not the anchor; where there is no anchor, it will be."""
+        """The span of an optimizer that is not the anchor; that of the anchor, if it will be."""
         optimizer_step.unlead()
-        ordinal = 0 if self.anchor() is None else self._other(optimizer).ordinal
+        leads = self.anchor() is None or optimizer in self.fresh or optimizer is self.deposed()
+        ordinal = 0 if leads else self._other(optimizer).ordinal
         while len(self.spans) <= ordinal:
             self.spans.append(_span(len(self.spans)))
         return self.spans[ordinal]
@@ -146,7 +189,7 @@ def install(_settings: Settings) -> Callable[[], None]:
     """Record steps of optimizers, and end steps of training, until the returned function is called."""
     _optimizers.forget()
     optimizer_step.inside_backward = False
-    undo = [optimizer_step.watch(_optimizers), scaler_step.lane(_scaling)]
+    undo = [optimizer_step.watch(_optimizers), scaler_step.lane(_scaling), optimizer_made.lane(_making)]
 
     def leave() -> None:
         while undo:
@@ -160,6 +203,15 @@ def updated_inside() -> None:
     """A backward pass has ended in which optimizers stepped: an update, if there is none outside of it."""
     if _optimizers.anchor() is None and not step.now.explicit:
         step.end(0)
+
+
+def _making(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(optimizer, *args, **kwargs)
+        _optimizers.made(optimizer)
+        return result
+
+    return call
 
 
 def _scaling(original: Callable[..., Any]) -> Callable[..., Any]:

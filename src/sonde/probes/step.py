@@ -13,11 +13,11 @@ from sonde import config
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch.engine import native
-from sonde.store.probe import PROBE, UPDATE
+from sonde.store.probe import PROBE, UPDATE, UPDATE_LATE
 from sonde.store.record import ESSENTIAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sonde.config import Settings
 
@@ -57,7 +57,7 @@ class _Now:
 
 
 now = _Now()
-_ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(8)]
+_ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(2 * UPDATE_LATE)]
 _telling = guard("telling a probe that a step has ended")
 _begins: list[Callable[[], None]] = []
 _updates: list[Callable[[], None]] = []
@@ -122,6 +122,12 @@ def end(flags: int) -> None:
     tell()
 
 
+def end_late(ends: Iterable[tuple[int, int]]) -> None:
+    """Steps have ended before, as is known now: when, on the monotonic clock, and with which flags."""
+    for when, flags in ends:
+        core.advance(_ends[flags | UPDATE_LATE], when)
+
+
 def tell() -> None:
     """Tell who wants to know it that a step has ended."""
     waiting: Iterator[Callable[[], None]] | None = iter(_updates)
@@ -156,7 +162,7 @@ def _quick_end(flags: int) -> Callable[[], Any]:
     return quick
 
 
-quick_end = [_quick_end(flags) for flags in range(8)]
+quick_end = [_quick_end(flags) for flags in range(UPDATE_LATE)]
 
 
 @guard("telling a probe that training begins")

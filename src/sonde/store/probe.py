@@ -42,6 +42,9 @@ H2D = "h2d"
 COMMUNICATION = "communication."  # and the name of the operation
 DDP = "ddp."  # and what DistributedDataParallel measured
 DEVICE = "device."  # and the phase: a counter, nanoseconds on the stream of a device
+DEVICE_PEAK = (
+    "device_peak"  # a counter: the most bytes that were allocated on a device, its key, since the last such look
+)
 CHECKPOINT = "checkpoint"
 EVALUATION = "evaluation"
 LOSS = "loss"
@@ -64,6 +67,8 @@ FORWARD_LOSS = 4  # it was a loss function
 UPDATE_SKIPPED = 1  # the gradient scaler found an overflow: no parameter changed
 UPDATE_EXPLICIT = 2  # the end of a `trace_step` block
 UPDATE_ABORTED = 4  # the step did not come to its end
+# That it was one was seen later: what was recorded from it on, until that was seen, has the number of the first such step.
+UPDATE_LATE = 8
 
 _NUMBER_BITS = 28
 _ROUND_BITS = 16

@@ -235,7 +235,7 @@ def _entry(part: Part, *, coloured: bool, times: bool) -> Text:
 def _history(found: StepTime, width: int, rows: int) -> list[Text]:
     values = found.history
     top = max((value for value in values if value is not None), default=0.0)
-    label = took(top)
+    label = f"{took(top)} {found.history_of}".rstrip()
     room = max(width - len(label) - 1, 1)
     drawn = spark(values, room, rows, top)
     drawn[0].append(" " * (room - drawn[0].cell_len + 1) + label, QUIET)

@@ -12,9 +12,9 @@ import numpy as np
 from sonde.analysis.gauges import HOST, Reading
 from sonde.analysis.live import RECORDING, STARTING, Live, Open, Source
 from sonde.analysis.steps import WARMUP
-from sonde.analysis.window import Steps
+from sonde.analysis.window import Steps, slowest
 from sonde.store import probe, record
-from sonde.store.alive import RUNNING
+from sonde.store.alive import RUNNING, UNKNOWN
 from sonde.views import units
 
 
@@ -60,6 +60,7 @@ class StepTime:
     parts: list[Part]
     history: list[float | None]  # the step time in ns, from old to new; None: no step ended then
     history_ns: int  # how much time one value of the history stands for
+    history_of: str = ""  # whose it is; nothing: of the only rank
 
 
 @dataclass(frozen=True)
@@ -271,11 +272,11 @@ def _samples_rate(live: Live, source: Source, steps: Steps) -> float | None:
 
 
 def _step_time(counted: dict[Source, Steps], warmup: int) -> StepTime:
-    """Over all ranks together; the history is that of the first one."""
+    """Over all ranks together; the history is that of the slowest one at each time."""
     took = np.concatenate([np.empty(0), *(steps.took for steps in counted.values())])
     if not len(took):
         return StepTime(0, 0, None, None, None, None, None, [], [], 0)
-    history = next(iter(counted)).window.history
+    history, width = slowest([(source.window.history, _clock(source)) for source in counted])
     p50, p95, p99 = (float(one) for one in np.percentile(took, [50, 95, 99]))
     return StepTime(
         steps=max(len(steps.step) for steps in counted.values()),
@@ -286,9 +287,16 @@ def _step_time(counted: dict[Source, Steps], warmup: int) -> StepTime:
         p99_ns=p99,
         max_ns=float(took.max()),
         parts=_parts(list(counted.values())),
-        history=history.values(),
-        history_ns=history.width,
+        history=history,
+        history_ns=width,
+        history_of="slowest rank" if len(counted) > 1 else "",
     )
+
+
+def _clock(source: Source) -> int:
+    """What to add to the clock of a process to have that of the wall; hosts have each their own."""
+    start = source.info.start
+    return 0 if start is None else start.wall_ns - start.mono_ns
 
 
 def _parts(steps: list[Steps]) -> list[Part]:
@@ -344,16 +352,19 @@ def _memory(live: Live) -> list[Memory]:
 
 
 def _present(live: Live, trainer: Source) -> list[Source]:
-    """The workers that were there when the trainer was last measured; those of earlier epochs are gone."""
+    """The workers that live; of a run that is over, those that lived when their trainer was last measured."""
+    workers = [
+        one for one in live.sources.values() if one.info.worker is not None and one.info.parent_pid == trainer.info.pid
+    ]
+    if live.state == RECORDING and trainer.state != UNKNOWN:
+        return [one for one in workers if one.state == RUNNING]
     own = live.gauges.get(trainer.info.pid, "rss")
-    found = []
-    for one in live.sources.values():
-        reading = live.gauges.get(one.info.pid, "rss")
-        if one.info.worker is None or one.info.parent_pid != trainer.info.pid or own is None or reading is None:
-            continue
-        if own.time_ns - reading.time_ns < STALE_NS:
-            found.append(one)
-    return found
+    return [one for one in workers if own is not None and _lived(live, one, own.time_ns)]
+
+
+def _lived(live: Live, one: Source, then: int) -> bool:
+    reading, end = live.gauges.get(one.info.pid, "rss"), one.info.end
+    return reading is not None and then - reading.time_ns < STALE_NS and (end is None or end.mono_ns >= then)
 
 
 def _process_memory(live: Live, who: str, sources: list[Source]) -> Memory:

@@ -7,7 +7,8 @@ subscriber leaves. An optimizer that is no `torch.optim.Optimizer` is not seen. 
 probe that sees every step of a long run.
 
 `scaler_step` is `torch.amp.GradScaler.step(scaler, optimizer)`: after an overflow there is no `optimizer_step` in it.
-`scaler_scale` is `GradScaler.scale(scaler, outputs)`, which gives the loss that goes into the backward pass.
+`scaler_scale` is `GradScaler.scale(scaler, outputs)`, which gives the loss that goes into the backward pass. `optimizer_made`
+is `torch.optim.Optimizer.__init__`.
 """
 
 from __future__ import annotations
@@ -215,8 +216,13 @@ def _scale_place(torch: ModuleType) -> list[tuple[Any, str]]:
     return [(torch.amp.GradScaler, "scale")]
 
 
+def _made_place(torch: ModuleType) -> list[tuple[Any, str]]:
+    return [(torch.optim.Optimizer, "__init__")]
+
+
 optimizer_step = _OptimizerPoint("torch.optim.Optimizer.step", "to see the steps of optimizers", library="torch")
 scaler_step = Point("torch.amp.GradScaler.step", "to see steps that are skipped", library="torch", find=_scaler_place)
 scaler_scale = Point(
     "torch.amp.GradScaler.scale", "to know a loss without its scale", library="torch", find=_scale_place
 )
+optimizer_made = Point("torch.optim.Optimizer.__init__", "to know new optimizers", library="torch", find=_made_place)
