@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.importing import ENVIRONMENT
 from benchmarks.reading import SEAL, run_apart
 from benchmarks.subjects import scratch
 from benchmarks.tables import RECORD, _copy
@@ -53,7 +54,8 @@ def measure(steps: int = STEPS, ranks: int = RANKS) -> dict[str, Any]:
 def _command(*words: str) -> float:
     """Seconds that `sonde report` takes, from its start to its end."""
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "sonde", "report", *words], check=True, capture_output=True)
+    command = [sys.executable, "-m", "sonde", "report", *words]
+    subprocess.run(command, check=True, capture_output=True, env=ENVIRONMENT)
     return time.perf_counter() - begun
 
 

@@ -12,7 +12,7 @@ from sonde import config
 from sonde.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 
 
 def test_settings_page_is_up_to_date() -> None:
@@ -41,7 +41,7 @@ def test_each_make_target_that_the_pages_name_exists() -> None:
     assert named <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """A link to a file of the project has that file at its end."""
     for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text()):

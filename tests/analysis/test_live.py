@@ -173,6 +173,20 @@ def test_history_has_gaps_where_no_step_ended() -> None:
     assert history.values() == [MS, *[None] * 9, 3 * MS]
 
 
+def test_of_several_histories_the_slowest_counts_at_each_time() -> None:
+    """Also where clocks differ and one is coarser than the other; a time that only one knows of is its own."""
+    width = window.FIRST_WIDTH
+    one, other = History(), History()
+    one.add(np.arange(4, dtype=np.int64) * width, np.array([1, 5, 1, 1]) * MS)
+    other.add(np.arange(2, 6, dtype=np.int64) * width, np.array([3, 3, 3, 3]) * MS)
+    assert window.slowest([(one, 10 * width), (other, 8 * width)]) == ([3 * MS, 5 * MS, 3 * MS, 3 * MS], width)
+    assert window.slowest([(one, 0), (other, 0)]) == ([MS, 5 * MS, *[3 * MS] * 4], width)
+    one._widen()
+    assert window.slowest([(one, 0), (other, 0)]) == ([3 * MS, 3 * MS, 3 * MS], 2 * width)
+    assert window.slowest([(other, 7)]) == (other.values(), width)
+    assert window.slowest([(History(), 0)]) == ([], width)
+
+
 def test_an_aborted_step_is_counted_and_left_out(tmp_path: Path) -> None:
     """A step that did not come to its end is no step."""
     marks = [

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import Programs
 
-TIMEOUT = 120
+TIMEOUT = 240
 
 # Uses what the bootstrap has brought in, without importing it.
 HERE = "import sys\nsys.modules['sonde'].mark('here')\n"
@@ -64,6 +64,10 @@ def run(
         out, err = program.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         program.kill()
+        program.wait()
+        for stream in (program.stdout, program.stderr):
+            if stream is not None:  # its own children may hold the other end
+                stream.close()
         raise
     assert program.returncode == code, f"exit code {program.returncode}\n{out}\n{err}"
     return subprocess.CompletedProcess(words, program.returncode, out, err)

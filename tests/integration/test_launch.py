@@ -7,14 +7,10 @@ import stat
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.conftest import Programs
 from tests.integration.launching import HERE, TRAINING, exits, run, script
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import Programs
 
 HERES = "select count(*), count(distinct pid) from events where name = 'here'"
 UPDATES = "select count(*), count(distinct pid) from events where cat = 'probe' and name = 'update'"
@@ -35,7 +31,7 @@ def test_a_module_is_recorded(programs: Programs) -> None:
     """`-m package.module` as Python has it, and the run has its name."""
     (programs.folder / "package").mkdir()
     script(programs.folder / "package", HERE, "train.py")
-    run(programs, "-m", "package.train")
+    run(programs, "-q", "-m", "package.train")
     assert programs.rows(HERES) == [(1, 1)]
     assert "-package.train-" in programs.only.name
 
@@ -46,18 +42,8 @@ def test_a_python_that_a_shell_script_starts_is_recorded(programs: Programs) -> 
     shell = script(
         programs.folder, f"set -e\n{sys.executable} train.py\n{sys.executable} train.py\nexit 4\n", "start.sh"
     )
-    run(programs, "bash", str(shell), code=4)
+    run(programs, "-q", "bash", str(shell), code=4)
     assert programs.rows(HERES) == [(2, 2)]
-
-
-def test_a_training_and_its_spawned_worker_are_recorded(programs: Programs) -> None:
-    """The steps of a plain script are there, and the worker that its loader spawns says which one it is."""
-    pytest.importorskip("torch")
-    main = "\nif __name__ == '__main__':\n    train(method='spawn')\n"
-    run(programs, str(script(programs.folder, textwrap.dedent(TRAINING) + main)))
-    assert programs.rows(UPDATES) == [(3, 1)]
-    assert [facts["worker"] for facts in programs.processes if facts["role"] == "worker"] == [0]
-    assert set(exits(programs).values()) == {(0, None)}
 
 
 def test_ranks_of_torchrun_are_recorded_with_their_exit_codes(programs: Programs) -> None:
@@ -76,7 +62,7 @@ def test_ranks_of_torchrun_are_recorded_with_their_exit_codes(programs: Programs
     """
     path = script(programs.folder, textwrap.dedent(TRAINING) + textwrap.dedent(main))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    run(programs, *torchrun, str(path), code=1)
+    run(programs, "-q", *torchrun, str(path), code=1)
     ranks = {facts["rank"]: facts["pid"] for facts in programs.processes if facts["role"] == "trainer"}
     assert sorted(ranks) == [0, 1]
     assert programs.rows(UPDATES) == [(6, 2)]
@@ -85,23 +71,34 @@ def test_ranks_of_torchrun_are_recorded_with_their_exit_codes(programs: Programs
     assert [facts["role"] for facts in programs.processes].count("launcher") == 2
 
 
-def test_what_accelerate_launches_is_recorded(programs: Programs) -> None:
-    """`accelerate launch` starts the script in a process of its own."""
-    accelerate = Path(sys.executable).with_name("accelerate")
-    if not accelerate.exists():
-        pytest.skip("accelerate is not installed")
-    path = script(programs.folder, textwrap.dedent(TRAINING) + "\ntrain()\n")
-    run(programs, str(accelerate), "launch", "--cpu", "--num_processes", "1", str(path))
-    assert programs.rows(UPDATES) == [(3, 1)]
-
-
-def test_ranks_of_multiprocessing_spawn_are_recorded(programs: Programs) -> None:
-    """`torch.multiprocessing.spawn` starts trainers with ranks of their own."""
+@pytest.fixture(scope="module")
+def spawned(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """Two ranks that were spawned; the loader of the first one spawned a worker."""
     pytest.importorskip("torch")
-    main = "\nif __name__ == '__main__':\n    torch.multiprocessing.spawn(train, nprocs=2)\n"
-    run(programs, str(script(programs.folder, textwrap.dedent(TRAINING) + main)))
-    assert programs.rows(UPDATES) == [(6, 2)]
-    assert {facts["rank"] for facts in programs.processes if facts["role"] == "trainer"} == {0, 1}
+    programs = Programs(tmp_path_factory.mktemp("spawned"))
+    main = """
+        def rank(number):
+            train(number, None if number else "spawn")
+
+        if __name__ == "__main__":
+            torch.multiprocessing.spawn(rank, nprocs=2)
+    """
+    run(programs, "-q", str(script(programs.folder, textwrap.dedent(TRAINING) + textwrap.dedent(main))))
+    return programs
+
+
+def test_ranks_of_multiprocessing_spawn_are_recorded(spawned: Programs) -> None:
+    """`torch.multiprocessing.spawn` starts trainers with ranks of their own, and their steps are there."""
+    assert spawned.rows(UPDATES) == [(6, 2)]
+    assert {facts["rank"] for facts in spawned.processes if facts["role"] == "trainer"} == {0, 1}
+
+
+def test_a_spawned_worker_of_a_loader_is_recorded(spawned: Programs) -> None:
+    """It says which one it is, and how it ended is known as of all the others."""
+    (worker,) = [facts for facts in spawned.processes if facts["role"] == "worker"]
+    assert (worker["worker"], worker["rank"]) == (0, 0)
+    assert spawned.rows(f"select count(*) from events where name = 'item' and pid = {worker['pid']}") == [(12,)]
+    assert set(exits(spawned).values()) == {(0, None)}
 
 
 def test_a_program_inside_a_recorded_one_joins_its_run(programs: Programs) -> None:
@@ -109,7 +106,7 @@ def test_a_program_inside_a_recorded_one_joins_its_run(programs: Programs) -> No
     inner = script(programs.folder, HERE, "inner.py")
     command = [sys.executable, "-m", "sonde", "run", str(inner)]
     outer = script(programs.folder, f"{HERE}import subprocess\nsubprocess.run({command!r}, check=True)\n", "outer.py")
-    run(programs, str(outer))
+    run(programs, "-q", str(outer))
     assert programs.rows(HERES) == [(2, 2)]
 
 
@@ -146,7 +143,7 @@ def test_another_sitecustomize_still_runs(programs: Programs) -> None:
     script(programs.folder / "site", "who = 'theirs'", "sitecustomize.py")
     path = script(programs.folder, HERE + "import sitecustomize; print(sitecustomize.who)")
     places = os.pathsep.join([str(programs.folder / "site"), programs.environment(None)["PYTHONPATH"]])
-    assert run(programs, str(path), env={"PYTHONPATH": places}).stdout.strip() == "theirs"
+    assert run(programs, "-q", str(path), env={"PYTHONPATH": places}).stdout.strip() == "theirs"
     assert programs.rows(HERES) == [(1, 1)]
 
 
@@ -155,7 +152,7 @@ def test_a_sitecustomize_that_fails_fails_as_usual(programs: Programs) -> None:
     (programs.folder / "site").mkdir()
     script(programs.folder / "site", "raise ValueError('theirs')", "sitecustomize.py")
     places = os.pathsep.join([str(programs.folder / "site"), programs.environment(None)["PYTHONPATH"]])
-    done = run(programs, str(script(programs.folder, HERE)), env={"PYTHONPATH": places})
+    done = run(programs, "-q", str(script(programs.folder, HERE)), env={"PYTHONPATH": places})
     assert "ValueError: theirs" in done.stderr
     assert programs.rows(HERES) == [(1, 1)]
 
@@ -314,7 +311,7 @@ def test_a_script_with_a_syntax_error_is_python_s_business(programs: Programs) -
 
 def test_a_script_with_a_very_long_name_is_recorded(programs: Programs) -> None:
     """The run folder has a part of it."""
-    run(programs, str(script(programs.folder, HERE, "x" * 200 + ".py")))
+    run(programs, "-q", str(script(programs.folder, HERE, "x" * 200 + ".py")))
     assert programs.rows(HERES) == [(1, 1)]
 
 

@@ -130,19 +130,13 @@ def test_a_training_is_on_the_screen(programs: Programs, terminals: Callable[...
     assert "the program ended with exit code 0" in terminal.text
 
 
-def test_the_first_screen_comes_soon_after_the_first_step(
-    programs: Programs, terminals: Callable[..., Terminal]
-) -> None:
-    """The numbers of a program that has just begun are there while it runs."""
+def test_q_detaches_and_the_program_goes_on(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """Its first numbers are there while it runs. It can be watched again from another terminal, and ends as if nobody had
+    ever looked.
+    """
     terminal = terminals("watch", str(script(programs.folder, STEPPING)))
     until(lambda: "forward" in terminal.text and "backward" in terminal.text, "the first screen")
     assert "● recording" in terminal.text
-
-
-def test_q_detaches_and_the_program_goes_on(programs: Programs, terminals: Callable[..., Terminal]) -> None:
-    """It can be watched again from another terminal, and ends as if nobody had ever looked."""
-    terminal = terminals("watch", str(script(programs.folder, STEPPING)))
-    until(lambda: "forward" in terminal.text, "the first screen")
     terminal.press(b"q")
     assert terminal.wait() == 0
     assert "the program goes on (pid " in terminal.text
@@ -196,7 +190,7 @@ def test_ctrl_c_where_the_program_is_not_ours_only_leaves(
 def test_output_is_kept_byte_for_byte_and_the_program_has_a_terminal(
     programs: Programs, terminals: Callable[..., Terminal]
 ) -> None:
-    """Line ends, colours and bytes that are no text; standard error too."""
+    """Line ends, colours and bytes that are no text; standard error too. The run has its exit code, as under `sonde run`."""
     program = """
         import os, sys
         os.write(1, b"tty %d%d\\n" % (os.isatty(1), os.isatty(2)))
@@ -214,6 +208,9 @@ def test_output_is_kept_byte_for_byte_and_the_program_has_a_terminal(
     assert content == expected
     assert (the_run(programs) / "output.log").stat().st_mode & 0o777 == 0o600
     assert "exit code 3" in terminal.text
+    with open_run(the_run(programs)) as run:
+        codes = "SELECT cast(args->>'code' AS INT) FROM events WHERE cat = 'process' AND name = 'exit'"
+        assert run.sql(codes).fetchall() == [(3,)]
 
 
 def test_a_narrow_terminal_without_colours(programs: Programs, terminals: Callable[..., Terminal]) -> None:
@@ -225,18 +222,21 @@ def test_a_narrow_terminal_without_colours(programs: Programs, terminals: Callab
 
 def test_without_a_terminal_lines_come_on_the_error_channel(programs: Programs) -> None:
     """The program's own output stays what it was, and so does its exit code."""
-    code = STEPPING.replace('while not os.path.exists("stop")', "while step < 300") + "\n    sys.exit(5)\n"
-    command = [sys.executable, "-m", "sonde", "watch", "--refresh", "0.5", str(script(programs.folder, code))]
-    found = subprocess.run(
-        command, cwd=programs.folder, env=programs.environment(None), capture_output=True, timeout=SECONDS, check=False
+    path = script(programs.folder, STEPPING + "\n    sys.exit(5)\n")
+    command = [sys.executable, "-m", "sonde", "watch", "--refresh", "0.5", str(path)]
+    watch = subprocess.Popen(
+        command, cwd=programs.folder, env=programs.environment(None), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert found.returncode == 5
-    assert found.stdout.startswith(b"ready ")
-    assert found.stdout.endswith(b"\nstopped at 300\n")
-    lines = found.stderr.decode().splitlines()
-    assert "ended (exit code 5) | step 299" in lines[-1]
-    assert any("recording" in line for line in lines)
-    assert b"\x1b" not in found.stderr
+    assert watch.stderr is not None
+    said = iter(watch.stderr.readline, b"")
+    assert any(b"recording" in line for line in said)
+    (programs.folder / "stop").touch()
+    out, rest = watch.communicate(timeout=SECONDS)
+    assert watch.returncode == 5
+    assert out.startswith(b"ready ")
+    steps = int(out.rpartition(b"\nstopped at ")[2])
+    assert f"ended (exit code 5) | step {steps - 1}" in rest.decode().splitlines()[-1]
+    assert b"\x1b" not in rest
 
 
 def test_a_finished_run_in_a_pipe_is_one_line(programs: Programs) -> None:
@@ -260,16 +260,3 @@ def test_a_missing_script_is_told_before_there_is_a_screen(
     assert "There is no script trian.py" in terminal.text
     assert "\x1b[?1049h" not in terminal.raw.decode(errors="replace")
     assert not programs.dir.exists()
-
-
-def test_the_run_of_a_watched_program_has_its_exit_code(programs: Programs, terminals: Callable[..., Terminal]) -> None:
-    """As under `sonde run`."""
-    terminal = terminals("watch", str(script(programs.folder, "import sonde, sys\nsonde.mark('x')\nsys.exit(7)\n")))
-    until(lambda: "■ ended" in terminal.text, "the end")
-    terminal.press(b"q")
-    assert terminal.wait() == 7
-    with open_run(the_run(programs)) as run:
-        ((code,),) = run.sql(
-            "SELECT cast(args->>'code' AS INT) FROM events WHERE cat = 'process' AND name = 'exit'"
-        ).fetchall()
-    assert code == 7

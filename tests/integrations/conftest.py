@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,7 +12,10 @@ from tests.integration.conftest import programs  # noqa: E402
 __all__ = ["programs"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    """More would not be quicker, and the suite has few cores."""
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """More would not be quicker, and results are to be the same to the bit."""
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

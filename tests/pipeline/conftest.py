@@ -10,6 +10,7 @@ import torch
 from sonde import guard
 from sonde.flow import active
 from sonde.hooks import patches
+from sonde.pipeline import registry
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -32,3 +33,13 @@ def nothing_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     assert patches.describe() == before
     failed = {place: count for place, count in guard.counts().items() if count != failures.get(place)}
     assert not failed, guard.reasons()
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """What a test or an example registers is gone after it."""
+    before = {name: dict(kind.registered) for name, kind in registry._kinds.items()}
+    yield
+    for name, kind in registry._kinds.items():
+        kind.registered.clear()
+        kind.registered.update(before[name])

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sonde.pipeline import registry
-
 PAGES = Path(__file__).resolve().parents[2] / "docs/pipeline"
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """What an example registers is gone after it."""
-    before = {name: dict(kind.registered) for name, kind in registry._kinds.items()}
-    yield
-    for name, kind in registry._kinds.items():
-        kind.registered.clear()
-        kind.registered.update(before[name])
+pytestmark = pytest.mark.usefixtures("as_before")
 
 
 @pytest.mark.parametrize("page", ["dataset.md", "collation.md"])
@@ -32,10 +22,3 @@ def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert blocks
     for block in blocks:
         exec(compile(block, page, "exec"), names)
-
-
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    """A link to a file of the project has that file at its end."""
-    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"

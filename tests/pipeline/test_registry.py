@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,7 @@ from sonde.pipeline.config import Config
 from sonde.pipeline.datasets.random import RandomDataset
 from sonde.pipeline.registry import find_dataset, find_model, register_dataset, register_model
 
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """What a test registers is gone after it."""
-    before = {name: dict(kind.registered) for name, kind in registry._kinds.items()}
-    yield
-    for name, kind in registry._kinds.items():
-        kind.registered.clear()
-        kind.registered.update(before[name])
+pytestmark = pytest.mark.usefixtures("as_before")
 
 
 @pytest.mark.parametrize("path", ["tests.pipeline.stars.Stars", "tests.pipeline.stars:Stars"])

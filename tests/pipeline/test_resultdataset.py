@@ -82,7 +82,7 @@ def test_a_location_is_needed(tmp_path: Path) -> None:
         ResultDataset({}, str(tmp_path))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_the_results_of_one_run_are_the_data_of_the_next(tmp_path: Path, workers: int) -> None:
     """With the same ids, also when loader workers read them."""
     first = pipeline(tmp_path, "Echo")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.resources
 import json
 from collections.abc import Callable
@@ -52,6 +53,20 @@ def report_of(path: Path) -> Report:
         return report(run)
 
 
+Build = Callable[[Path], Path]
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], Report]:
+    """The report of the run that this function builds, made once for all tests."""
+
+    @functools.cache
+    def made(build: Build) -> Report:
+        return report_of(build(tmp_path_factory.mktemp("built") / "run"))
+
+    return made
+
+
 def unseen(view: Report) -> str:
     """What could not be seen in this run."""
     return "\n".join(one.what for one in view.blind_spots if one.scope == "run")
@@ -79,9 +94,9 @@ def _slow_start(_rank: int, step: int) -> dict[str, int]:
     return {"forward": 4 * MS * times, "backward": 5 * MS * times, "optimizer": MS * times}
 
 
-def test_a_slow_step_is_told_with_its_items(tmp_path: Path) -> None:
+def test_a_slow_step_is_told_with_its_items(reported: Callable[[Build], Report]) -> None:
     """From the step to the phase, to the item, to the worker."""
-    view = report_of(with_slow_item(tmp_path / "run"))
+    view = reported(with_slow_item)
     slowest = view.steps.slowest[0]
     assert (slowest.step, slowest.phase) == (SLOW // 4, "input_wait")
     assert slowest.extra_ns == pytest.approx(198 * MS)
@@ -90,9 +105,9 @@ def test_a_slow_step_is_told_with_its_items(tmp_path: Path) -> None:
     assert view.items.seen == STEPS * 4
 
 
-def test_layers_and_memory_are_in_it(tmp_path: Path) -> None:
+def test_layers_and_memory_are_in_it(reported: Callable[[Build], Report]) -> None:
     """The costliest layer first; shares are of the layers that lie in no other one."""
-    view = report_of(with_slow_item(tmp_path / "run"))
+    view = reported(with_slow_item)
     assert {one.layer for one in view.layers} == {"body", "body.first", "head"}
     assert view.layers[0].forward_ns == pytest.approx(MS)
     assert [(one.who, one.peak) for one in view.memory] == [("rank 0", 10**8 + (STEPS - 1) * 10**5)]
@@ -101,9 +116,9 @@ def test_layers_and_memory_are_in_it(tmp_path: Path) -> None:
     assert 10**8 < first < 10**8 + 10**6
 
 
-def test_the_rank_that_the_others_wait_for_is_the_worst(tmp_path: Path) -> None:
+def test_the_rank_that_the_others_wait_for_is_the_worst(reported: Callable[[Build], Report]) -> None:
     """All take the same time; who has no communication in it is waited for."""
-    view = report_of(ranks(tmp_path / "run"))
+    view = reported(ranks)
     assert [one.worst for one in view.ranks] == [False, True]
     assert view.ranks[0].p50_ns == view.ranks[1].p50_ns
     assert view.ranks[1].own_ns == pytest.approx(16 * MS)
@@ -218,45 +233,43 @@ def test_a_verdict_of_each_kind_fits_the_schema_and_can_be_asked_again(tmp_path:
         ranks,
     ],
 )
-def test_every_run_has_a_report_that_fits_the_schema(tmp_path: Path, build: Callable[[Path], Path]) -> None:
+def test_every_run_has_a_report_that_fits_the_schema(reported: Callable[[Build], Report], build: Build) -> None:
     """As far as anything is known; what is not is null."""
-    view = report_of(build(tmp_path / "run"))
+    view = reported(build)
     jsonschema.validate(as_json(view), SCHEMA)
     assert view.verdict.why
     assert view.verdict.next
 
 
 @pytest.mark.parametrize("build", [nothing, no_steps, one_step, only_evaluation])
-def test_too_little_says_so(tmp_path: Path, build: Callable[[Path], Path]) -> None:
+def test_too_little_says_so(reported: Callable[[Build], Report], build: Build) -> None:
     """And no percentile is made up."""
-    view = report_of(build(tmp_path / "run"))
+    view = reported(build)
     assert view.verdict.kind == "INSUFFICIENT_DATA"
     assert (view.steps.p50_ns, view.steps.per_s) == (None, None)
 
 
-def test_ranks_of_unequal_length_are_told(tmp_path: Path) -> None:
+def test_ranks_of_unequal_length_are_told(reported: Callable[[Build], Report]) -> None:
     """With the step at which each of them ended."""
-    assert f"rank 0 at step {STEPS - 1}, rank 1 at step {STEPS // 2 - 1}" in unseen(
-        report_of(unequal(tmp_path / "run"))
-    )
+    assert f"rank 0 at step {STEPS - 1}, rank 1 at step {STEPS // 2 - 1}" in unseen(reported(unequal))
 
 
-def test_ranks_that_never_reported_are_named(tmp_path: Path) -> None:
+def test_ranks_that_never_reported_are_named(reported: Callable[[Build], Report]) -> None:
     """Nobody takes two ranks for four."""
-    assert "ranks 2, 3 of 4" in unseen(report_of(silent_rank(tmp_path / "run")))
+    assert "ranks 2, 3 of 4" in unseen(reported(silent_rank))
 
 
-def test_clocks_that_disagree_make_no_long_run(tmp_path: Path) -> None:
+def test_clocks_that_disagree_make_no_long_run(reported: Callable[[Build], Report]) -> None:
     """The run lasted as long as on one host; the disagreement is told."""
-    view = report_of(clocks(tmp_path / "run"))
+    view = reported(clocks)
     assert "disagree by 7.0 h" in unseen(view)
     assert view.run.dur_ns is not None
     assert view.run.dur_ns < 10**10
 
 
-def test_a_newer_format_is_noted(tmp_path: Path) -> None:
+def test_a_newer_format_is_noted(reported: Callable[[Build], Report]) -> None:
     """What is understood is still reported."""
-    view = report_of(newer(tmp_path / "run"))
+    view = reported(newer)
     assert "format 99" in view.run.notes[0]
     assert view.steps.count == STEPS - 3
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,18 @@ def test_the_slowest_rank_is_marked(tmp_path: Path) -> None:
     assert ranks[2].slow == pytest.approx(2)
 
 
+def test_the_history_is_that_of_the_slowest_rank(tmp_path: Path) -> None:
+    """And it says so, where there is more than one."""
+
+    def phases(rank: int, _: int) -> dict[str, int]:
+        return {"input_wait": MS, "forward": (9 if rank == 1 else 3) * MS, "backward": MS, "optimizer": MS}
+
+    times = training(tmp_path, steps=20, ranks=3, phases=phases).step_time
+    assert times.history_of == "slowest rank"
+    assert {value for value in times.history if value is not None} == {12 * MS}
+    assert view_of(build_training(tmp_path / "single", steps=20)).step_time.history_of == ""
+
+
 def test_equal_ranks_have_no_slowest(tmp_path: Path) -> None:
     """Nor has a single one."""
     assert not any(rank.worst for rank in training(tmp_path, steps=20, ranks=3).ranks)
@@ -129,6 +143,49 @@ def running(*records: BuiltRecord, **facts: Any) -> BuiltProcess:
     now = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
     info = {"end": None, "boot_id": boot_id(), "start": now, **facts}
     return BuiltProcess(records, pid=os.getpid(), host=host(), process=info)
+
+
+def test_of_a_run_that_is_over_the_workers_of_its_end_are_in_the_memory(tmp_path: Path) -> None:
+    """One that had ended when the trainer was last measured is not, however short before that was."""
+
+    def rss(size: float, at: int) -> BuiltRecord:
+        return BuiltRecord("rss", probe.MEMORY, kind=COUNTER, value=size, start=START_NS + at)
+
+    def worker(number: int, end: int) -> dict[str, Any]:
+        when = {"mono_ns": START_NS + end, "wall_ns": START_NS + end}
+        return {"role": "worker", "worker": number, "parent_pid": 1000, "end": when}
+
+    processes = [
+        BuiltProcess([rss(5e8, 900 * MS)], pid=1000),
+        BuiltProcess([rss(3e8, 500 * MS)], pid=2000, process=worker(0, 700 * MS)),
+        BuiltProcess([rss(2e8, 800 * MS)], pid=2001, process=worker(0, 990 * MS)),
+    ]
+    rows = view_of(build_run(tmp_path / "run", processes)).memory
+    assert [(row.who, row.used) for row in rows] == [("main", 5e8), ("main 1 worker", 2e8)]
+
+
+def test_only_workers_that_live_are_in_the_memory(tmp_path: Path) -> None:
+    """One that ended a moment ago holds nothing any more."""
+    now = time.monotonic_ns()
+
+    def rss(size: float) -> BuiltRecord:
+        return BuiltRecord("rss", probe.MEMORY, kind=COUNTER, value=size, start=now)
+
+    def worker(number: int) -> dict[str, Any]:
+        return {"role": "worker", "worker": number, "parent_pid": os.getpid()}
+
+    alive = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        trainer = running(BuiltRecord(probe.UPDATE, probe.PROBE, kind=MARK, start=now, step=0, key=0), rss(5e8))
+        processes = [
+            trainer,
+            running(rss(2e8), **worker(0))._replace(pid=alive.pid),
+            BuiltProcess([rss(3e8)], pid=2000, host=host(), process=worker(1)),
+        ]
+        rows = view_of(build_run(tmp_path / "run", processes)).memory
+    finally:
+        alive.communicate(b"\n")
+    assert [(row.who, row.used) for row in rows] == [("main", 5e8), ("main 1 worker", 2e8)]
 
 
 def test_who_is_in_something_for_long_is_told(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sonde.store.reader import Chunk
-
 KINDS = {record.SPAN: "span", record.COUNTER: "counter", record.MARK: "mark"}
 _FLAGS = record.KIND_MASK | record.OPEN
 
@@ -38,18 +36,26 @@ class Census:
         self._size = (max(names, default=0) + 2) * (_FLAGS + 1)
         self._counts: dict[int, NDArray[np.int64]] = {}
 
-    def add(self, chunk: Chunk) -> None:
-        """Take some records."""
+    def add(self, names: NDArray[np.uint32], kinds: NDArray[np.uint8], lanes: NDArray[np.uint32]) -> None:
+        """Take some records: their name ids, kind bytes and threads."""
         import numpy as np
 
-        ids = np.minimum(chunk.records["name"], self._size // (_FLAGS + 1) - 1)
-        cells = ids.astype(np.int64) * (_FLAGS + 1) + (chunk.records["kind"] & _FLAGS)
-        lanes = chunk.threads
+        cells = np.minimum(names, self._size // (_FLAGS + 1) - 1).astype(np.int64)
+        cells *= _FLAGS + 1
+        cells += kinds & _FLAGS
         if lanes[0] == lanes[-1] and np.all(lanes == lanes[0]):
             self._count(int(lanes[0]), cells)
             return
         for lane in np.unique(lanes).tolist():
             self._count(lane, cells[lanes == lane])
+
+    def merge(self, other: Census) -> None:
+        """Take all that another one took, which knew no more names."""
+        import numpy as np
+
+        for lane, counts in other._counts.items():
+            mine = self._counts.setdefault(lane, np.zeros(self._size, np.int64))
+            mine[: len(counts)] += counts[: len(mine)]
 
     def rows(self) -> list[Named]:
         """What was found."""

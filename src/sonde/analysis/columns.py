@@ -124,16 +124,16 @@ def part_size(rows: int) -> int:
     return max(SMALLEST_PART, rows // MOST_PARTS + 1)
 
 
-def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = ()) -> Part:
-    """A part of whole numbers (LEAST stands for none in the columns `gaps`), floats and flags. The columns are used up."""
+def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = (), none: int = LEAST) -> Part:
+    """A part of whole numbers (`none` stands for no value in the columns `gaps`), floats and flags. The columns are used up."""
     import numpy as np
 
     part = Part({}, {})
     for name, column in columns.items():
         if column.strides == (0,):  # one value, repeated
-            part.expressions[name] = "NULL::BIGINT" if name in gaps and column[0] == LEAST else _number(int(column[0]))
+            part.expressions[name] = "NULL::BIGINT" if name in gaps and column[0] == none else _number(int(column[0]))
         elif name in gaps:
-            _add_with_gaps(part, name, column, LEAST)
+            _add_with_gaps(part, name, column, none)
         elif column.dtype.kind == "i":
             _add(part, name, column)
         elif column.dtype.kind == "b" and column.all() == column.any():

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.load import MIDDLE, middle_of
+from sonde.analysis.sieve import middle_of
 from sonde.analysis.tables import BESIDE, quoted
 from sonde.store import probe
 
@@ -85,8 +85,8 @@ def _gaps(run: Run, processes: Sequence[tuple[str, int]]) -> list[tuple[float, i
     """For each kind of pair in each process: the median time between the two, and how many there are."""
     if not processes:
         return []
-    middles = [(process, middle_of(events)) for process, events in processes]
-    where = " OR ".join(f"process = {quoted(one)} AND seq BETWEEN {low} AND {low + MIDDLE}" for one, low in middles)
+    middles = [(process, *middle_of(events)) for process, events in processes]
+    where = " OR ".join(f"process = {quoted(one)} AND seq BETWEEN {low} AND {high}" for one, low, high in middles)
     found = run.sql(
         f"""
         WITH near AS (

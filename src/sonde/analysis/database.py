@@ -50,7 +50,9 @@ NUMBERS = (
 class Database:
     """The tables of one run. `rows` has one entry per process, `notes` is what was wrong."""
 
-    def __init__(self, folders: Sequence[Folder], prefixes: Sequence[str], *, files: bool) -> None:
+    def __init__(
+        self, folders: Sequence[Folder], prefixes: Sequence[str], *, files: bool, threads: int | None = None
+    ) -> None:
         import duckdb
 
         self._closed = False
@@ -68,6 +70,8 @@ class Database:
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
         self.connection.execute("SET enable_progress_bar = false")  # commands draw their own
+        if threads is not None:
+            self.connection.execute(f"SET threads = {threads}")
         self.ledgers = Ledgers()
         self.source = Source(self.connection)
         self._allow(folders)

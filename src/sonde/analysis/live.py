@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis import label
 from sonde.analysis.gauges import Gauges
-from sonde.analysis.load import HIGHEST_NAME
 from sonde.analysis.locate import locate, process_folders
 from sonde.analysis.sealed import SealedTail, sealed_tails
+from sonde.analysis.sieve import HIGHEST_NAME
 from sonde.analysis.slowest import Slowest
 from sonde.analysis.strata import CATEGORIES, Strata
 from sonde.analysis.tail import Fresh, Tail, nothing

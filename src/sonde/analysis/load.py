@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.census import Census, Named
 from sonde.analysis.columns import Columns, Part, part_size
+from sonde.analysis.sieve import FAR, HIGHEST_NAME, Sieve, Usual, last_of, middle_of
 from sonde.errors import RunUnreadable
-from sonde.store import probe, record
+from sonde.store import record
 from sonde.store.alive import state_of
 from sonde.store.entries import note_losses
 from sonde.store.folder import LEDGER_FILE, SEGMENT_FILE
@@ -24,19 +25,9 @@ if TYPE_CHECKING:
 
     from sonde.store.card import Info, Thread
 
-HIGHEST_NAME = 2 * record.MAX_NAMES  # name ids above this are damage
-FAR = 2**62  # times beyond this are damage
 OPEN_FILES = 64
 # Of longer runs, the records that only steps are made of stay in their files until somebody asks for all events.
 MANY = 1 << 20
-MIDDLE = 20_000  # records in the middle of a process that are loaded all the same
-_STEPS = {
-    (probe.PROBE, name)
-    for name in (
-        probe.INPUT_WAIT, probe.H2D, probe.FORWARD, probe.BACKWARD, probe.OPTIMIZER, probe.UPDATE, probe.SAMPLES, probe.LOSS
-    )
-}  # fmt: skip
-_NUMBER = 2**28 - 1  # of a batch, in its key
 
 Offsets = dict[tuple[str, str | None], int]
 
@@ -97,41 +88,19 @@ class Arguments:
         self._open.clear()
 
 
-class _Left:
-    """A process of which some records were left in their file: the usual ones of steps, of which there are many."""
+class _Left(NamedTuple):
+    """A process of which some records are left in their file: the usual ones of steps, of which there are many."""
 
-    def __init__(self, recording: Recording, number: int, process: str, offset: int, table: NDArray[np.uint32]) -> None:
-        import numpy as np
+    recording: Recording
+    number: int
+    process: str
+    offset: int
+    table: NDArray[np.uint32]  # of its names
+    usual: Usual
 
-        self.recording, self.number, self.process, self.offset, self.table = recording, number, process, offset, table
-        self._low = middle_of(len(recording))
-        self._steps = np.zeros(len(table), dtype=np.bool_)
-        self._waits = np.zeros(len(table), dtype=np.bool_)
-        self._updates = np.zeros(len(table), dtype=np.bool_)
-        for id, name in recording.names.items():
-            if 0 < id < len(table) - 1:
-                self._steps[id] = name in _STEPS
-                self._waits[id] = name == (probe.PROBE, probe.INPUT_WAIT)
-                self._updates[id] = name == (probe.PROBE, probe.UPDATE)
-
-    def usual(self, chunk: Chunk) -> NDArray[np.bool_]:
-        """Which records of a chunk are left: completed, without arguments; no first batch of an iterator, no aborted step."""
-        import numpy as np
-
-        records = chunk.records
-        ids = np.minimum(records["name"], len(self.table) - 1)
-        found: NDArray[np.bool_] = self._steps[ids] & (records["kind"] <= record.MARK) & (records["args"] == 0)
-        found &= (records["key"] & _NUMBER != 0) | ~self._waits[ids]
-        found &= (records["key"] & probe.UPDATE_ABORTED == 0) | ~self._updates[ids]
-        seqs = records["seq"]
-        if seqs[0] <= self._low + MIDDLE and seqs[-1] >= self._low:
-            found &= (seqs < self._low) | (seqs > self._low + MIDDLE)
-        return found
-
-
-def middle_of(events: int) -> int:
-    """Where the records begin that are loaded in any case: those in the middle of a process."""
-    return max(0, (events - MIDDLE) // 2)
+    def passes(self, chunk: Chunk) -> NDArray[np.bool_]:
+        """Which records of a chunk are left."""
+        return self.usual.of(chunk.records, chunk.records["kind"], chunk.records["seq"])
 
 
 def _some(chunk: Chunk, chosen: NDArray[np.bool_]) -> Chunk:
@@ -154,20 +123,22 @@ class Loader:
         self._names: dict[tuple[str, str], int] = {}
         self._lanes: dict[tuple[int, int], int] = {}
         self._rows = rows
+        self._long = rows > MANY and not ordered
         self._left: list[_Left] = []
         self.loaded = Loaded([], [], [], [], [], [], [])
 
     def add(self, folder: Path, process: str) -> None:
         """Take a process folder; `process` is what the tables call it."""
+        sieve = Sieve(folder, _size(folder / SEGMENT_FILE) // record.RECORD_SIZE) if self._long else None
         try:
-            recording = read_process(folder)
+            recording = read_process(folder, None if sieve is None else sieve.watch)
         except RunUnreadable as error:
             self.loaded.notes.append(str(error))
             return
         number = len(self.loaded.recordings)
         self.loaded.recordings.append(recording)
         offset = _offset(recording, self._offsets)
-        seen = self._take(recording, number, process, offset)
+        seen = self._take(recording, number, process, offset, sieve)
         self.loaded.seen.append(seen)
         recording.close()
         note_losses(folder / LEDGER_FILE, recording.notes)
@@ -179,25 +150,27 @@ class Loader:
         self.loaded.names.extend(self._names)
         return self.loaded._replace(rest=self._load_rest if self._left else None)
 
-    def _take(self, recording: Recording, number: int, process: str, offset: int) -> Seen:
-        """Take the records."""
+    def _take(self, recording: Recording, number: int, process: str, offset: int, sieve: Sieve | None) -> Seen:
+        """Take the records; what passed the sieve was looked at already."""
         import numpy as np
 
         self._columns.next_process()
         table = self._name_table(recording)
         first, last, unnamed, left = FAR, -1, 0, 0
-        census, one = Census(recording.names), _Left(recording, number, process, offset, table)
-        for chunk in recording.chunks():
-            names = table[np.minimum(chunk.records["name"], len(table) - 1)]
+        census, usual = Census(recording.names), Usual(recording.names, *middle_of(len(recording)))
+        one = _Left(recording, number, process, offset, table, usual)
+        kept = None if sieve is None else sieve.kept(recording)
+        if sieve is not None and kept is not None:
+            census.merge(sieve.census)
+            first, last, left = sieve.first, sieve.last, sieve.passed
+        for chunk in recording.chunks(kept):
+            names = np.take(table, chunk.records["name"], mode="clip")
             unnamed += len(names) - int(np.count_nonzero(names))
             first, last = min(first, int(chunk.records["start"].min())), max(last, _last(chunk))
-            census.add(chunk)
-            if self._rows <= MANY or self._ordered:
-                self._add(one, chunk)
-                continue
-            usual = one.usual(chunk)
-            left += int(np.count_nonzero(usual))
-            self._add(one, _some(chunk, ~usual))
+            census.add(chunk.records["name"], chunk.records["kind"], chunk.threads)
+            passes = one.passes(chunk) if self._long else np.zeros(len(names), np.bool_)
+            left += int(np.count_nonzero(passes))
+            self._add(one, _some(chunk, ~passes) if self._long else chunk)
         if left:
             self._left.append(one)
         if unnamed:
@@ -209,7 +182,7 @@ class Loader:
 
         if not len(chunk.records):
             return
-        names = of.table[np.minimum(chunk.records["name"], len(of.table) - 1)]
+        names = np.take(of.table, chunk.records["name"], mode="clip")
         columns = self._counters if chunk.counters and not self._ordered else self._columns
         columns.add(chunk, self._lanes_of(of.recording, of.number, of.process, chunk.threads), names, of.offset)
 
@@ -218,7 +191,7 @@ class Loader:
         self._columns, self._counters = Columns(part_size(self._rows)), Columns(part_size(self._rows))
         for one in self._left:
             for chunk in one.recording.chunks():
-                self._add(one, _some(chunk, one.usual(chunk)))
+                self._add(one, _some(chunk, one.passes(chunk)))
             one.recording.close()
         return self._columns.finish() + self._counters.finish()
 
@@ -277,12 +250,7 @@ def _last(chunk: Chunk) -> int:
     import numpy as np
 
     start = chunk.records["start"]
-    ends = start if chunk.counters else start + chunk.records["dur"].view(np.uint64)
-    last = int(ends.max())
-    if last < FAR:
-        return last
-    near = np.where(ends < FAR, ends, start)  # what has a damaged duration began at least
-    return int(near.max(where=near < FAR, initial=0))
+    return last_of(start, start if chunk.counters else start + chunk.records["dur"].view(np.uint64))
 
 
 def _row(recording: Recording, process: str, offset: int, last: int | None) -> dict[str, Any]:
@@ -315,6 +283,8 @@ def load(
 ) -> Loaded:
     """Load process folders, given with what the tables call them. `ordered`: the rows come in the order of a sealed run."""
     rows = sum(_size(folder / SEGMENT_FILE) for folder, _ in folders) // record.RECORD_SIZE
+    if rows > MANY:
+        _keep_what_is_freed()
     loader = Loader(offsets, rows, ordered=ordered)
     for done, (folder, process) in enumerate(folders):
         if progress is not None:
@@ -323,6 +293,16 @@ def load(
     if progress is not None:
         progress(len(folders), len(folders))
     return loader.finish()
+
+
+def _keep_what_is_freed() -> None:
+    """Let the C library of Linux keep up to 64 MB of freed memory: it takes the size of what was freed last as a measure.
+
+    Without it, arrays of some MB go back to the system and are cleared anew each time, which takes longer than to fill them.
+    """
+    import numpy as np
+
+    np.empty((1 << 25) - (1 << 16), dtype=np.uint8)
 
 
 def _size(path: Path) -> int:

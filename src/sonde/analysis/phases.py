@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.analysis import steps, tables
+from sonde.analysis.trail import DEVICE_TIMES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import duckdb
 
 _PHASES = ", ".join(f"({place}::UTINYINT, '{phase}')" for place, phase in enumerate((*tables.PHASES, tables.RESIDUAL)))
@@ -19,6 +22,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
         "start_ns": f"start_ns + {_each('after', 'NULL')}",
         "dur_ns": _each("ns", "CASE WHEN whole THEN residual_ns END"),
         "calls": _each("calls", "NULL"),
+        "device_ns": _each("device", "NULL", DEVICE_TIMES),
         "step": "s.step",
     }
     columns = ", ".join(f'{made.get(name, f"s.{name}")} AS "{name}"' for name, _ in tables.PHASE_ROWS)
@@ -31,7 +35,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def _each(what: str, residual: str) -> str:
-    """The column that each phase has of something, as SQL."""
-    cases = " ".join(f"WHEN {place} THEN {phase}_{what}" for place, phase in enumerate(tables.PHASES))
+def _each(what: str, residual: str, phases: Collection[str] = tables.PHASES) -> str:
+    """The column that each of some phases has of something, as SQL."""
+    cases = " ".join(f"WHEN {tables.PHASES.index(phase)} THEN {phase}_{what}" for phase in phases)
     return f"(CASE f.place {cases} ELSE {residual} END)"

@@ -49,8 +49,8 @@ def purposes_of(waits: Waits, forwards: Ints, backwards: Ints, *, sparse: bool =
     count = len(waits.key)
     if count == 0:
         return Purposes(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    if _in_turn(waits, backwards):
-        return Purposes(np.full(count, TRAIN, np.uint8), np.arange(count), np.broadcast_to(np.int64(0), count))
+    if in_turn(waits, backwards):
+        return all_trained(count)
     iterator = waits.key >> ITERATOR_SHIFT
     if np.all(iterator[1:] >= iterator[:-1]):
         return _Fetches(waits).judge(forwards, backwards, sparse=sparse)
@@ -61,7 +61,14 @@ def purposes_of(waits: Waits, forwards: Ints, backwards: Ints, *, sparse: bool =
     return Purposes(found.purpose[back], order[found.used][back], found.over[back])
 
 
-def _in_turn(waits: Waits, backwards: Ints) -> bool:
+def all_trained(count: int) -> Purposes:
+    """So many fetches, each for training, and used before the next."""
+    import numpy as np
+
+    return Purposes(np.full(count, TRAIN, np.uint8), np.arange(count), np.broadcast_to(np.int64(0), count))
+
+
+def in_turn(waits: Waits, backwards: Ints) -> bool:
     """Whether each fetch is followed by one backward, as it mostly is: then nothing need be matched."""
     import numpy as np
 

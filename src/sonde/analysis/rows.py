@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import duckdb
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -77,7 +78,8 @@ class Rows:
             return
         part = Part({}, {})
         for name in self._columns:
-            packed = pack({name: _joined([some.pop(name) for some in self._waiting])}, self._gaps)
+            column, none = _joined([some.pop(name) for some in self._waiting])
+            packed = pack({name: column}, self._gaps, none)
             part.arrays.update(packed.arrays)
             part.expressions.update(packed.expressions)
         self._waiting, self._count = [], 0
@@ -107,14 +109,17 @@ def _narrow(column: NDArray[Any]) -> NDArray[Any]:
     return column.copy() if lost or bounded.max() >= -_LEAST_SMALL else bounded.astype(np.int32)
 
 
-def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
-    """All of them, as wide as they were."""
+def _joined(columns: list[NDArray[Any]]) -> tuple[NDArray[Any], int]:
+    """All of them, in 4 bytes if they go into that, and what stands for no value there."""
     import numpy as np
 
     if all(column.strides == (0,) and column[0] == columns[0][0] for column in columns):
-        return np.broadcast_to(columns[0][0], sum(map(len, columns)))
+        return np.broadcast_to(columns[0][0], sum(map(len, columns))), LEAST
     if any(column.dtype.kind != "i" for column in columns):
-        return np.concatenate(columns)
+        return np.concatenate(columns), LEAST
+    small = [_small(column) for column in columns]
+    if not any(column is None for column in small):
+        return np.concatenate([column for column in small if column is not None]), _LEAST_SMALL
     whole = np.concatenate(columns, dtype=np.int64)
     start = 0
     for column in columns:
@@ -122,7 +127,19 @@ def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
             some = whole[start : start + len(column)]
             some[some == _LEAST_SMALL] = LEAST
         start += len(column)
-    return whole
+    return whole, LEAST
+
+
+def _small(column: NDArray[Any]) -> NDArray[np.int32] | None:
+    """A column in 4 bytes, if it is in these already or has one value only, and that goes; else None."""
+    import numpy as np
+
+    if column.dtype == np.int32:
+        return column
+    value = int(column[0])
+    if column.strides != (0,) or not (value == LEAST or _LEAST_SMALL < value < -_LEAST_SMALL):
+        return None
+    return np.broadcast_to(np.int32(max(value, _LEAST_SMALL)), len(column))
 
 
 def _people(connection: duckdb.DuckDBPyConnection) -> dict[int, str]:

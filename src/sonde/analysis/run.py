@@ -40,9 +40,11 @@ class Run:
         *,
         files: bool = False,
         ordered: bool = False,
+        threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._ordered = ordered
+        self._threads = threads
         self._paths = list(folders)
         self._files = files
         self._progress = progress
@@ -213,7 +215,7 @@ class Run:
         return [stamp(folder.path / PROCESSES_FILE) for folder in self._folders]
 
     def _load_once(self) -> Database:
-        database = Database(self._folders, self._prefixes(), files=self._files)
+        database = Database(self._folders, self._prefixes(), files=self._files, threads=self._threads)
         sealed = {(row["folder"], row["process"]) for row in database.rows}
         raw = [
             (one, prefix + one.name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis.census import Named, census_of
 from sonde.analysis.tables import quoted
-from sonde.analysis.trail import Trail, Wanted, read_raw, read_sealed
+from sonde.analysis.trail import Room, Trail, Wanted, read_raw, read_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,7 @@ class Source:
         self._sealed: list[Sealed] = []
         self._raw: dict[str, tuple[Recording, int, list[Named]]] = {}
         self._firsts: list[int] = []
+        self._room = Room()
 
     def add_sealed(self, sealed: Sealed) -> None:
         """Know some sealed processes."""
@@ -72,11 +73,15 @@ class Source:
             found = self._connection.execute(f"SELECT min(start_ns) FROM ({sealed.events})").fetchall()
         return None if found[0][0] is None else int(found[0][0])
 
+    def forget(self) -> None:
+        """Give back the memory of what was read last."""
+        self._room = Room()
+
     def read(self, process: str, wanted: Wanted) -> Trail:
-        """What the steps of a process are made of."""
+        """What the steps of a process are made of. What was read of another one before is gone."""
         raw = self._raw.get(process)
         if raw is None:
             source = next(sealed.of(process) for sealed in self._sealed if process in sealed.processes)
             return read_sealed(self._connection, source, wanted)
         recording, offset, census = raw
-        return read_raw(recording, offset, wanted, census)
+        return read_raw(recording, offset, wanted, census, self._room)

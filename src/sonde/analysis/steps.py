@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import tables
-from sonde.analysis.purpose import LOADER_SHIFT, TRAIN
+from sonde.analysis.purpose import LOADER_SHIFT
 from sonde.analysis.rows import Rows, give_back
 from sonde.analysis.timeline import BACKWARD, COMMUNICATION, NONE
+from sonde.analysis.trail import DEVICE_TIMES
 from sonde.analysis.training import Trainer, trainers
 from sonde.store import probe
 
@@ -28,8 +29,14 @@ ROWS = "step_rows"  # what `steps` and `phases` are made of
 WARMUP = 3  # so many first steps of a process are warm-up
 BLOCK = 1 << 15  # steps at a time: so few stay near the processor
 
-_PLAIN = ("number", "step", "epoch", "start_ns", "dur_ns", "micro_batches", "samples", "batches", "gc_ns")
-_WIDE = (*(f"{phase}_{what}" for what in ("ns", "calls", "after") for phase in tables.PHASES), "residual_ns")
+_PLAIN = (
+    "number", "step", "epoch", "start_ns", "dur_ns", "micro_batches", "samples", "batches", "gc_ns", "device_peak_bytes"
+)  # fmt: skip
+_WIDE = (
+    *(f"{phase}_{what}" for what in ("ns", "calls", "after") for phase in tables.PHASES),
+    *(f"{phase}_device" for phase in DEVICE_TIMES),
+    "residual_ns",
+)
 _FLAGS = ("warmup", "skipped", "whole", "has_loss")
 _COLUMNS = {
     **dict.fromkeys((*_PLAIN, *_WIDE), "BIGINT"),
@@ -47,16 +54,20 @@ _MADE = {
 def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table, and the rows that `phases` is made of too."""
     found = Rows(ROWS, _COLUMNS, _GAPS)
+    ends = []
     for trainer in trainers(source, rows):
-        _add(found, trainer, _Facts(trainer))
+        ends.append(_add(found, trainer, _Facts(trainer)))
         del trainer  # before rows are packed, and the next one is read: they are large
         found.next_process()
+    for end in ends:
+        found.add(end)
     found.register(connection)
     columns = ", ".join(f'{_MADE.get(name, f"s.{name}")} AS "{name}"' for name, _ in tables.STEPS)
     connection.execute(f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s WHERE whole")
 
 
-def _add(found: Rows, trainer: Trainer, facts: _Facts) -> None:
+def _add(found: Rows, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]]:
+    """Add the steps of a process. What came after the last of them is returned: a row with gaps, which would make queries slow."""
     import numpy as np
 
     give_back()  # what it took to read them and to find the facts
@@ -83,7 +94,11 @@ def _add(found: Rows, trainer: Trainer, facts: _Facts) -> None:
         if aborted[low:high].any():
             kept = np.flatnonzero(~aborted[low:high])
             columns = {name: column[kept] for name, column in columns.items()}
+        if high > count:
+            after = {name: column[-1:].copy() for name, column in columns.items()}
+            columns = {name: column[:-1] for name, column in columns.items()}
         found.add(columns)
+    return after
 
 
 def _times(folded: Folded) -> dict[str, Ints]:
@@ -117,7 +132,12 @@ class _Facts:
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._rows = len(trainer.timeline.updates.time) + 1
-        self._columns = {**self._batch_columns(), **self._loss_columns(), "gc_ns": self._collections()}
+        self._columns = {
+            **self._batch_columns(),
+            **self._loss_columns(),
+            **self._device_columns(),
+            "gc_ns": self._collections(),
+        }
         self._exposed = self._exposed_communication()
         trainer.counters.clear()  # they are large
 
@@ -143,13 +163,10 @@ class _Facts:
         import numpy as np
 
         timeline = self._trainer.timeline
-        waits, purposes, row = timeline.batches()
-        trained = np.flatnonzero(purposes.purpose == TRAIN)
-        keys, rows = waits.key[trained], row[trained]
-        del waits, purposes, row
+        keys, rows = timeline.trained()
         batches = self._counts(rows)
         loader = keys >> LOADER_SHIFT
-        if not len(trained):
+        if not len(keys):
             micro = timeline.count(BACKWARD)
         elif np.all(loader == loader[0]):
             micro = batches
@@ -191,6 +208,26 @@ class _Facts:
         if mean is None:
             return {"loss": np.broadcast_to(np.int64(0), self._rows), "has_loss": np.zeros(self._rows, bool)}
         return {"loss": mean[0], "has_loss": mean[1] > 0}
+
+    def _device_columns(self) -> dict[str, Ints]:
+        """The time that a device had for each phase, and the most memory that was held on one."""
+        import numpy as np
+
+        times = {f"{phase}_device": self._folded(name, np.add, 0) for phase, name in DEVICE_TIMES.items()}
+        return {**times, "device_peak_bytes": self._folded(probe.DEVICE_PEAK, np.maximum, NONE)}
+
+    def _folded(self, name: str, fold: np.ufunc, first: int) -> Ints:
+        """All values of a counter in each step, folded into one."""
+        import numpy as np
+
+        found = self._trainer.counters.get(name)
+        if found is None or not len(found["value"]):
+            return np.broadcast_to(np.int64(NONE), self._rows)
+        known = np.isfinite(found["value"])
+        row = self._row_of(found["start_ns"][known], found["step"][known])
+        whole = np.full(self._rows, first, np.int64)
+        fold.at(whole, row, found["value"][known].astype(np.int64))
+        return np.where(self._counts(row) > 0, whole, NONE)
 
     def _collections(self) -> Ints:
         import numpy as np
@@ -234,7 +271,8 @@ class _Facts:
         if not len(order):
             return row
         place = order[np.minimum(np.searchsorted(known[:-1], steps, side="right", sorter=order), len(order)) - 1]
-        elsewhere = (known[row] != steps) & (known[place] == steps)
+        late = np.insert(self._trainer.timeline.updates.key & probe.UPDATE_LATE != 0, 0, False)
+        elsewhere = (known[row] != steps) & (known[place] == steps) & ~late[row]
         return np.where(elsewhere, place, row)
 
 

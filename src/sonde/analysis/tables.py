@@ -94,6 +94,7 @@ STEPS = (
     ("samples", "BIGINT"),
     *((f"{phase}_ns", "BIGINT") for phase in (*PHASES, RESIDUAL)),
     ("gc_ns", "BIGINT"),
+    ("device_peak_bytes", "BIGINT"),
     ("loss", "DOUBLE"),
     ("warmup", "BOOLEAN"),
     ("skipped", "BOOLEAN"),
@@ -109,6 +110,7 @@ PHASE_ROWS = (
     ("start_ns", "BIGINT"),
     ("dur_ns", "BIGINT"),
     ("calls", "BIGINT"),
+    ("device_ns", "BIGINT"),
     ("process", "VARCHAR"),
 )
 BATCHES = (

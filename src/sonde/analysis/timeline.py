@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Waits, purposes_of
+from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Waits, all_trained, in_turn, purposes_of
 from sonde.analysis.tables import PHASES
 from sonde.store.probe import FORWARD_GRAD, FORWARD_TRAINING
 
@@ -80,10 +80,11 @@ class Timeline:
 
         self.updates = updates
         self._spans = _sorted(_without_whole_trainings(spans, updates.time))
-        self.ends, cuts = _ends(self._spans, updates.time)  # of the steps: when, and before which span
+        flat = _flat(self._spans.start, self._spans.end)
+        self.ends, cuts = _ends(self._spans, updates.time, flat=flat)  # of the steps: when, and before which span
         self._cuts = np.concatenate(([0], cuts, [len(self._spans.code)]))
         self._over = int(self._spans.end.max(initial=NONE))
-        self._waits = _outermost_waits(self._spans)
+        self._waits = _outermost_waits(self._spans, flat=flat)
         self.purposes = self._judge()
         self._waited = bool(np.any(self.purposes.purpose == TRAIN))
         self._evaluated = bool(np.any(self.purposes.purpose == EVALUATE))
@@ -97,15 +98,30 @@ class Timeline:
 
     def batches(self) -> tuple[Waits, Purposes, Ints]:
         """The fetches, what they were for, and the row of the step that used their batch."""
+        waits = Waits(*(column[self._waits] for column in (self._spans.key, self._spans.start, self._spans.end)))
+        return waits, self.purposes, self._used_in()
+
+    def trained(self) -> tuple[Ints, Ints]:
+        """The keys of the batches that were for training, and the row of the step that used each."""
         import numpy as np
 
-        waits = Waits(*(column[self._waits] for column in (self._spans.key, self._spans.start, self._spans.end)))
+        keys, rows = self._spans.key[self._waits], self._used_in()
+        if np.all(self.purposes.purpose == TRAIN):
+            return keys, rows
+        trained = np.flatnonzero(self.purposes.purpose == TRAIN)
+        return keys[trained], rows[trained]
+
+    def _used_in(self) -> Ints:
+        """For each fetch the row of the step that used its batch."""
+        import numpy as np
+
         trained = np.count_nonzero(self.purposes.purpose == TRAIN)
         # What was fetched ahead is used up at the pace at which steps take batches.
         pace = min(len(self.ends) / trained, 1.0) if trained else 0.0
         row = np.searchsorted(self._cuts, self._waits[self.purposes.used], side="right") - 1
-        row = row + (self.purposes.over * pace).astype(np.int64)
-        return waits, self.purposes, np.minimum(row, len(self.ends))
+        if self.purposes.over.strides != (0,):  # somebody fetched ahead
+            row = row + (self.purposes.over * pace).astype(np.int64)
+        return np.minimum(row, len(self.ends))
 
     def count(self, code: int) -> Ints:
         """How many spans of a phase each row has."""
@@ -147,12 +163,17 @@ class Timeline:
     # ── training or evaluation ───────────────────────────────────────────────────────────────────────────────────────
 
     def _judge(self) -> Purposes:
+        import numpy as np
+
         code, start = self._spans.code, self._spans.start
         waits = Waits(*(column[self._waits] for column in (self._spans.key, start, self._spans.end)))
-        backwards = start[code == BACKWARD]
+        backwards = start[np.flatnonzero(code == BACKWARD)]
+        if in_turn(waits, backwards):
+            return all_trained(len(waits.key))
+        forwards = start[np.flatnonzero(code == FORWARD)]
         if len(backwards):
-            return purposes_of(waits, start[code == FORWARD], backwards)
-        return purposes_of(waits, start[code == FORWARD], self.updates.time, sparse=True)
+            return purposes_of(waits, forwards, backwards)
+        return purposes_of(waits, forwards, self.updates.time, sparse=True)
 
     def _sides(self, first: int, last: int, rows: Ints) -> NDArray[np.uint8] | None:
         """For some spans: does each belong to training, to evaluation, or to either? None: nothing is evaluation."""
@@ -350,8 +371,8 @@ class _Stretch:
         return code
 
 
-def _ends(spans: Spans, updates: Ints) -> tuple[Ints, Ints]:
-    """Where each step ends, and how many spans begin before that.
+def _ends(spans: Spans, updates: Ints, *, flat: bool) -> tuple[Ints, Ints]:
+    """Where each step ends, and how many spans begin before that. `flat`: no span is inside another.
 
     An update inside a span (the optimizer's) ends its step with that span.
     """
@@ -361,7 +382,9 @@ def _ends(spans: Spans, updates: Ints) -> tuple[Ints, Ints]:
     if not len(spans.start):
         return updates, before
     around, after = before - 1, np.minimum(before, len(spans.start) - 1)
-    reach = spans.end if _flat(spans.start, spans.end) else np.maximum.accumulate(spans.end)
+    if flat:  # the next one begins later than both
+        return np.where(around >= 0, np.maximum(updates, spans.end[around]), updates), before
+    reach = np.maximum.accumulate(spans.end)
     # Something may still be open when the next one begins: then the step ends with the last of these.
     crossed = np.flatnonzero((spans.start[after] < reach[around]) & (around >= 0) & (before <= after))
     if len(crossed):
@@ -386,11 +409,13 @@ def _bare(keys: Ints) -> Flags:
     return found
 
 
-def _outermost_waits(spans: Spans) -> Ints:
+def _outermost_waits(spans: Spans, *, flat: bool) -> Ints:
     """Where the fetches are that lie in no other fetch (of a loader inside a dataset)."""
     import numpy as np
 
     waits = np.flatnonzero(spans.code == INPUT_WAIT)
+    if flat:
+        return waits
     reach = np.maximum.accumulate(spans.end[waits])
     return waits[np.append(True, spans.start[waits[1:]] >= reach[:-1])] if len(waits) else waits
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sonde.analysis.tables import PHASES, quoted
 from sonde.store import probe, record
+from sonde.store.segment import BAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +17,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sonde.analysis.census import Named
-    from sonde.store.reader import Chunk, Recording
+    from sonde.store.reader import Recording
+    from sonde.store.segment import Slice
 
     Columns = dict[str, NDArray[Any]]
 
 NONE = -(2**63)  # stands for no value
 NO_VALUE = f"({NONE + 1} - 1)"  # as SQL
 MOST_RUNS = 1000
-COUNTERS = (probe.SAMPLES, probe.LOSS, f"{probe.DDP}backward_comm", f"{probe.DDP}overlap")
+DEVICE_TIMES = {phase: f"{probe.DEVICE}{phase}" for phase in (probe.FORWARD, probe.BACKWARD, probe.OPTIMIZER)}
+COUNTERS = (
+    probe.SAMPLES,
+    probe.LOSS,
+    f"{probe.DDP}backward_comm",
+    f"{probe.DDP}overlap",
+    *DEVICE_TIMES.values(),
+    probe.DEVICE_PEAK,
+)
 _OTHER, _UPDATE, _GC, _COUNTER = 255, 254, 253, 240  # beside the codes of spans
 _NUMBERS = dict.fromkeys(("start_ns", "end_ns", "dur_ns", "key", "step", "epoch"), "<i8")
 _DTYPES = {**_NUMBERS, "code": "u1", "seq": "<u4", "lane": "<u4", "value": "<f8"}
@@ -99,11 +109,32 @@ def _ordered(columns: Columns) -> Columns:
 # ── raw records ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_raw(recording: Recording, offset: int, wanted: Wanted, census: Sequence[Named]) -> Trail:
-    """Read it from a recording. `offset` is added to its times; `census` says how many records there are."""
-    reading = _Reading(recording.names, offset, wanted, census)
-    for chunk in recording.chunks():
-        reading.add(chunk)
+class Room:
+    """Memory for the largest columns, used again for each process: to get it anew takes longer than to fill it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], NDArray[Any]] = {}
+
+    def column(self, of: str, name: str, rows: int) -> NDArray[Any]:
+        """A column of something, with room for so many rows; whoever had it before has it no more."""
+        import numpy as np
+
+        if name == "seq":  # it is needed for a moment only
+            return np.empty(rows, dtype=_DTYPES[name])
+        if len(self._kept.get((of, name), ())) < rows:
+            self._kept.pop((of, name), None)  # before there is another
+            self._kept[of, name] = np.empty(rows, dtype=_DTYPES[name])
+        return self._kept[of, name][:rows] if rows else np.empty(0, dtype=_DTYPES[name])
+
+
+def read_raw(recording: Recording, offset: int, wanted: Wanted, census: Sequence[Named], room: Room) -> Trail:
+    """Read it from a recording. `offset` is added to its times; `census` says how many records there are.
+
+    What was read into the same `room` before is gone.
+    """
+    reading = _Reading(recording.names, offset, wanted, census, room)
+    for one in recording.slices():
+        reading.add(one)
     recording.close()
     return reading.trail()
 
@@ -112,40 +143,40 @@ class _Reading:
     """Takes the chunks of one process, and keeps what is wanted of them."""
 
     def __init__(
-        self, names: Mapping[int, tuple[str, str]], offset: int, wanted: Wanted, census: Sequence[Named]
+        self, names: Mapping[int, tuple[str, str]], offset: int, wanted: Wanted, census: Sequence[Named], room: Room
     ) -> None:
         self._offset = offset
-        rooms = {name: sum(one.count for one in census if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
-        room = sum(one.count for one in census if one.kind == "span" and (one.cat, one.name) in wanted.codes)
+        counts = {name: sum(one.count for one in census if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
+        spans = sum(one.count for one in census if one.kind == "span" and (one.cat, one.name) in wanted.codes)
         self._table = _table(names, wanted.codes)
         self._lanes = wanted.lanes
-        self._spans = _Pile(_of_spans(wanted), room)
-        self._updates, self._aside, self._garbage = (
-            _Pile(_UPDATES, rooms[probe.UPDATE]),
-            _Pile(_ASIDE, 0),
-            _Pile(_GARBAGE, 0),
-        )
+        self._spans = _Pile("spans", _of_spans(wanted), spans, room)
+        self._updates = _Pile("updates", _UPDATES, counts[probe.UPDATE], room)
+        self._aside, self._garbage = _Pile("aside", _ASIDE, 0, room), _Pile("garbage", _GARBAGE, 0, room)
         self._others = wanted.aside
-        self._counters = [(name, _Pile(_of_counters(name), rooms[name])) for name in COUNTERS if name in wanted.names]
+        self._counters = [
+            (name, _Pile(name, _of_counters(name), counts[name], room)) for name in COUNTERS if name in wanted.names
+        ]
 
-    def add(self, chunk: Chunk) -> None:
-        """Take a chunk."""
+    def add(self, one: Slice) -> None:
+        """Take a slice."""
         import numpy as np
 
-        codes = self._table[np.minimum(chunk.records["name"], len(self._table) - 1)]
-        if chunk.counters:
-            for name, pile in self._counters:
-                pile.add(_Some(chunk, codes, codes == _COUNTER + COUNTERS.index(name), self._offset))
-            return
-        kinds = chunk.records["kind"] & (record.KIND_MASK | record.OPEN)
-        self._updates.add(_Some(chunk, codes, (codes == _UPDATE) & (kinds == record.MARK), self._offset))
-        own = _among(chunk.threads, self._lanes)
+        codes = np.take(self._table, one.slots["name"], mode="clip")
+        codes[np.flatnonzero(one.what == BAD)] = _OTHER
+        some = _Some(one, codes, self._offset)
+        counters = (one.kinds & record.KIND_MASK) == record.COUNTER
+        for name, pile in self._counters:
+            pile.add(some.where(counters & (codes == _COUNTER + COUNTERS.index(name))))
+        kinds = one.kinds & (record.KIND_MASK | record.OPEN)
+        self._updates.add(some.where((codes == _UPDATE) & (kinds == record.MARK)))
+        own = _among(one.threads, self._lanes)
         if self._others:
-            waits = (codes == _WAIT) & (kinds == record.SPAN) & (chunk.records["key"] != NONE) & ~own
-            self._aside.add(_Some(chunk, codes, waits, self._offset))
+            waits = (codes == _WAIT) & (kinds == record.SPAN) & (one.slots["key"] != NONE) & ~own
+            self._aside.add(some.where(waits))
         done = (kinds == record.SPAN) & own
-        self._garbage.add(_Some(chunk, codes, (codes == _GC) & done, self._offset))
-        self._spans.add(_Some(chunk, codes, (codes < _COUNTER) & done, self._offset))
+        self._garbage.add(some.where((codes == _GC) & done))
+        self._spans.add(some.where((codes < _COUNTER) & done))
 
     def trail(self) -> Trail:
         """All of it."""
@@ -155,16 +186,22 @@ class _Reading:
 
 
 class _Some:
-    """Some records of a chunk, as columns."""
+    """Some records of a slice, as columns."""
 
-    def __init__(self, chunk: Chunk, codes: NDArray[np.uint8], chosen: NDArray[np.bool_], offset: int) -> None:
-        import numpy as np
-
-        self._chunk, self._codes, self._offset = chunk, codes, offset
-        self._places = np.flatnonzero(chosen)
+    def __init__(
+        self, one: Slice, codes: NDArray[np.uint8], offset: int, places: NDArray[np.intp] | tuple[()] = ()
+    ) -> None:
+        self._slice, self._codes, self._offset, self._places = one, codes, offset, places
+        self._starts: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def where(self, chosen: NDArray[np.bool_]) -> _Some:
+        """Some of them."""
+        import numpy as np
+
+        return _Some(self._slice, self._codes, self._offset, np.flatnonzero(chosen))
 
     def column(self, name: str) -> NDArray[Any]:
         """One column. A damaged time runs over instead of stopping the reader."""
@@ -173,11 +210,14 @@ class _Some:
         if name == "code":
             return self._codes[self._places]
         if name == "lane":
-            return self._chunk.threads[self._places]
+            return self._slice.threads[self._places]
         if name in ("start_ns", "end_ns"):
-            found = self._records("start").view(np.int64)
-            found += np.int64(self._offset)
-            return found if name == "start_ns" else found + self._records("dur")
+            if self._starts is None:
+                self._starts = self._records("start").view(np.int64)
+                self._starts += np.int64(self._offset)
+            return self._starts if name == "start_ns" else self._starts + self._records("dur")
+        if name == "seq":
+            return self._slice.seqs[self._places]
         if name == "value":
             return self._records("dur").view(np.float64)
         if name == "dur_ns":
@@ -185,18 +225,16 @@ class _Some:
         return _with_gaps(name, self._records(name))
 
     def _records(self, name: str) -> NDArray[Any]:
-        found: NDArray[Any] = self._chunk.records[name][self._places]
+        found: NDArray[Any] = self._slice.slots[name][self._places]
         return found
 
 
 class _Pile:
-    """Columns that grow. `room`: so many rows are expected."""
+    """Columns that grow. `rows`: so many are expected."""
 
-    def __init__(self, columns: Sequence[str], room: int) -> None:
-        import numpy as np
-
-        self._columns = {name: np.empty(room, dtype=_DTYPES[name]) for name in columns}
-        self._room = room
+    def __init__(self, of: str, columns: Sequence[str], rows: int, room: Room) -> None:
+        self._columns = {name: room.column(of, name, rows) for name in columns}
+        self._room = rows
         self._rows = 0
 
     def add(self, some: _Some) -> None:

@@ -54,7 +54,7 @@ class Trainer(NamedTuple):
 
 
 def trainers(source: Source, rows: Sequence[Row]) -> Iterator[Trainer]:
-    """One after the other, each read when its turn comes."""
+    """One after the other, each read when its turn comes, into the memory of the one before it."""
     for number, row in enumerate(rows):
         named = [one for one in source.census[row["process"]] if one.cat in _LOOKED_AT and not one.open]
         lanes = _lanes(named)
@@ -65,6 +65,7 @@ def trainers(source: Source, rows: Sequence[Row]) -> Iterator[Trainer]:
         aside = any(one.name in _WAITS and one.cat == probe.PROBE and one.lane not in lanes for one in named)
         wanted = Wanted(codes, lanes, names, not _updating(named), aside)
         yield _trainer(number, row, names, source.read(row["process"], wanted))  # and kept nowhere here: they are large
+    source.forget()
 
 
 def _trainer(number: int, row: Row, names: set[str], trail: Trail) -> Trainer:

@@ -16,6 +16,8 @@ from sonde.analysis.training import in_turn, phase_of, told_by_steps
 from sonde.store import probe, record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -110,10 +112,34 @@ class History:
         """The mean of each stretch, from old to new; None: there was nothing."""
         return [value / count if count else None for value, count in zip(self._sums, self._counts, strict=True)]
 
+    def means(self, width: int, base: int) -> dict[int, float]:
+        """The means of wider stretches, by their number from `base` on; those of which nothing is known are left out."""
+        sums: dict[int, float] = {}
+        counts: dict[int, int] = {}
+        for number, count in enumerate(self._counts):
+            if count and self.first is not None:
+                place = (self.first + number * self.width + self.width // 2 - base) // width
+                sums[place] = sums.get(place, 0.0) + self._sums[number]
+                counts[place] = counts.get(place, 0) + count
+        return {place: sums[place] / counts[place] for place in sums}
+
     def _widen(self) -> None:
         self.width *= 2
         self._sums = [sum(self._sums[place : place + 2]) for place in range(0, len(self._sums), 2)]
         self._counts = [sum(self._counts[place : place + 2]) for place in range(0, len(self._counts), 2)]
+
+
+def slowest(histories: Sequence[tuple[History, int]]) -> tuple[list[float | None], int]:
+    """At each time the highest of several histories, and how long a value stands for. Each comes with what to add to its clock."""
+    known = [(one, offset, one.first + offset) for one, offset in histories if one.first is not None]
+    if len(known) < 2:
+        return (known[0][0].values(), known[0][0].width) if known else ([], FIRST_WIDTH)
+    width, base = max(one.width for one, _, _ in known), min(begun for _, _, begun in known)
+    found: dict[int, float] = {}
+    for one, offset, _ in known:
+        for place, mean in one.means(width, base - offset).items():
+            found[place] = max(found.get(place, mean), mean)
+    return [found.get(place) for place in range(max(found, default=-1) + 1)], width
 
 
 class Window:
@@ -268,10 +294,12 @@ class Window:
         count = len(timeline.updates.time)
         found = self._kept.records[self._codes == code]
         rows = {step: row for row, step in enumerate(timeline.updates.step.tolist())}
-        at = timeline.step_of(found["start"].astype(np.int64)).tolist()
-        row = np.array(
-            [rows.get(step, now) for step, now in zip(found["step"].tolist(), at, strict=True)], dtype=np.int64
+        now = timeline.step_of(found["start"].astype(np.int64))
+        said = np.array(
+            [rows.get(step, at) for step, at in zip(found["step"].tolist(), now.tolist(), strict=True)], np.int64
         )
+        late = np.insert(timeline.updates.key & probe.UPDATE_LATE != 0, 0, False)
+        row = np.where(late[now], now, said)
         inside = row < count
         sums = np.bincount(row[inside], found["dur"][inside].copy().view(np.float64), minlength=count)
         counts = np.bincount(row[inside], minlength=count)

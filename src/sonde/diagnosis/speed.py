@@ -325,7 +325,7 @@ class _Gathering:
         least = known[-1][0] if len(known) == MOST_STEPS else 0
         found = self._ask.rows(
             f"SELECT process, rank, step, dur_ns, {TRAIN_NS}, {columns} FROM steps WHERE {AFTER_WARMUP} AND dur_ns >= {least} "
-            f"ORDER BY dur_ns DESC, step LIMIT {MOST_STEPS}"
+            f"ORDER BY dur_ns DESC, step, process LIMIT {MOST_STEPS}"
         )
         return [
             Slow(process, rank, step, lasting, training, self._known(values))

@@ -18,13 +18,15 @@ from sonde.store.card import Info, Thread, read_info, read_names
 from sonde.store.regular import RegularFile, why
 from sonde.store.rings import Header, Rings, no_rings, read_rings
 from sonde.store.segment import PLAIN, SPECIAL, Slice, classes, slices
-from sonde.store.sequence import Sequence, sequence_of, survivors
+from sonde.store.sequence import Sequence, cleaned, sequence_of, survivors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from sonde.store.sequence import Watch
 
 FILES = ("process.json", "rings", "events.seg", "names.jsonl", "args.bin")
 
@@ -48,7 +50,7 @@ class Recording:
     they should. `lost` says for what reason the process itself knows to have lost records; None: it left no word.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, watch: Watch | None = None) -> None:
         self.folder = Path(folder)
         self.notes: list[str] = []
         self.info: Info = read_info(self.folder, self.notes)
@@ -59,9 +61,10 @@ class Recording:
         self._rings = _slice_of(rings)
         self._segment = self._open_segment()
         self._length = self._segment_length()
-        self._sequence: Sequence = sequence_of(self._slices, self._slots(), self._limits(), self.notes)
+        self._sequence: Sequence = sequence_of(self._slices, self._slots(), self._limits(), self.notes, watch)
         self.corrupt = self._sequence.corrupt + rings.corrupt
         self.missing = self._sequence.missing
+        self.orderly, self.completed = self._sequence.orderly, self._sequence.completed  # as in a Sequence
         self.lost: dict[str, int] | None = None if rings.header is None else rings.header.lost
         # After the records: each name was written before the first record that cites it.
         found = read_names(self.folder, self.notes)
@@ -74,10 +77,17 @@ class Recording:
         """The number of records, not counting lost and cancelled ones."""
         return self._sequence.kept
 
-    def chunks(self) -> Iterator[Chunk]:
-        """The records, each once, in no particular order. A chunk may be overwritten when the next one is read."""
-        for records, threads, counters in survivors(self._slices(), self._sequence):
+    def chunks(self, slices: Iterable[Slice] | None = None) -> Iterator[Chunk]:
+        """The records, each once, in no particular order. A chunk may be overwritten when the next one is read.
+
+        `slices`: only of these, which must have all records of a number or none.
+        """
+        for records, threads, counters in survivors(self._slices() if slices is None else slices, self._sequence):
             yield Chunk(records, threads, self._sequence.depths(records), counters)
+
+    def slices(self) -> Iterator[Slice]:
+        """All slots as they lie in the files, BAD where there is no record that counts. Good until the next one is read."""
+        return cleaned(self._slices(), self._sequence)
 
     @cached_property
     def records(self) -> NDArray[np.void]:
@@ -169,7 +179,7 @@ class Recording:
 def _slice_of(rings: Rings) -> Slice:
     what = classes()[rings.records["kind"]]
     what[(what != PLAIN) & (what != SPECIAL)] = 0
-    return Slice(rings.records, rings.records["seq"].copy(), what, rings.threads, 0)
+    return Slice(rings.records, rings.records["seq"].copy(), what, rings.threads, 0, rings.records["kind"].copy())
 
 
 def read_newest(folder: Path, info: Info, notes: list[str]) -> Rings:
@@ -181,9 +191,9 @@ def read_newest(folder: Path, info: Info, notes: list[str]) -> Rings:
     return read_rings(path, folder.stat().st_uid, notes)
 
 
-def read_process(folder: str | Path) -> Recording:
-    """Read a process folder. Raises RunUnreadable if it tells nothing at all."""
+def read_process(folder: str | Path, watch: Watch | None = None) -> Recording:
+    """Read a process folder. Raises RunUnreadable if it tells nothing at all. `watch` sees its slots, as in `sequence_of`."""
     path = Path(folder)
     if not path.is_dir() or path.is_symlink():
         raise RunUnreadable(f"{path} is not a process folder: give a folder <host>-<pid>-<n> inside a run folder.")
-    return Recording(path)
+    return Recording(path, watch)

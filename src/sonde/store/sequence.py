@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.store import record
-from sonde.store.segment import BAD, PLAIN, SPECIAL
+from sonde.store.segment import BAD, PLAIN, SPECIAL, Slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -13,30 +14,33 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sonde.store.segment import Slice
+    Watch = Callable[[Slice, NDArray[np.uint8]], None]
 
 ALL_NUMBERS = 2**32
 # Numbers below eight times the slots that were found (and a million) have a place of their own in a table. Records with
 # higher ones are rare (most were lost, or the number is damaged), and are sorted instead.
 TABLE_FACTOR = 8
 TABLE_LEAST = 1_000_000
+FEW_RUNS = 64  # of consecutive numbers in a slice; those of one thread are mostly a single run
 
 
 class Sequence:
     """The numbers of one process.
 
     `end`: records from this number on do not count, they came while the rings were read. `kept` records remain,
-    `missing` were given out and are nowhere, `corrupt` carry a number that was never given out.
+    `missing` were given out and are nowhere, `corrupt` carry a number that was never given out. `orderly`: a number has more
+    than one record only where one completes or cancels another; `completed` of these others are there.
     """
 
     def __init__(self, end: int, table: int) -> None:
         import numpy as np
 
         self.end = end
-        self.kept = self.missing = self.corrupt = 0
+        self.kept = self.missing = self.corrupt = self.completed = 0
+        self.orderly = False
         self._doubtful = np.zeros(min(end, table), dtype=np.bool_)
         self._doubtful_above = np.empty(0, dtype=np.uint32)
-        self._any_doubtful = False
+        self.any_doubtful = False
         self._deep = np.empty(0, dtype=np.uint32)
         self._deep_depths = np.empty(0, dtype=np.uint32)
 
@@ -45,7 +49,7 @@ class Sequence:
         import numpy as np
 
         if len(seqs):
-            self._any_doubtful = True
+            self.any_doubtful = True
             inside = seqs < len(self._doubtful)
             self._doubtful[seqs[inside]] = True
             self._doubtful_above = np.union1d(self._doubtful_above, seqs[~inside])
@@ -54,7 +58,7 @@ class Sequence:
         """Which of these numbers have more than one record."""
         import numpy as np
 
-        if not self._any_doubtful:
+        if not self.any_doubtful:
             return np.zeros(len(seqs), dtype=np.bool_)
         if len(seqs) and seqs.max() < len(self._doubtful):
             return self._doubtful[seqs]
@@ -102,9 +106,10 @@ def _follow(seqs: NDArray[np.uint32], parents: NDArray[np.uint32]) -> NDArray[np
 class _Tally:
     """What a first look at all slots finds."""
 
-    def __init__(self, limits: tuple[int, int] | None, slots: int) -> None:
+    def __init__(self, limits: tuple[int, int] | None, slots: int, watch: Watch | None = None) -> None:
         import numpy as np
 
+        self._watch = watch
         end, self.given = limits or (ALL_NUMBERS, ALL_NUMBERS)
         self.sequence = Sequence(end, TABLE_FACTOR * slots + TABLE_LEAST)
         self.seen = np.zeros(min(end, TABLE_FACTOR * slots + TABLE_LEAST), dtype=np.bool_)
@@ -125,7 +130,9 @@ class _Tally:
         if len(seqs) and seqs.max() >= self.sequence.end:
             what = np.where(seqs < self.sequence.end, what, BAD)
             self.sequence.corrupt += int(np.count_nonzero((seqs >= self.given) & (one.what != BAD)))
-        self._mark(seqs[what == PLAIN])
+        if self._watch is not None:
+            self._watch(one, what)
+        self._mark(seqs[np.flatnonzero(what == PLAIN)])
         special = np.flatnonzero(what == SPECIAL)
         if len(special):
             self.special.append(seqs[special])
@@ -136,6 +143,8 @@ class _Tally:
             self.deep.append(one.slots[deep[what[deep] != BAD]])
 
     def _mark(self, seqs: NDArray[np.uint32]) -> None:
+        import numpy as np
+
         if not len(seqs):
             return
         self.plain += len(seqs)
@@ -145,11 +154,20 @@ class _Tally:
             inside = seqs < len(self.seen)
             self.seen_above.append(seqs[~inside])
             seqs = seqs[inside]
-        twice = self.seen[seqs]
+        turns = np.flatnonzero(seqs[1:] - seqs[:-1] != 1) + 1
+        if not len(seqs) or len(turns) >= FEW_RUNS:
+            self._see(seqs, seqs)
+            return
+        for first, last in pairwise([0, *turns.tolist(), len(seqs)]):
+            self._see(seqs[first:last], slice(int(seqs[first]), int(seqs[last - 1]) + 1))
+
+    def _see(self, seqs: NDArray[np.uint32], places: slice | NDArray[np.uint32]) -> None:
+        """Mark numbers, which have these places in the table."""
+        twice = self.seen[places]
         if twice.any():
             self.again += int(twice.sum())
             self.sequence.doubt(seqs[twice])
-        self.seen[seqs] = True
+        self.seen[places] = True
 
     def finish(self, retell: Callable[[], Iterable[Slice]]) -> Sequence:
         """Put it all together. `retell` gives the slices once more, for the rare case of damage."""
@@ -161,9 +179,12 @@ class _Tally:
             for one in retell():
                 seqs = np.sort(one.seqs[one.what == PLAIN])
                 self.sequence.doubt(seqs[1:][seqs[1:] == seqs[:-1]])
+        else:
+            self.sequence.orderly = not self.again and not len(above)
         special = np.unique(_joined(self.special))
         self.sequence.doubt(special)
         inside = special < len(self.seen)
+        self.sequence.completed = int(np.count_nonzero(self.seen[special[inside]]))
         self.seen[special[inside]] = True
         distinct = int(np.count_nonzero(self.seen)) + len(np.union1d(above, special[~inside]))
         highest = max(self.highest, int(special[-1]) if len(special) else 0)
@@ -177,10 +198,17 @@ class _Tally:
 
 
 def sequence_of(
-    retell: Callable[[], Iterable[Slice]], slots: int, limits: tuple[int, int] | None, notes: list[str]
+    retell: Callable[[], Iterable[Slice]],
+    slots: int,
+    limits: tuple[int, int] | None,
+    notes: list[str],
+    watch: Watch | None = None,
 ) -> Sequence:
-    """Look at all slices. `limits`: the numbers given out before and after the rings were read, if known."""
-    tally = _Tally(limits, slots)
+    """Look at all slices. `limits`: the numbers given out before and after the rings were read, if known.
+
+    `watch` is shown each slice, and what its slots are; only of an orderly sequence these are all, each once.
+    """
+    tally = _Tally(limits, slots, watch)
     for one in retell():
         tally.look(one)
     found = tally.finish(retell)
@@ -188,6 +216,7 @@ def sequence_of(
         bare = sequence_of(retell, slots, None, notes)
         if bare.kept > found.kept:
             notes.append(f"rings are damaged: the header tells {limits[0]} as the next number, the records tell more")
+            bare.orderly = False
             return bare
     return found
 
@@ -200,44 +229,51 @@ class Survivors(NamedTuple):
     counters: bool  # all of them are counters, or none is
 
 
-def survivors(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Survivors]:
-    """The records that count."""
+def cleaned(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Slice]:
+    """The slices again, with BAD for each slot whose record does not count; what other slots settled comes last."""
     import numpy as np
 
     doubtful: list[tuple[NDArray[np.void], NDArray[np.uint32]]] = []
-    buffer = np.empty(0, dtype=list(record.RECORD_FIELDS))
     for one in slices:
-        if len(one.slots) > len(buffer):
-            buffer = np.empty(len(one.slots), dtype=buffer.dtype)
-        seqs = one.seqs
-        keep = one.what != BAD
+        seqs, what = one.seqs, one.what
         if len(seqs) and seqs.max() >= sequence.end:
-            keep &= seqs < sequence.end
-        odd = keep & sequence.doubtful(seqs)
-        if odd.any():
+            what = what * (seqs < sequence.end)
+        odd = np.flatnonzero((what != BAD) & sequence.doubtful(seqs)) if sequence.any_doubtful else ()
+        if len(odd):
             doubtful.append((one.slots[odd], one.threads[odd]))
-            keep &= ~odd
-        yield from _apart(one.slots, one.threads, keep, buffer)
+            what = what.copy()
+            what[odd] = BAD
+        yield one._replace(what=what)
     if doubtful:
         records, threads = _settle(
             np.concatenate([one for one, _ in doubtful]), np.concatenate([one for _, one in doubtful])
         )
-        yield from _apart(records, threads, np.ones(len(records), dtype=np.bool_), np.empty_like(records))
+        what = np.full(len(records), PLAIN, np.uint8)
+        yield Slice(records, records["seq"].copy(), what, threads, 0, records["kind"].copy())
 
 
-def _apart(
-    records: NDArray[np.void], threads: NDArray[np.uint32], keep: NDArray[np.bool_], buffer: NDArray[np.void]
-) -> Iterator[Survivors]:
+def survivors(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Survivors]:
+    """The records that count."""
+    import numpy as np
+
+    buffer = np.empty(0, dtype=list(record.RECORD_FIELDS))
+    for one in cleaned(slices, sequence):
+        if len(one.slots) > len(buffer):
+            buffer = np.empty(len(one.slots), dtype=buffer.dtype)
+        yield from _apart(one, buffer)
+
+
+def _apart(one: Slice, buffer: NDArray[np.void]) -> Iterator[Survivors]:
     """Counters apart from the others: what is a duration there is a float here."""
     import numpy as np
 
-    counters = (records["kind"] & record.KIND_MASK) == record.COUNTER
+    counters = (one.kinds & record.KIND_MASK) == record.COUNTER
     for which in (False, True):
-        taken = np.flatnonzero(keep & (counters == which))
+        taken = np.flatnonzero((one.what != BAD) & (counters == which))
         if len(taken):
-            # Taken into memory that is there already, this is ten times as fast as `records[taken]`.
-            np.take(records, taken, out=buffer[: len(taken)], mode="clip")
-            yield Survivors(buffer[: len(taken)], threads[taken], which)
+            # Taken into memory that is there already, this is ten times as fast as `slots[taken]`.
+            np.take(one.slots, taken, out=buffer[: len(taken)], mode="clip")
+            yield Survivors(buffer[: len(taken)], one.threads[taken], which)
 
 
 def _settle(records: NDArray[np.void], threads: NDArray[np.uint32]) -> tuple[NDArray[np.void], NDArray[np.uint32]]:

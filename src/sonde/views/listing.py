@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 # Columns that say the most, in the order in which a narrow terminal keeps them.
 TELLING = (
     "name", "cat", "step", "phase", "layer", "batch", "index", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
-    "forward_ns", "backward_ns", "optimizer_ns", "residual_ns", "loss", "evaluation_ns", "communication_ns", "wait_ns",
-    "fetch_ns", "indices", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",
+    "forward_ns", "backward_ns", "optimizer_ns", "residual_ns", "loss", "device_ns", "device_peak_bytes", "evaluation_ns",
+    "communication_ns", "wait_ns", "fetch_ns", "indices", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",
 )  # fmt: skip
 
 
