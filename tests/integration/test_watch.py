@@ -121,10 +121,10 @@ def the_run(programs: Programs) -> Path:
 def test_a_training_is_on_the_screen(programs: Programs, terminals: Callable[..., Terminal]) -> None:
     """A script with torch and without any edit: its steps, phases, items, memory and output."""
     program = TRAINING + "\n    for _ in range(8):\n        train(method='fork')\n    print('trained', flush=True)\n"
-    terminal = terminals("watch", str(script(programs.folder, program)))
+    terminal = terminals("watch", str(script(programs.folder, program)), size=(120, 48))
     until(lambda: "■ ended" in terminal.text, f"the end of the training {terminal.text[-2000:]}")
     for part in ("samples/s", "p50", "input wait", "slowest items", "memory", "trained"):
-        assert part in terminal.text, part
+        until(lambda part=part: part in terminal.text, part)  # type: ignore[misc]  # the screen is drawn piece by piece
     terminal.press(b"q")
     assert terminal.wait() == 0
     assert "the program ended with exit code 0" in terminal.text
