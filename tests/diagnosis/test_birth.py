@@ -194,6 +194,17 @@ def test_a_program_that_the_watch_stopped_did_not_crash_for_another_reason(tmp_p
     assert found.verdict.severity == CRITICAL
 
 
+def test_a_crash_after_a_birth_points_to_it(tmp_path: Path) -> None:
+    """A program that checks its loss itself raises what it likes."""
+    (process,) = processes(loss=lambda step: math.nan if step > 30 else 1.0)
+    ended = {"end": {"mono_ns": 0, "wall_ns": 0, "reason": "exception", "exception": "FloatingPointError"}}
+    marked = with_marks(process, birth(certificate(step=31), 300))
+    found = diagnosed(tmp_path, [marked._replace(process={**(process.process or {}), **ended})])
+    assert found.verdict.kind == "CRASHED"
+    assert "in step 31" in found.verdict.next
+    assert found.verdict.next.endswith(": sonde blackbox run")
+
+
 def test_a_crash_names_the_item_that_only_the_black_box_knows(tmp_path: Path) -> None:
     """No record of the loader has it."""
     (process,) = processes()

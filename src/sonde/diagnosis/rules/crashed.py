@@ -39,7 +39,7 @@ def crashed(facts: Facts, _policy: Policy) -> Finding | None:
         CRITICAL if first.exception or failed else WARN,
         1.0,
         f"{who} {'was ' if first.exception else ''}{how}{_where(failed, item, fetch) if known is None else _boxed(known)}.",
-        _next(item, fetch, first) if known is None else _load(_known_name(known)),
+        _next(item, fetch, first, facts) if known is None else _load(_known_name(known)),
         failure=True,
         figures={"exit code": Figure(first.exit_code, first.query)} if first.exit_code is not None else {},
         exception=first.exception,
@@ -115,11 +115,14 @@ def _maker(failed: Failed) -> str:
     return "the process itself" if failed.worker is None else f"loader worker {failed.worker}"
 
 
-def _next(item: Failed | None, fetch: Failed | None, end: End) -> str:
+def _next(item: Failed | None, fetch: Failed | None, end: End, facts: Facts) -> str:
     if item is not None:
         return _load(_item_name(item))
     if fetch is not None:
         return "Make that batch alone, with num_workers=0, to see it fail."
+    born = next((birth.certificate.step for birth in facts.box.births), None)
+    if born is not None:
+        return f"See first where the value that was not finite in step {born} came from: sonde blackbox {facts.run}"
     if end.exception is None:
         return "Read the last lines of its output: it ended itself."
     return "Read the traceback at the end of its output."
