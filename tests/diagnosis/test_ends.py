@@ -267,6 +267,15 @@ def test_more_threads_than_cores_are_told(tmp_path: Path) -> None:
     assert "torch.set_num_threads(1)" in found.verdict.next
 
 
+def test_communication_among_too_many_threads_is_no_more_than_a_warning(tmp_path: Path) -> None:
+    """Ranks that wait for a core are late for their exchange, and that is the cause."""
+    samples = [gauge("cpu", 99.0, at=at) for at in range(1, 5)] + [gauge("cores", 4)]
+    samples += [gauge("torch.threads", 4, 1000 + rank) for rank in range(4)]
+    found = diagnosed(tmp_path, [*processes(ranks=4, phases=phases(communication=40)), launcher(*samples)])
+    assert found.verdict.kind == "CPU_OVERSUBSCRIBED"
+    assert of_kind(found, "COMM_BOUND").severity == WARN
+
+
 def test_as_many_threads_as_cores_are_fine(tmp_path: Path) -> None:
     """One rank with 4 threads on 4 cores."""
     samples = [gauge("cpu", 99.0), gauge("cores", 4), gauge("torch.threads", 4, 1000)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde.diagnosis.rules.oversubscribed import cpu_oversubscribed
 from sonde.diagnosis.wording import ms, percent
+from sonde.finding import WARN
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
@@ -22,6 +24,8 @@ def comm_bound(facts: Facts, policy: Policy) -> Finding | None:
     severity = graded(policy, "comm_bound", share, lasting)
     if severity is None or not enough_steps(facts, policy):
         return None
+    if cpu_oversubscribed(facts, policy) is not None:
+        severity = WARN  # an exchange that waits for a core counts as communication too
     return finding(
         "COMM_BOUND",
         severity,
