@@ -63,7 +63,8 @@ def run_apart(code: str, *arguments: str) -> tuple[dict[str, float], str]:
     return json.loads(last), printed[-1] if printed else ""
 
 
-def _bytes(run: Path) -> int:
+def bytes_of(run: Path) -> int:
+    """Bytes of all files of a run."""
     return sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
 
 
@@ -73,10 +74,10 @@ def measure(events: int) -> dict[str, Any]:
         started = time.perf_counter()
         recorded, run = run_apart(RECORD, folder, str(events))
         wall = time.perf_counter() - started
-        raw = _bytes(Path(run))
+        raw = bytes_of(Path(run))
         from_raw, counted = run_apart(SUMMARISE, run)
         sealing, _ = run_apart(SEAL, run)
-        sealed = _bytes(Path(run))
+        sealed = bytes_of(Path(run))
         from_sealed, again = run_apart(SUMMARISE, run)
     count = int(counted)
     if count != int(again):

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.importing import ENVIRONMENT
-from benchmarks.reading import SEAL, run_apart
+from benchmarks.reading import SEAL, bytes_of, run_apart
 from benchmarks.subjects import scratch
 from benchmarks.tables import RECORD, _copy
 
 STEPS, RANKS = 1_000_000, 4
 SHORT, PAGE = 200, 10_000
 ROUNDS = 5
+EVENTS = 6  # that a step has
 
 REPORT = """
 import io, sys
@@ -41,6 +42,7 @@ def measure(steps: int = STEPS, ranks: int = RANKS) -> dict[str, Any]:
             _copy(Path(long), rank)
         found["long"], _ = run_apart(REPORT, long)
         run_apart(SEAL, long)
+        found["sealed_bytes_per_event"] = bytes_of(Path(long)) / (EVENTS * steps * ranks)
         found["long_sealed"], _ = run_apart(REPORT, long)
         _, short = run_apart(RECORD, folder, str(SHORT))
         found["short_s"] = statistics.median(_command(short) for _ in range(ROUNDS))

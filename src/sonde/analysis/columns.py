@@ -131,7 +131,8 @@ def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = (), none: 
     part = Part({}, {})
     for name, column in columns.items():
         if column.strides == (0,):  # one value, repeated
-            part.expressions[name] = "NULL::BIGINT" if name in gaps and column[0] == none else _number(int(column[0]))
+            nothing = name in gaps and column[0] == none
+            part.expressions[name] = "NULL::BIGINT" if nothing else number_text(int(column[0]))
         elif name in gaps:
             _add_with_gaps(part, name, column, none)
         elif column.dtype.kind == "i":
@@ -196,14 +197,14 @@ def _add(part: Part, name: str, column: NDArray[Any]) -> None:
     low, high = int(column.min()), int(column.max())
     small = next((dtype for dtype, size in _SMALL if high - low < size), None)
     if low == high:
-        part.expressions[name] = _number(low)
+        part.expressions[name] = number_text(low)
     elif small is None:
         part.arrays[name] = column.copy()
         part.expressions[name] = f"{name}::BIGINT"
     else:
         part.arrays[name] = np.empty(len(column), dtype=small)
         np.subtract(column, low, out=part.arrays[name], casting="unsafe", dtype=np.int64)
-        part.expressions[name] = f"({name}::BIGINT + {_number(low)})"
+        part.expressions[name] = distance(name, low)
 
 
 def _add_with_gaps(part: Part, name: str, column: NDArray[Any], none: int) -> None:
@@ -237,9 +238,15 @@ def _add_with_gaps(part: Part, name: str, column: NDArray[Any], none: int) -> No
     array = numbers.astype(small)
     array[gaps] = 0
     part.arrays[name] = array
-    part.expressions[name] = f"(nullif({name}, 0)::BIGINT + {_number(low + shift - 1)})"
+    part.expressions[name] = distance(name, low + shift, gaps=True)
 
 
-def _number(value: int) -> str:
+def distance(name: str, low: int, *, gaps: bool = False) -> str:
+    """The values of a column that has their distances to `low`; with gaps, these begin at 1, and 0 stands for no value."""
+    return f"(nullif({name}, 0)::BIGINT + {number_text(low - 1)})" if gaps else f"({name}::BIGINT + {number_text(low)})"
+
+
+def number_text(value: int) -> str:
+    """A whole number as SQL."""
     # DuckDB reads a minus sign apart from its number, and 2^63 fits into no BIGINT.
     return f"({LEAST + 1} - 1)::BIGINT" if value == LEAST else f"({value})::BIGINT"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis import batches, items, layers, memory, phases, steps, system, tables
 from sonde.analysis.ledger import Ledgers
 from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
-from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, is_plain
+from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
 from sonde.analysis.source import Sealed, Source
 from sonde.analysis.training import owners
 from sonde.errors import RunUnreadable
@@ -153,7 +153,7 @@ class Database:
         """SQL may read the sealed files of the run, and nothing else, unless the user wants more."""
         if self._files:
             return
-        names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE)
+        names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE, STEPS_TABLE)
         paths = [str(folder.path.resolve() / name) for folder in folders for name in names]
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(tables.quoted, paths))}]")
         self.connection.execute("SET enable_external_access = false")
@@ -181,7 +181,9 @@ class Database:
                 )
         listed = [str(values[_PROCESS]) for values in found]
         self._sealed.append(_sealed_events(events, prefix, listed))
-        self.source.add_sealed(Sealed(self._sealed[-1], events, [prefix + process for process in listed], prefix))
+        self.source.add_sealed(
+            Sealed(self._sealed[-1], events, [prefix + process for process in listed], prefix, folder.path)
+        )
 
     # ── raw parts ────────────────────────────────────────────────────────────────────────────────────────────────────
 

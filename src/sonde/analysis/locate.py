@@ -15,6 +15,8 @@ from sonde.store.reader import FILES
 EVENTS_FILE = "events.parquet"
 PROCESSES_FILE = "processes.parquet"
 LEDGER_TABLE = "ledger.parquet"
+STEPS_TABLE = "steps.parquet"
+STEPS_FILE = "steps.json"  # what belongs to that table
 SHOWN = 10  # entries of a folder that an error message lists
 
 

@@ -52,9 +52,15 @@ class Rows:
         if self._count >= LEAST_PART:
             self._close()
 
+    def take(self, part: Part) -> None:
+        """Take rows that are packed already."""
+        self._close()
+        self._parts.append(part)
+
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Make the view of all rows."""
         self._close()
+        give_back()  # now, and not after each part: what the next process needs would have to be got anew
         selects, people = [], _people(connection)
         for number, part in enumerate(self._parts):
             connection.register(f"{self._name}_{number}", part.arrays)
@@ -84,7 +90,6 @@ class Rows:
             part.expressions.update(packed.expressions)
         self._waiting, self._count = [], 0
         self._parts.append(part)
-        give_back()
 
 
 def give_back() -> None:
@@ -102,11 +107,14 @@ def _narrow(column: NDArray[Any]) -> NDArray[Any]:
 
     if column.strides == (0,) or column.dtype != np.int64:
         return column
-    if column.min() == column.max():
+    low, high = int(column.min()), int(column.max())
+    if low == high:
         return np.broadcast_to(column[0], len(column))
+    if low > _LEAST_SMALL and high < -_LEAST_SMALL:
+        return column.astype(np.int32)
     bounded = np.maximum(column, _LEAST_SMALL)
     lost = np.count_nonzero(bounded == _LEAST_SMALL) != np.count_nonzero(column == LEAST)
-    return column.copy() if lost or bounded.max() >= -_LEAST_SMALL else bounded.astype(np.int32)
+    return column.copy() if lost or high >= -_LEAST_SMALL else bounded.astype(np.int32)
 
 
 def _joined(columns: list[NDArray[Any]]) -> tuple[NDArray[Any], int]:

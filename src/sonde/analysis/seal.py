@@ -4,7 +4,8 @@ Rows come process by process, and within each group of 262,144 rows by start.
 
 Each step leaves the run whole, so that sealing can be killed at any moment: all tables are written beside the old
 ones, compared with what was recorded, and renamed, that of the processes last. The list of processes is what counts: a process in
-it is read from the sealed events, any other from its raw files. Raw files of listed processes go last.
+it is read from the sealed events, any other from its raw files. Raw files of listed processes go then. Last come the rows of
+steps, which can be made again at any time (`kept`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis import tables
+from sonde.analysis import steps, tables
 from sonde.analysis.database import ALL
+from sonde.analysis.kept import describe, read_kept, text_of
 from sonde.analysis.ledger import write_sealed
-from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, is_plain, locate, process_folders
+from sonde.analysis.locate import (
+    EVENTS_FILE,
+    LEDGER_TABLE,
+    PROCESSES_FILE,
+    STEPS_FILE,
+    STEPS_TABLE,
+    is_plain,
+    locate,
+    process_folders,
+    size_of,
+)
 from sonde.analysis.run import Run
 from sonde.errors import RunBusy, RunUnreadable
 from sonde.store.alive import RUNNING, UNKNOWN, state_of
@@ -63,7 +75,9 @@ def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int]
                 _write(run, folder)
             rows = run.rows
             _remove_raw(folder, [str(row["process"]) for row in rows])
-            return Sealed(sum(row["events"] for row in rows), len(rows), before, run.size)
+        if read_kept(folder) is None:
+            _keep_steps(folder)
+        return Sealed(sum(row["events"] for row in rows), len(rows), before, size_of(folder))
 
 
 @contextmanager
@@ -121,6 +135,34 @@ def _write(run: Run, folder: Path) -> None:
     os.replace(events, folder / EVENTS_FILE)
     os.replace(processes, folder / PROCESSES_FILE)
     _sync(folder)
+
+
+def _keep_steps(folder: Path) -> None:
+    """Write the rows of the steps beside the sealed tables. Where it does not go, they are made anew for each reader."""
+    import duckdb
+
+    table, beside = folder / f"{UNFINISHED}{STEPS_TABLE}", folder / f"{UNFINISHED}{STEPS_FILE}"
+    try:
+        for name in (STEPS_FILE, STEPS_TABLE):  # of other tables, if there are any
+            (folder / name).unlink(missing_ok=True)
+        with Run([folder], files=True, threads=1) as run:
+            run.table("steps")
+            connection = run.database.connection
+            found = describe(connection, steps.ROWS, steps.COLUMNS, run.database.source.census)
+            if found is None:
+                return
+            query, about = found
+            _copy(connection, query, table)
+            columns = [(name, type) for name, type in steps.COLUMNS.items() if name not in about["known"]]
+            _compare(connection, columns, f"({query})", table)
+        _create(beside)
+        beside.write_text(text_of(about, folder, table))
+        _sync(beside)
+        os.replace(table, folder / STEPS_TABLE)
+        os.replace(beside, folder / STEPS_FILE)
+        _sync(folder)
+    except (duckdb.Error, OSError, RunUnreadable):
+        _clear_unfinished(folder)
 
 
 def _create(path: Path) -> None:

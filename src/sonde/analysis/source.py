@@ -6,11 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis.census import Named, census_of
+from sonde.analysis.kept import Kept, read_kept
 from sonde.analysis.tables import quoted
 from sonde.analysis.trail import Room, Trail, Wanted, read_raw, read_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import duckdb
 
@@ -19,12 +21,13 @@ if TYPE_CHECKING:
 
 
 class Sealed(NamedTuple):
-    """Sealed processes, the query for their events, the file as SQL, and what of their names is not in the file."""
+    """Sealed processes, the query for their events, the file as SQL, what of their names is not in the file, and the folder."""
 
     events: str
     file: str
     processes: Sequence[str]
     prefix: str
+    folder: Path
 
     def of(self, process: str) -> str:
         """The events of one of them, as a table and a condition."""
@@ -55,9 +58,21 @@ class Source:
     def census(self) -> Mapping[str, list[Named]]:
         """The names of each process."""
         found = {process: census for process, (_, _, census) in self._raw.items()}
-        for sealed in self._sealed:
-            found |= {process: census_of(self._connection, sealed.of(process)) for process in sealed.processes}
+        for sealed, kept in self.kept:
+            if kept is None:
+                found |= {process: census_of(self._connection, sealed.of(process)) for process in sealed.processes}
+            else:
+                found |= kept.census
         return found
+
+    @cached_property
+    def kept(self) -> list[tuple[Sealed, Kept | None]]:
+        """The sealed processes, and what is kept of their steps."""
+        return [(sealed, self._kept_of(sealed)) for sealed in self._sealed]
+
+    def _kept_of(self, sealed: Sealed) -> Kept | None:
+        kept = read_kept(sealed.folder, sealed.prefix)
+        return kept if kept is not None and set(kept.census) == set(sealed.processes) else None
 
     def first_ns(self) -> int | None:
         """When the first event began."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import tables
 from sonde.analysis.purpose import LOADER_SHIFT
-from sonde.analysis.rows import Rows, give_back
+from sonde.analysis.rows import Rows
 from sonde.analysis.timeline import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.trail import DEVICE_TIMES
 from sonde.analysis.training import Trainer, trainers
@@ -38,7 +38,7 @@ _WIDE = (
     "residual_ns",
 )
 _FLAGS = ("warmup", "skipped", "whole", "has_loss")
-_COLUMNS = {
+COLUMNS = {
     **dict.fromkeys((*_PLAIN, *_WIDE), "BIGINT"),
     **dict.fromkeys(_FLAGS, "BOOLEAN"),
     "loss": "DOUBLE",
@@ -53,9 +53,9 @@ _MADE = {
 
 def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table, and the rows that `phases` is made of too."""
-    found = Rows(ROWS, _COLUMNS, _GAPS)
-    ends = []
-    for trainer in trainers(source, rows):
+    found = Rows(ROWS, COLUMNS, _GAPS)
+    ends, done = _add_kept(found, connection, source, rows)
+    for trainer in trainers(source, rows, done):
         ends.append(_add(found, trainer, _Facts(trainer)))
         del trainer  # before rows are packed, and the next one is read: they are large
         found.next_process()
@@ -66,11 +66,33 @@ def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence
     connection.execute(f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s WHERE whole")
 
 
+def _add_kept(
+    found: Rows, connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]
+) -> tuple[list[dict[str, NDArray[Any]]], set[str]]:
+    """Add the steps that are kept of sealed processes; what came after them, and all these processes."""
+    import duckdb
+
+    numbers = {row["process"]: number for number, row in enumerate(rows)}
+    ends: list[dict[str, NDArray[Any]]] = []
+    done: set[str] = set()
+    for sealed, kept in source.kept:
+        if kept is None or kept.columns != [*COLUMNS]:
+            continue
+        try:
+            parts = [*kept.parts(connection, COLUMNS, numbers)]
+        except duckdb.Error:
+            continue  # somebody removed or replaced it just now
+        for part in parts:
+            found.take(part)
+        ends += kept.ends(COLUMNS, numbers)
+        done.update(sealed.processes)
+    return ends, done
+
+
 def _add(found: Rows, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]]:
     """Add the steps of a process. What came after the last of them is returned: a row with gaps, which would make queries slow."""
     import numpy as np
 
-    give_back()  # what it took to read them and to find the facts
     timeline = trainer.timeline
     updates = timeline.updates
     count = len(updates.time)
@@ -118,7 +140,7 @@ def _times(folded: Folded) -> dict[str, Ints]:
         seen = (calls > 0) | (spent > 0)
         some = seen.any()
         recorded |= seen
-        columns[f"{phase}_ns"] = np.where(seen, spent, NONE) if some else nothing
+        columns[f"{phase}_ns"] = spent if seen.all() else np.where(seen, spent, NONE) if some else nothing
         columns[f"{phase}_calls"] = _or_none(calls) if some else nothing
         columns[f"{phase}_after"] = np.where(first != NONE, first - folded.start, NONE) if some else nothing
     residual = columns["dur_ns"] - folded.spent.sum(axis=1)
@@ -164,19 +186,15 @@ class _Facts:
 
         timeline = self._trainer.timeline
         keys, rows = timeline.trained()
-        batches = self._counts(rows)
-        loader = keys >> LOADER_SHIFT
+        batches = _or_none(self._counts(rows))
         if not len(keys):
-            micro = timeline.count(BACKWARD)
-        elif np.all(loader == loader[0]):
+            micro = _or_none(timeline.count(BACKWARD))
+        elif keys.min() >> LOADER_SHIFT == keys.max() >> LOADER_SHIFT:
             micro = batches
         else:
-            micro = np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0)
-        return {
-            "batches": _or_none(batches),
-            "micro_batches": _or_none(micro),
-            "samples": self._samples(keys, rows),
-        }
+            loader = keys >> LOADER_SHIFT
+            micro = _or_none(np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0))
+        return {"batches": batches, "micro_batches": micro, "samples": self._samples(keys, rows)}
 
     def _counts(self, rows: Ints) -> Ints:
         import numpy as np
@@ -197,6 +215,10 @@ class _Facts:
             place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
             right = np.flatnonzero(known[place] == keys)
             rows, values = rows[right], values[place[right]]
+        if np.all(rows[1:] > rows[:-1]):  # one batch in each step
+            total = np.full(self._rows, NONE)
+            total[rows] = values
+            return total
         total = np.bincount(rows, values, self._rows).astype(np.int64)
         return np.where(self._counts(rows) > 0, total, NONE)
 
@@ -277,6 +299,8 @@ class _Facts:
 
 
 def _or_none(counts: Ints) -> Ints:
+    """The same array, with NONE where it had nothing."""
     import numpy as np
 
-    return np.where(counts > 0, counts, NONE)
+    np.putmask(counts, counts == 0, NONE)
+    return counts

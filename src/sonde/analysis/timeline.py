@@ -12,9 +12,9 @@ Pure arithmetic on arrays, so that the tables of a finished run and a live view 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Waits, all_trained, in_turn, purposes_of
+from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Waits, all_trained, purposes_of
 from sonde.analysis.tables import PHASES
 from sonde.store.probe import FORWARD_GRAD, FORWARD_TRAINING
 
@@ -33,6 +33,7 @@ NONE = -(2**63)  # stands for no value
 
 _TRAINING, _EVALUATING, _EITHER = range(3)
 _MODES = FORWARD_TRAINING | FORWARD_GRAD
+_BLOCK = 1 << 15  # moments that are looked at together: so few stay near the processor
 _HABIT = 0.5  # a forward without gradients in more than so many of the steps is a part of the step
 
 
@@ -118,10 +119,11 @@ class Timeline:
         trained = np.count_nonzero(self.purposes.purpose == TRAIN)
         # What was fetched ahead is used up at the pace at which steps take batches.
         pace = min(len(self.ends) / trained, 1.0) if trained else 0.0
-        row = np.searchsorted(self._cuts, self._waits[self.purposes.used], side="right") - 1
+        row = _places(self._cuts, self._waits[self.purposes.used], "right")
+        row -= 1
         if self.purposes.over.strides != (0,):  # somebody fetched ahead
-            row = row + (self.purposes.over * pace).astype(np.int64)
-        return np.minimum(row, len(self.ends))
+            row += (self.purposes.over * pace).astype(np.int64)
+        return np.minimum(row, len(self.ends), out=row)
 
     def count(self, code: int) -> Ints:
         """How many spans of a phase each row has."""
@@ -166,14 +168,27 @@ class Timeline:
         import numpy as np
 
         code, start = self._spans.code, self._spans.start
+        backwards = np.flatnonzero(code == BACKWARD)
+        if self._in_turn(backwards):
+            return all_trained(len(self._waits))
         waits = Waits(*(column[self._waits] for column in (self._spans.key, start, self._spans.end)))
-        backwards = start[np.flatnonzero(code == BACKWARD)]
-        if in_turn(waits, backwards):
-            return all_trained(len(waits.key))
+        backwards = start[backwards]
         forwards = start[np.flatnonzero(code == FORWARD)]
         if len(backwards):
             return purposes_of(waits, forwards, backwards)
         return purposes_of(waits, forwards, self.updates.time, sparse=True)
+
+    def _in_turn(self, backwards: Ints) -> bool:
+        """Whether each fetch is followed by one of the backwards, which are at these places, as it mostly is."""
+        if len(backwards) != len(self._waits):
+            return False
+        start, end = self._spans.start, self._spans.end
+        for low in range(0, len(backwards), _BLOCK):
+            waits, begun = self._waits[low : low + _BLOCK + 1], start[backwards[low : low + _BLOCK]]
+            late = (end[waits[: len(begun)]] > begun).any()
+            if late or (begun[: len(waits) - 1] >= start[waits[1:]]).any():
+                return False
+        return True
 
     def _sides(self, first: int, last: int, rows: Ints) -> NDArray[np.uint8] | None:
         """For some spans: does each belong to training, to evaluation, or to either? None: nothing is evaluation."""
@@ -244,14 +259,23 @@ class Timeline:
         """Do most steps have a forward without gradients and without a batch? Then it is a part of the step."""
         import numpy as np
 
-        forwards = np.flatnonzero(self._spans.code == FORWARD)
-        forwards = forwards[_bare(self._spans.key[forwards])]
+        forwards = self._bare_forwards()
         if not len(forwards) or not len(self.ends):
             return False
         rows = self._rows(0, len(self._cuts) - 1)
         own, _ = self._fed(forwards, rows[forwards], 0, rows)
         steps = np.unique(rows[forwards[~own]])
         return len(steps) > _HABIT * len(self.ends)
+
+    def _bare_forwards(self) -> Ints:
+        """Where the forwards are that were without training and gradients."""
+        import numpy as np
+
+        found = [np.zeros(0, np.int64)]
+        for low in range(0, len(self._spans.code), _BLOCK):
+            forwards = low + np.flatnonzero(self._spans.code[low : low + _BLOCK] == FORWARD)
+            found.append(forwards[_bare(self._spans.key[forwards])])
+        return np.concatenate(found)
 
     def _learns(self, forwards: Ints) -> Flags:
         """Whether a backward comes after each, before the next fetch."""
@@ -378,12 +402,12 @@ def _ends(spans: Spans, updates: Ints, *, flat: bool) -> tuple[Ints, Ints]:
     """
     import numpy as np
 
-    before = np.searchsorted(spans.start, updates)
+    before = _places(spans.start, updates, "left")
     if not len(spans.start):
         return updates, before
-    around, after = before - 1, np.minimum(before, len(spans.start) - 1)
     if flat:  # the next one begins later than both
-        return np.where(around >= 0, np.maximum(updates, spans.end[around]), updates), before
+        return _later(updates, spans.end, before), before
+    around, after = before - 1, np.minimum(before, len(spans.start) - 1)
     reach = np.maximum.accumulate(spans.end)
     # Something may still be open when the next one begins: then the step ends with the last of these.
     crossed = np.flatnonzero((spans.start[after] < reach[around]) & (around >= 0) & (before <= after))
@@ -394,6 +418,40 @@ def _ends(spans: Spans, updates: Ints, *, flat: bool) -> tuple[Ints, Ints]:
     later = np.flatnonzero((spans.start[after] < ends) & (before <= after))
     before[later] = np.searchsorted(spans.start, ends[later])
     return ends, before
+
+
+def _later(updates: Ints, ends: Ints, before: Ints) -> Ints:
+    """Each update, or the end of the last span before it if that is later. `before`: so many begin before each."""
+    import numpy as np
+
+    found = updates.copy()
+    for low in range(0, len(found), _BLOCK):
+        some, around = found[low : low + _BLOCK], before[low : low + _BLOCK] - 1
+        np.maximum(some, ends[around], out=some, where=around >= 0)
+    return found
+
+
+def _places(known: Ints, wanted: Ints, side: Literal["left", "right"]) -> Ints:
+    """The same as np.searchsorted. Moments that come at even distances, as those of steps mostly do, are not searched for."""
+    import numpy as np
+
+    found = np.empty(len(wanted), np.int64)
+    for low in range(0, len(wanted), _BLOCK):
+        some = wanted[low : low + _BLOCK]
+        first, last = np.searchsorted(known, some[[0, -1]], side).tolist()
+        places = first + np.arange(len(some)) * (last - first) // max(len(some) - 1, 1)
+        if not (0 < first <= last < len(known) and _right(known, some, places, side)):
+            places = np.searchsorted(known, some, side)
+        found[low : low + _BLOCK] = places
+    return found
+
+
+def _right(known: Ints, wanted: Ints, places: Ints, side: Literal["left", "right"]) -> bool:
+    """Whether np.searchsorted would find these places, all of which have others before and after them."""
+    before, after = known[places - 1], known[places]
+    if side == "left":
+        return bool(((before < wanted) & (wanted <= after)).all())
+    return bool(((before <= wanted) & (wanted < after)).all())
 
 
 def _flat(start: Ints, end: Ints) -> bool:

@@ -119,8 +119,6 @@ class Room:
         """A column of something, with room for so many rows; whoever had it before has it no more."""
         import numpy as np
 
-        if name == "seq":  # it is needed for a moment only
-            return np.empty(rows, dtype=_DTYPES[name])
         if len(self._kept.get((of, name), ())) < rows:
             self._kept.pop((of, name), None)  # before there is another
             self._kept[of, name] = np.empty(rows, dtype=_DTYPES[name])

@@ -14,7 +14,7 @@ from sonde.analysis.trail import Trail, Wanted
 from sonde.store import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -53,9 +53,11 @@ class Trainer(NamedTuple):
     counters: dict[str, Columns]
 
 
-def trainers(source: Source, rows: Sequence[Row]) -> Iterator[Trainer]:
-    """One after the other, each read when its turn comes, into the memory of the one before it."""
+def trainers(source: Source, rows: Sequence[Row], but: Collection[str] = ()) -> Iterator[Trainer]:
+    """One after the other, `but` some, each read when its turn comes, into the memory of the one before it."""
     for number, row in enumerate(rows):
+        if row["process"] in but:
+            continue
         named = [one for one in source.census[row["process"]] if one.cat in _LOOKED_AT and not one.open]
         lanes = _lanes(named)
         if not lanes or row["role"] == WORKER:
