@@ -82,6 +82,8 @@ def _of_training(results: dict[str, Any]) -> list[Budget]:
         Budget("sealed ledger, 50,000 items shuffled", sealed["bytes"], 2.0, "bytes/item"),
         Budget("report of a long training, CPU", report["long"]["cpu_s"], 5.0, "s"),
         Budget("report of a long training, peak memory", report["long"]["peak_mb"], 600.0, "MB"),
+        Budget("the same, sealed, CPU", report["long_sealed"]["cpu_s"], 5.0, "s"),
+        Budget("the same, sealed, peak memory", report["long_sealed"]["peak_mb"], 600.0, "MB"),
         Budget("report of 200 steps, from command to card", report["short_s"], 1.0, "s"),
         Budget("page of 10,000 steps", report["page_kb"], 500.0, "kB"),
         *_of_launching(results["launching"]),
