@@ -8,6 +8,7 @@ import pytest
 from tests.diagnosis.building import Times, crowd, gauge, judged, kinds, launcher, phases, processes, waiting_for
 
 from sonde.diagnosis.policy import Policy
+from sonde.finding import CRITICAL, WARN
 from sonde.testing import MS, BuiltProcess
 
 POLICY = Policy.load()
@@ -185,3 +186,13 @@ def test_nothing_stands_out_on_a_free_host(tmp_path: Path) -> None:
     verdict = judged(tmp_path, [*processes(phases=EVEN), crowd(load=30.0)]).verdict
     assert (verdict.kind, verdict.confidence) == ("BALANCED", 0.8)
     assert "other programs" not in verdict.why
+
+
+@pytest.mark.parametrize(("crowded", "severity"), [(True, WARN), (False, CRITICAL)])
+def test_waiting_for_data_is_a_warning_where_others_take_the_cores(
+    tmp_path: Path, crowded: bool, severity: str
+) -> None:
+    """The workers might have kept up."""
+    built = [*processes(phases=phases(input_wait=40)), crowd() if crowded else crowd(load=30.0)]
+    verdict = judged(tmp_path, built).verdict
+    assert (verdict.kind, verdict.severity) == ("INPUT_BOUND", severity)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sonde.diagnosis.evidence import enough_steps, finding, graded
 from sonde.diagnosis.speed import TRAIN
 from sonde.diagnosis.wording import ms, percent, several, times
+from sonde.finding import WARN
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
@@ -23,6 +24,8 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
     severity = graded(policy, "input_bound", share, waited)
     if severity is None or not enough_steps(facts, policy) or _waits_for_a_core(facts, policy, waited.or_zero()):
         return None
+    if facts.health.crowded(policy):
+        severity = WARN  # with the cores that others take it might wait less
     better = what_if(facts, policy)
     why = f"A usual step waits {ms(waited.value)} for data: {percent(share.value)} of its training time."
     if facts.speed.inferred:
