@@ -102,8 +102,8 @@ def terminals(programs: Programs) -> Iterator[Callable[..., Terminal]]:
 
     def open_terminal(*words: str, size: tuple[int, int] = (120, 40), env: dict[str, str] | None = None) -> Terminal:
         environment = programs.environment({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})})
-        if not env:
-            environment.pop("NO_COLOR", None)
+        for name in ("COLUMNS", "LINES", *(() if env else ("NO_COLOR",))):  # the terminal itself says how large it is
+            environment.pop(name, None)
         opened.append(Terminal([sys.executable, "-m", "sonde", *words], programs.folder, environment, size))
         return opened[-1]
 
