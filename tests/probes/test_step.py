@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,14 @@ def test_a_step_ends_with_the_update_of_the_optimizer() -> None:
     one = ["forward", "forward", "backward", "optimizer", "update"]
     assert phases(recorded) == [(name, number) for number in range(4) for name in one]
     assert updates(recorded) == [(number, 0) for number in range(4)]
+
+
+def closure(net: Any, optimizer: Any) -> Any:
+    """What LBFGS calls for each of its looks."""
+    optimizer.zero_grad()
+    loss = loss_of(net)
+    loss.backward()
+    return loss
 
 
 def test_what_a_handler_of_a_signal_raises_reaches_the_program() -> None:
@@ -236,15 +245,8 @@ def test_a_second_fit_with_accumulation_and_a_closure() -> None:
                 one.step()
                 one.zero_grad()
         two: Any = torch.optim.LBFGS(second.parameters(), max_iter=2)
-
-        def closure() -> Any:
-            two.zero_grad()
-            loss = loss_of(second)
-            loss.backward()
-            return loss
-
         for _ in range(3):
-            two.step(closure)
+            two.step(partial(closure, second, two))
     assert updates(recorded) == [(number, 0) for number in range(6)]
     assert [event["step"] for event in recorded.named("backward")][:6] == [0, 0, 1, 1, 2, 2]
 
@@ -265,16 +267,9 @@ def test_a_closure_is_inside_of_the_step() -> None:
     """LBFGS calls it several times for one update."""
     net = model()
     optimizer: Any = torch.optim.LBFGS(net.parameters(), max_iter=3)
-
-    def closure() -> Any:
-        optimizer.zero_grad()
-        loss = loss_of(net)
-        loss.backward()
-        return loss
-
     with record() as recorded:
         for _ in range(4):
-            optimizer.step(closure)
+            optimizer.step(partial(closure, net, optimizer))
     assert updates(recorded) == [(0, 0), (1, 0), (2, 0), (3, 0)]
     spans = {event["seq"]: event for event in recorded.named("optimizer")}
     assert all(event["parent"] in spans for event in recorded.named("backward"))
