@@ -1,4 +1,4 @@
-"""Run the benchmarks, print one table, write it as JSON: python -m benchmarks [--quick] [--json FILE]."""
+"""Run the benchmarks, print one table, write it as JSON: python -m benchmarks [--quick] [--resume] [--json FILE]."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 import json
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import (
     blackbox,
@@ -24,6 +24,7 @@ from benchmarks import (
     provider,
     reading,
     report,
+    screen,
     spans,
     step,
     tables,
@@ -41,135 +42,43 @@ def _tell(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def span_table(result: dict[str, Any]) -> Table:
-    """Added CPU per span, with ratios."""
-    call, floor = result["call_ns"], result["floor_ns"]
-    ours = {(row["state"], row["case"]): row["ns"] for row in result["rows"] if row["subject"] == "sonde (C core)"}
-    title = f"CPU added per span; an empty call is {_number(call)} ns, two C clock reads {_number(floor)} ns"
-    table = Table(title=title, title_justify="left")
-    for name in ("recorder", "state", "as"):
-        table.add_column(name)
-    for name in ("ns", "x call", "x clocks", "x Sonde"):
-        table.add_column(name, justify="right")
-    for row in sorted(result["rows"], key=lambda row: (row["state"] == "off", row["case"], row["ns"])):
-        against = ours.get((row["state"], row["case"]))
-        table.add_row(
-            row["subject"], row["state"], row["case"], _number(row["ns"]), _number(row["ns"] / call),
-            _number(row["ns"] / floor if floor else None), _number(row["ns"] / against if against else None),
-        )  # fmt: skip
-    return table
-
-
-def reading_table(result: dict[str, Any]) -> Table:
-    """What the events weigh on disk, and what it costs to summarise them."""
-    title = f"{result['events']:,} spans recorded, then counted with total, p50 and p99 per name"
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for name in ("bytes/event", "CPU s", "peak MB"):
-        table.add_column(name, justify="right")
-    rows = (
-        ("recorded", None, result["record"]),
-        ("read raw", result["raw_bytes_per_event"], result["read_raw"]),
-        ("sealed", None, result["seal"]),
-        ("read sealed", result["sealed_bytes_per_event"], result["read_sealed"]),
-    )
-    for name, size, use in rows:
-        table.add_row(name, _number(size), _number(use["cpu_s"], 2), _number(use["peak_mb"], 0))
-    return table
-
-
-def value_table(result: dict[str, Any]) -> Table:
-    """What it costs to describe an array."""
-    table = Table(title="CPU µs to describe float32 values: statistics and digest", title_justify="left")
-    table.add_column("size")
-    ways = {
-        "one read": "read",
-        "Sonde": "sonde",
-        "xxh3 alone": "xxh3",
-        "NumPy's statistics": "numpy",
-        "as the peer": "peer",
-    }
-    for name in ways:
-        table.add_column(name, justify="right")
-    for row in result["sizes"]:
-        table.add_row(row["size"], *(_number(row[f"{way}_us"], 2) for way in ways.values()))
-    return table
-
-
-STEP_TITLE = "CPU µs added to a step of training, and its share of the bare step"
-
-
-def step_table(result: dict[str, Any], title: str = STEP_TITLE) -> Table:
-    """What each recorder adds to a step of training."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("recorder")
-    for model in step.MODELS:
-        table.add_column(model, justify="right")
-    for name, found in result.items():
-        table.add_row(name, *(_added(found[model]) for model in step.MODELS))
-    return table
-
-
-def _added(one: dict[str, Any]) -> str:
-    if "missing" in one:
-        return "-"
-    return f"{one['added_us']:+,.1f} of {one['bare_us']:,.0f}  {one['added_us'] / one['bare_us']:+.1%}"
-
-
-def pipeline_table(results: dict[str, Any]) -> Table:
-    """The pipeline beside code written by hand, and items in loader workers."""
-    table = Table(title="The pipeline, and items in loader workers", title_justify="left")
-    table.add_column("what")
-    table.add_column("measured", justify="right")
-    given, run = results["provider"], results["infer"]
-    rows = [
-        ("provider + collate, CPU µs per item", _number(given["provider_us"], 2)),
-        ("bare getters + np.stack, CPU µs per item", _number(given["bare_us"], 2)),
-        *((f"peak MB, {count} items", _number(peak)) for count, peak in given["peak_mb"].items()),
-        ("infer, items per s", _number(run["infer_items_per_s"], 0)),
-        ("the same by hand, items per s", _number(run["hand_items_per_s"], 0)),
-        ("infer over by hand, CPU", _number(run["infer_over_hand_cpu"], 2)),
-        ("share of infer that waits for Lance", f"{run['lance_share']:.1%}"),
-        ("import sonde.pipeline with torch, over torch alone", _number(run["pipeline_over_torch"], 2)),
-        ("packages of the extra (the peer: 244)", str(run["packages"])),
-        ("MB of the extra, with torch", _number(run["installed_mb"], 0)),
-        *(
-            (f"added per item, batch of {row['batch']}, ns", _number(row["added_ns"]))
-            for row in results["items"]["rows"]
+def parts(rounds: int, shrink: int, verdicts: Path) -> dict[str, tuple[str, Callable[[], Any]]]:
+    """All that is measured: what it is, and how; `shrink` divides what is long."""
+    events, steps = EVENTS // min(shrink, 10), STEPS // shrink
+    cases = [case for case in CASES if case.quick or shrink == 1]
+    return {
+        "spans": ("spans", lambda: spans.measure(rounds, lambda done, of: _tell(f"spans: round {done + 1} of {of}"))),
+        "values": ("values", lambda: values.measure(rounds)),
+        "importing": ("importing", lambda: importing.measure(rounds)),
+        "reading": (f"reading {events:,} events", lambda: reading.measure(events)),
+        "steps": ("steps of training, beside the peers", lambda: step.measure(rounds)),
+        "deep": ("every layer of an encoder, beside the peers", lambda: deep.measure(rounds)),
+        "blackbox": ("the black box and the watch", lambda: blackbox.measure(rounds)),
+        "items": ("items in loader workers", lambda: items.measure(max(3, rounds // 3))),
+        "ledger": ("the ledger", ledger.measure),
+        "provider": ("the pipeline", lambda: provider.measure(rounds)),
+        "infer": ("inference", lambda: infer.measure(rounds)),
+        "tables": ("tables of a long training", lambda: tables.measure(steps)),
+        "launching": ("programs beside sonde run and sonde watch", lambda: launching.measure(3 if shrink == 1 else 1)),
+        "report": ("the report of a long training", lambda: report.measure(steps)),
+        "faults": (
+            "the fault suite",
+            lambda: score.measure(cases, repeats=1, traceml=True, json_file=verdicts, resume=True),
         ),
-    ]
-    for row in rows:
-        table.add_row(*row)
-    return table
+    }
 
 
-def training_table(result: dict[str, Any]) -> Table:
-    """What it costs to ask the tables of a long training."""
-    table = Table(title=f"Tables of {result['steps']:,} steps x {result['ranks']} ranks", title_justify="left")
-    table.add_column("table")
-    for name in ("raw: CPU s", "peak MB", "sealed: CPU s", "peak MB"):
-        table.add_column(name, justify="right")
-    for name, raw in result["raw"].items():
-        both = (raw, result["sealed"][name])
-        table.add_row(name, *(text for use in both for text in (_number(use["cpu_s"]), _number(use["peak_mb"], 0))))
-    return table
-
-
-def budget_table(checked: list[budgets.Budget]) -> Table:
-    """Every budget and its verdict."""
-    table = Table(title="Budgets", title_justify="left")
-    for name, justify in (("what", "left"), ("measured", "right"), ("budget", "right"), ("unit", "left"), ("", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for budget in checked:
-        style = "bold red" if budget.verdict == "MISSED" else None
-        table.add_row(
-            budget.what, _number(budget.measured, 2), f"<= {budget.limit:g}", budget.unit, budget.verdict, style=style
-        )
-    return table
+def measured(wanted: dict[str, tuple[str, Callable[[], Any]]], about: dict[str, Any], file: Path) -> dict[str, Any]:
+    """What the file has of the same benchmarks, and all the rest, written to it part by part: a cut loses only the one that runs."""
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    results = found if {name: found.get(name) for name in about} == about else dict(about)
+    for name, (what, measure) in wanted.items():
+        if name not in results:
+            _tell(what)
+            results[name] = measure()
+            file.write_text(json.dumps(results, indent=2) + "\n")
+    _tell("")
+    return results
 
 
 def main() -> None:
@@ -177,51 +86,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds and 1 M events: to see that it works")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where to write the results")
+    parser.add_argument("--resume", action="store_true", help="go on where the last one was cut off")
     options = parser.parse_args()
-    rounds, events = (3, EVENTS // 10) if options.quick else (15, EVENTS)
-    results: dict[str, Any] = {"python": platform.python_version(), "machine": platform.platform(), "rounds": rounds}
-    results["spans"] = spans.measure(rounds, lambda done, of: _tell(f"spans: round {done + 1} of {of}"))
-    _tell("values")
-    results["values"] = values.measure(rounds)
-    _tell("importing")
-    results["importing"] = importing.measure(rounds)
-    _tell(f"reading {events:,} events")
-    results["reading"] = reading.measure(events)
-    _tell("steps of training, beside the peers")
-    results["steps"] = step.measure(rounds)
-    results["deep"] = deep.measure(rounds)
-    results["blackbox"] = blackbox.measure(rounds)
-    _tell("items in loader workers")
-    results["items"] = items.measure(max(3, rounds // 3))
-    _tell("the ledger")
-    results["ledger"] = ledger.measure()
-    _tell("the pipeline")
-    results["provider"] = provider.measure(rounds)
-    results["infer"] = infer.measure(rounds)
-    _tell("tables of a long training")
-    results["tables"] = tables.measure(STEPS // 50 if options.quick else STEPS)
-    _tell("programs beside sonde run and sonde watch")
-    results["launching"] = launching.measure(1 if options.quick else 3)
-    results["report"] = report.measure(STEPS // 50 if options.quick else STEPS)
-    cases = [case for case in CASES if case.quick or not options.quick]
-    results["faults"] = score.measure(cases, repeats=1, traceml=True)
+    rounds, shrink = (3, 50) if options.quick else (15, 1)
+    verdicts = options.json.with_suffix(".faults.json")
+    if not options.resume:
+        for file in (options.json, verdicts):
+            file.unlink(missing_ok=True)
+    about = {"python": platform.python_version(), "machine": platform.platform(), "rounds": rounds}
+    results = measured(parts(rounds, shrink, verdicts), about, options.json)
     checked = budgets.check(results)
     results["budgets"] = [{**budget._asdict(), "verdict": budget.verdict} for budget in checked]
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    console.print(span_table(results["spans"]))
-    for name, reason in results["spans"]["missing"].items():
-        console.print(f"  left out: {name} ({reason})", style="dim", markup=False, highlight=False)
-    console.print(reading_table(results["reading"]))
-    console.print(value_table(results["values"]))
-    console.print(step_table(results["steps"]))
-    console.print(step_table(results["blackbox"], "The black box and the watch: CPU µs added to a step of training"))
-    console.print(pipeline_table(results))
-    console.print(training_table(results["tables"]))
-    console.print(score.score_table(results["faults"]))
-    for line in score.sentences(results["faults"]):
-        console.print(f"  {line}", markup=False, highlight=False)
-    console.print(budget_table(checked))
     options.json.write_text(json.dumps(results, indent=2) + "\n")
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    screen.show(results, checked, console)
     console.print(f"Written to {options.json}", style="dim")
 
 

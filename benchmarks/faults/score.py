@@ -18,6 +18,7 @@ from benchmarks.faults.cases import Case
 from benchmarks.faults.trial import Outcome
 
 GOAL = 0.95
+LONGEST = 2_000  # characters of the reason of a miss that are printed
 BURNER = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(1_000_000))\n"
 
 
@@ -161,7 +162,9 @@ def sentences(result: dict[str, Any]) -> list[str]:
     share = right / trials if trials else 0.0
     lines = [f"{right} of {trials} verdicts are right ({share:.1%}; the goal is {GOAL:.0%})."]
     lines += [
-        f"Missed: {row['name']}: {'; '.join(dict.fromkeys(row['wrong']))}" for row in result["cases"] if row["wrong"]
+        f"Missed: {row['name']}: {'; '.join(map(_shortened, dict.fromkeys(row['wrong'])))}"
+        for row in result["cases"]
+        if row["wrong"]
     ]
     lines.append(f"{result['false_criticals']} cases with a false critical finding.")
     lines += [
@@ -176,6 +179,14 @@ def sentences(result: dict[str, Any]) -> list[str]:
             f"is one that it has, {result['traceml_known_right']} of {result['traceml_known']}."
         )
     return lines
+
+
+def _shortened(reason: str) -> str:
+    return (
+        reason
+        if len(reason) <= LONGEST
+        else f"{reason[:200]} ... {reason[200 - LONGEST :]} (the file of --json has it whole)"
+    )
 
 
 def _tell(text: str) -> None:

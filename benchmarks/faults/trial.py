@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 240.0  # seconds for a program to end
 HANGS = 100.0  # seconds until a program that hangs must have been noticed
 LOOK = 5.0  # seconds between two looks at it
+SAID = 20_000  # characters of a failed program's words that are kept, of its beginning and of its end
 
 
 class Outcome(NamedTuple):
@@ -119,10 +120,14 @@ def _start(case: Case, folder: Path, limited: Group | None) -> subprocess.Popen[
 def _after_its_end(case: Case, program: subprocess.Popen[bytes], folder: Path) -> list[Finding]:
     code = program.wait(PATIENCE)
     if bool(code) != case.fails:
-        raise RuntimeError(
-            f"{case.name} ended with code {code}: {(folder / 'output').read_text(errors='replace')[-2000:]}"
-        )
+        raise RuntimeError(f"{case.name} ended with code {code}: {_said(folder / 'output')}")
     return findings(folder)
+
+
+def _said(output: Path) -> str:
+    """What the program said: its beginning, where the reason often is, and its end."""
+    text = output.read_text(errors="replace")
+    return text if len(text) <= 2 * SAID else f"{text[:SAID]}\n[...]\n{text[-SAID:]}"
 
 
 def _while_it_hangs(folder: Path) -> list[Finding]:
