@@ -114,7 +114,7 @@ class Sampler:
         with process.oneshot():
             if not _runs(process):  # the kernel tells 0 of a dead one that nobody has waited for
                 return
-            self._take("rss", MEMORY, process.pid, lambda: process.memory_info().rss)
+            self._take("rss", MEMORY, process.pid, lambda: _memory(process))
             self._take("threads", SYSTEM, process.pid, process.num_threads)
             self._take("disk.read", SYSTEM, process.pid, lambda: process.io_counters().read_bytes)
             self._take("disk.write", SYSTEM, process.pid, lambda: process.io_counters().write_bytes)
@@ -168,6 +168,14 @@ class Sampler:
         if usage is not None:
             core.counter("cgroup.limit", usage.limit, SYSTEM, 0)
             core.counter("cgroup.used", usage.used, SYSTEM, 0)
+
+
+def _memory(process: psutil.Process) -> int:
+    """The bytes that it has in memory. One that has none is at its end, although the kernel may still say that it runs."""
+    size: int = process.memory_info().rss
+    if size == 0:
+        raise psutil.NoSuchProcess(process.pid)
+    return size
 
 
 def _runs(process: psutil.Process) -> bool:
