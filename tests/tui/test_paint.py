@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.text import Text
 from sonde.analysis.live import Live
 from sonde.testing import build_run, build_training
 from sonde.tui import paint
-from sonde.views.watch import Item, Items, Memory, Part, Watch, watch
+from sonde.views.watch import Item, Items, Memory, Opinion, Part, Watch, watch
 
 PARTS = [Part("input wait", 2e6, 0.5), Part("forward", 1e6, 0.25), Part("residual", 1e6, 0.25)]
 
@@ -155,3 +156,24 @@ def test_a_command_from_a_recording_cannot_move_the_cursor(tmp_path: Path) -> No
     live = Live(run)
     live.look()
     assert "\x1b" not in paint.headline(watch(live), 80).plain
+
+
+LONG = Opinion(
+    "STRAGGLER", "critical", "The other ranks wait for rank 2 in a usual step of the run.", "Compare what rank 2 does."
+)
+
+
+def test_a_long_verdict_goes_on_below_itself_where_there_is_room(tmp_path: Path) -> None:
+    """Nobody has to guess how the sentence ends."""
+    view = replace(view_of(tmp_path), verdict=LONG)
+    assert rows(paint.verdict(view, 50, rows=2)) == [
+        "STRAGGLER  The other ranks wait for rank 2 in a",
+        "           usual step of the run.",
+        "next  Compare what rank 2 does.",
+    ]
+
+
+def test_a_long_verdict_is_cut_where_there_is_none(tmp_path: Path) -> None:
+    """One row each, and three dots for the rest."""
+    view = replace(view_of(tmp_path), verdict=LONG)
+    assert rows(paint.verdict(view, 30)) == ["STRAGGLER  The other ranks wa…", "next  Compare what rank 2 doe…"]

@@ -29,6 +29,7 @@ COLUMNS = {"left": {"ranks", "memory"}, "right": {"items", "layers"}}
 WIDE, TALL = 100, 34  # from this size on everything is shown at once
 HISTORY_ROWS = ((40, 4), (24, 2), (18, 1))  # from which height on the history has how many rows
 SHORT = 16  # below this the legend has one row
+HIGH = 28  # from this on a sentence may have two rows
 SOON = 0.25  # seconds between looks until the first step was seen
 SHARE = 0.025  # of a core: what looking may cost; what costs more is done less often
 LONGEST = 10.0  # but not less often than this
@@ -125,7 +126,7 @@ class Screen(App[None]):
     def compose(self) -> ComposeResult:
         """The parts, from top to bottom."""
         yield Panel("head", lambda view, width, _: paint.headline(view, width))
-        yield Panel("verdict", lambda view, width, _: paint.verdict(view, width))
+        yield Panel("verdict", lambda view, width, _: paint.verdict(view, width, self._rows()), grows=True)
         yield Panel("notices", lambda view, width, _: paint.notices(view, width, 4), grows=True)
         yield Panel("steps", self._draw_steps, lambda view: paint.steps_title(view.step_time), grows=True)
         with Container(id="middle"):
@@ -182,6 +183,10 @@ class Screen(App[None]):
     def _draw_steps(self, view: Watch, width: int, _: int) -> Text:
         rows = next((rows for height, rows in HISTORY_ROWS if self.size.height >= height), 0)
         return paint.step_time(view, width, rows=rows, coloured=self._coloured, short=self.size.height < SHORT)
+
+    def _rows(self) -> int:
+        """Of each sentence of the verdict."""
+        return 2 if self.size.height >= HIGH else 1
 
     def _draw_output(self, _: Watch, width: int, height: int) -> Text:
         if self._read is None:

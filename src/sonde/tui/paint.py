@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
@@ -61,16 +62,23 @@ def headline(view: Watch, width: int) -> Text:
     return Text("\n").join([_first_line(head, width), _fitting(_facts(head), width)])
 
 
-def verdict(view: Watch, width: int) -> Text:
-    """Two lines: what is wrong and why; what to do first."""
+def verdict(view: Watch, width: int, rows: int = 1) -> Text:
+    """What is wrong and why; what to do first: each in so many rows at most."""
     found = view.verdict
     if found is None:
         return Text()
-    first = Text(found.kind, f"bold {SEVERITIES.get(found.severity, WARN)}")
-    first.append("  " + shorten(printable(found.why), max(width - first.cell_len - 2, 0)), "not bold #c9d1d9")
-    return Text("\n").join(
-        [first, Text.assemble(("next  ", QUIET), (shorten(printable(found.next), max(width - 6, 0)), STRONG))]
-    )
+    kind = Text(f"{found.kind}  ", f"bold {SEVERITIES.get(found.severity, WARN)}")
+    why = _below(kind, found.why, "not bold #c9d1d9", width, rows)
+    return Text("\n").join([*why, *_below(Text("next  ", QUIET), found.next, STRONG, width, rows)])
+
+
+def _below(label: Text, sentence: str, style: str, width: int, rows: int) -> list[Text]:
+    """A label, and beside it a sentence in at most so many rows, which begin below each other."""
+    room = max(width - label.cell_len, 1)
+    lines = textwrap.wrap(printable(sentence), room) or [""]
+    shown = [*lines[: rows - 1], " ".join(lines[rows - 1 :])] if len(lines) > rows else lines
+    edges = [label, *[Text(" " * label.cell_len)] * (len(shown) - 1)]
+    return [edge + Text(shorten(line, room), style) for edge, line in zip(edges, shown, strict=True)]
 
 
 def _first_line(head: Headline, width: int) -> Text:
