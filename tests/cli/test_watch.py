@@ -132,3 +132,13 @@ def test_the_newest_output_of_a_run_is_taken(tmp_path: Path) -> None:
 def test_help_names_both_uses() -> None:
     """RUN or PROGRAM."""
     assert "[RUN | PROGRAM [ARGUMENT]...]" in click.unstyle(CliRunner().invoke(main, ["watch", "--help"]).output)
+
+
+@pytest.mark.parametrize("command", ["watch", "deep"])
+def test_an_option_of_another_command_is_refused_by_the_one_that_was_called(command: str) -> None:
+    """It is not suggested either."""
+    done = CliRunner().invoke(main, [command, "--quiet", "train.py"])
+    assert done.exit_code == 2
+    assert f"{command} [OPTIONS]" in done.stderr
+    assert "There is no option --quiet." in done.stderr
+    assert "'--quiet'" not in done.stderr

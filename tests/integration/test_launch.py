@@ -291,7 +291,8 @@ def test_a_typo_in_an_option_is_no_program(programs: Programs) -> None:
     """Nothing is started, and the options are named."""
     script(programs.folder, "print('ran')")
     done = run(programs, "--nmae", "x", "train.py", code=2)
-    assert "no option --nmae" in done.stderr
+    assert "no option --nmae. Did you mean '--name'?" in done.stderr
+    assert "--blackbox" in done.stderr
     assert "ran" not in done.stdout
 
 

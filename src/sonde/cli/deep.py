@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from sonde import launch
+from sonde.cli.program import refuse_unknown
 from sonde.cli.watch import follow, options
 
 
@@ -25,4 +26,5 @@ def command(
 
     The same as `sonde watch --deep`.
     """
+    refuse_unknown(context, words)
     context.exit(follow(words, launch.Options(**given, deep=True), refresh, plain))

@@ -9,6 +9,7 @@ from contextlib import suppress
 import click
 
 from sonde import launch
+from sonde.cli.program import program_options, refuse_unknown
 from sonde.errors import CommandRefused, SettingError
 
 
@@ -21,26 +22,8 @@ Example: sonde run torchrun --nproc-per-node 2 train.py
 Example: sonde run --blackbox --watch-nonfinite train.py
 Example: sonde run --steps 100:200 -- bash start.sh""",
 )
-@click.option("--name", metavar="NAME", help="The name of the run; without it, that of the script.")
-@click.option("--dir", type=click.Path(file_okay=False), help="The folder in which the run folder is made.")
-@click.option("--steps", metavar="A:B", help="Record the phases of these steps only, such as 100:200.")
-@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Record the phases of every N-th step only.")
-@click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3.")
+@program_options
 @click.option("--deep", is_flag=True, default=None, help="Record each layer of the model too.")
-@click.option(
-    "--blackbox",
-    is_flag=True,
-    flag_value=3,
-    default=None,
-    help="Keep the last 3 batches for the case that training fails.",
-)
-@click.option(
-    "--watch-nonfinite",
-    is_flag=True,
-    flag_value="record",
-    default=None,
-    help="Find out where the first NaN or infinity is born.",
-)
 @click.option("--disable", is_flag=True, help="Run the program as if Sonde were not there.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing, and print no report; what goes wrong is still told.")
 @click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGUMENT]...", type=click.UNPROCESSED)
@@ -59,6 +42,7 @@ def command(
     exit code is that of the program; death by signal n is 128 + n. Everything behind PROGRAM belongs to it, and `--` ends
     the options of Sonde.
     """
+    refuse_unknown(context, words)
     context.exit(run(words, launch.Options(**given), disable, quiet))  # type: ignore[arg-type]  # click knows the types
 
 

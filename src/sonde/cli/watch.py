@@ -17,6 +17,7 @@ import click
 from sonde import config, launch
 from sonde.cli.choose import choose, runs_dir
 from sonde.cli.keeper import Kept, keep
+from sonde.cli.program import program_options, refuse_unknown
 from sonde.cli.run import tell
 from sonde.errors import CommandRefused, MissingExtra, RunNotFound, SettingError
 from sonde.store.folder import RUN_FILE
@@ -28,40 +29,15 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def options(command: Any) -> Any:
     """The options of `sonde watch` and `sonde deep`."""
-    for option in reversed(
-        (
-            click.option("--name", metavar="NAME", help="The name of the run; without it, that of the script."),
-            click.option("--dir", type=click.Path(file_okay=False), help="The folder with the runs."),
-            click.option("--steps", metavar="A:B", help="Record the phases of these steps only, such as 100:200."),
-            click.option(
-                "--every", type=click.IntRange(min=1), metavar="N", help="Record the phases of every N-th step only."
-            ),
-            click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3."),
-            click.option(
-                "--blackbox",
-                is_flag=True,
-                flag_value=3,
-                default=None,
-                help="Keep the last 3 batches, in case of failure.",
-            ),
-            click.option(
-                "--watch-nonfinite",
-                is_flag=True,
-                flag_value="record",
-                default=None,
-                help="Find out where the first NaN or infinity is born.",
-            ),
-            click.option(
-                "--refresh",
-                type=click.FloatRange(min=0.2, max=3600),
-                metavar="SECONDS",
-                help="Look so often; without it once a second, and every 5 seconds where lines are printed.",
-            ),
-            click.option("--plain", is_flag=True, help="Print lines instead of showing a screen."),
-        )
-    ):
-        command = option(command)
-    return click.argument("words", nargs=-1, metavar="[RUN | PROGRAM [ARGUMENT]...]", type=click.UNPROCESSED)(command)
+    command = click.option("--plain", is_flag=True, help="Print lines instead of showing a screen.")(command)
+    command = click.option(
+        "--refresh",
+        type=click.FloatRange(min=0.2, max=3600),
+        metavar="SECONDS",
+        help="Look so often; without it once a second, and every 5 seconds where lines are printed.",
+    )(command)
+    words = click.argument("words", nargs=-1, metavar="[RUN | PROGRAM [ARGUMENT]...]", type=click.UNPROCESSED)
+    return words(program_options(command))
 
 
 @click.command(
@@ -90,6 +66,7 @@ def command(
     run folder or a part of it that only one run has; with neither, the newest run. `q` leaves the screen, and the program goes
     on. Ctrl-C interrupts a program that was started here.
     """
+    refuse_unknown(context, words)
     context.exit(follow(words, launch.Options(**given, deep=deep), refresh, plain))
 
 

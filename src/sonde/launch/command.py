@@ -7,7 +7,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.errors import CommandRefused, nearest
+from sonde.errors import CommandRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 SCRIPT = (".py", ".pyw", ".pyc", ".pyz")
 MISSING, REFUSED = 127, 126  # what a shell answers to a program that is not there, or cannot be started
 NO_SCRIPT = 2  # what Python answers to a script that is not there
-
-
-OPTIONS = ["--name", "--dir", "--steps", "--every", "--ranks", "--deep", "--disable", "--quiet", "--help", "-m", "-c"]
 
 
 class Options(NamedTuple):
@@ -91,8 +88,6 @@ def _refused(word: str) -> CommandRefused:
         return CommandRefused(f"{word} is not executable. Say what runs it: sonde run {shell} {word}", REFUSED)
     if os.path.isfile(word + ".py"):
         return CommandRefused(f"There is no command {word}. Did you mean the script {word}.py?", MISSING)
-    if word.startswith("-"):
-        return CommandRefused(f"sonde run has no option {word}. {nearest(word, OPTIONS)}", NO_SCRIPT)
     return CommandRefused(f"There is no command {word} on the path, and no such script.{_hint(word)}", MISSING)
 
 

@@ -1,0 +1,52 @@
+"""What `run`, `watch` and `deep` have in common: options for the program that they start, and an option that none of them has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sonde.errors import nearest
+
+PYTHON = ("-m", "-c")  # the options of Python that a program may begin with
+BATCHES = 3  # that --blackbox keeps
+
+
+def program_options(command: Any) -> Any:
+    """What is recorded of the program, and where."""
+    for option in reversed(
+        (
+            click.option("--name", metavar="NAME", help="The name of the run; without it, that of the script."),
+            click.option("--dir", type=click.Path(file_okay=False), help="The folder with the runs."),
+            click.option("--steps", metavar="A:B", help="Record the phases of these steps only, such as 100:200."),
+            click.option(
+                "--every", type=click.IntRange(min=1), metavar="N", help="Record the phases of every N-th step only."
+            ),
+            click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3."),
+            click.option(
+                "--blackbox",
+                is_flag=True,
+                flag_value=BATCHES,
+                default=None,
+                help=f"Keep the last {BATCHES} batches for the case that training fails.",
+            ),
+            click.option(
+                "--watch-nonfinite",
+                is_flag=True,
+                flag_value="record",
+                default=None,
+                help="Find out where the first NaN or infinity is born.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def refuse_unknown(context: click.Context, words: tuple[str, ...]) -> None:
+    """Options that are not known go to the program; but no program begins with one."""
+    first = words[0] if words else ""
+    if not first.startswith("-") or first in PYTHON:
+        return
+    known = [name for option in context.command.get_params(context) for name in option.opts if name.startswith("-")]
+    raise click.UsageError(f"There is no option {first}. {nearest(first, [*known, *PYTHON])}", context)
