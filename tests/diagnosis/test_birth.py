@@ -51,6 +51,7 @@ BETWEEN = {"layer": "encoder", "type": "Encoder", "after": "encoder.2", "before"
         ({"where": "data", "stage": "collate"}, "the data, after the collate function"),
         ({"where": "data", "stage": "loader"}, "the data, as it left the loader"),
         ({"where": "data", "stage": "loop"}, "the data, after it had left the loader"),
+        ({"where": "data", "stage": "loop", "batch": None}, "the data, as the loop gave it to the model"),
         ({"where": "data"}, "rank 0, the data, item"),
         (
             BETWEEN | {"code": "train.py:41 in forward"},
@@ -144,6 +145,7 @@ def test_how_much_of_it_is_told() -> None:
         ({"where": "data", "items": []}, "Look at the batch"),
         ({"where": "data", "stage": "collate"}, "the collate function"),
         ({"where": "data", "stage": "loop"}, "what the loop does"),
+        ({"where": "data", "stage": "loop", "batch": None}, "what the loop gives to the model"),
         ({}, "Keep what goes into `encoder.3.norm` away from the end of the range of numbers, for item 8412 first"),
         ({"inputs": []}, "Look at what goes into `encoder.3.norm`, for item 8412 first"),
         (BETWEEN | {"code": "train.py:41 in forward"}, "Keep what goes into log in train.py:41 in forward within"),

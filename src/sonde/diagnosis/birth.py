@@ -17,6 +17,7 @@ STAGES = {
     "loop": "the data, after it had left the loader",
     None: "the data",
 }
+NO_LOADER = "the data, as the loop gave it to the model"
 MOST_NAMED = 4  # items
 LARGE = 1e30  # a number that is about to leave the range of float32
 
@@ -43,7 +44,7 @@ def _who(birth: Birth) -> list[str]:
 def place(one: Certificate) -> str:
     """`layer `encoder.3.norm` (LayerNorm)`, `the code between `a` and `b` (log, train.py:41 in forward)`, `the loss`."""
     if one.where == "data":
-        return STAGES[one.stage]
+        return NO_LOADER if one.stage == "loop" and one.batch is None else STAGES[one.stage]
     if one.where == "gradient":
         return f"the gradient of a parameter of {_quoted(one.layer, 'the model', 'layer ')}{_details(one.type)}"
     if one.after is not None or one.before is not None or (one.where == "forward" and one.op is not None):
@@ -174,6 +175,8 @@ def _at(items: str) -> str:
 def _for_data(one: Certificate, items: str) -> str:
     if one.stage == "collate":
         return f"Look at the collate function, which makes a batch that is not finite of finite items{_first(items)}"
+    if one.stage == "loop" and one.batch is None:
+        return f"Look at what the loop gives to the model{_first(items)}"
     if one.stage == "loop":
         return f"Look at what the loop does with the batch before the model gets it: it left the loader finite{_first(items)}"
     return f"Look at {items or 'the batch'}"
