@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import given, strategies as st
 
 from sonde.tui import scroll
@@ -83,3 +85,17 @@ def test_how_it_is_cut_does_not_matter(text: str, place: int) -> None:
     """Two pieces give what one gives."""
     content = text.replace("~", "\x1b[31m").replace("|", "\n").encode()
     assert shown(content[:place], content[place:]) == shown(content)
+
+
+def test_a_full_scroll_is_small() -> None:
+    """The same character in the same colours is kept once, however often it was written."""
+    tracemalloc.start()
+    try:
+        found = Scroll()
+        for number in range(scroll.MOST_LINES):
+            found.feed(f"\x1b[32mstep {number:6}\x1b[0m {'loss 0.123456 ' * 6}\n".encode())
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) >= scroll.MOST_LINES - 1
+    assert kept < 4_000_000

@@ -176,7 +176,7 @@ class Tail:
         for place in np.flatnonzero(open[:spilled])[-MOST_OPEN:]:
             self._pending[int(seqs[place])] = records[place], int(threads[place])
         owners = self._owners(records[fresh], threads[fresh])
-        self._forget(set(seqs[~open].tolist()))
+        self._forget(seqs[~open])
         in_rings = np.flatnonzero(open)
         in_rings = in_rings[(in_rings >= spilled) & ~np.isin(seqs[in_rings], seqs[~open])]
         self._keep_open(Fresh(records[in_rings], threads[in_rings]))
@@ -190,9 +190,12 @@ class Tail:
             _, threads[place] = self._pending.get(int(records["seq"][place]), (None, threads[place]))
         return threads
 
-    def _forget(self, closed: set[int]) -> None:
+    def _forget(self, closed: NDArray[np.uint32]) -> None:
         """Spans that left their ring while they were open, and are closed now."""
-        kept = [(seq, one) for seq, one in self._pending.items() if seq not in closed]
+        import numpy as np
+
+        gone = np.isin(np.array([*self._pending], dtype=closed.dtype), closed).tolist()
+        kept = [one for one, is_gone in zip(self._pending.items(), gone, strict=True) if not is_gone]
         self._pending = dict(kept[-MOST_OPEN:])
 
     def _keep_open(self, rings: Fresh) -> None:

@@ -17,6 +17,7 @@ from sonde.cli.keeper import OUTPUT, SUFFIX, Kept
 from sonde.store.regular import RegularFile
 from sonde.tui.app import Screen
 from sonde.tui.scroll import Scroll
+from sonde.tui.thrift import be_thrifty
 from sonde.views.line import line
 from sonde.views.watch import Watch, watch
 
@@ -75,6 +76,7 @@ def output_of(run: Path) -> Output | None:
 
 def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Watch | None:
     """Watch until the user leaves; the last view. Returns None if there was none."""
+    be_thrifty()
     output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)
     reader = Reader(run)
     app = Screen(

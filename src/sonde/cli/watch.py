@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from sonde import config, launch
-from sonde.cli.choose import choose, runs_dir
 from sonde.cli.keeper import Kept, keep
 from sonde.cli.program import program_options, refuse_unknown
 from sonde.cli.run import tell
@@ -95,18 +94,25 @@ def _terminal() -> bool:
 def _run_meant(words: tuple[str, ...], dir: str | None) -> Path | None:
     """The run that is meant, or None if the words are a program."""
     if not words:
-        return choose(None, runs_dir(dir))
+        return _chosen(None, dir)
     word = words[0]
     if (Path(word) / RUN_FILE).exists():
         return Path(word)
     if len(words) > 1 or word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists():
         return None
     try:
-        return choose(word, runs_dir(dir))
+        return _chosen(word, dir)
     except RunNotFound:
         if shutil.which(word) is not None:
             return None
         raise
+
+
+def _chosen(word: str | None, dir: str | None) -> Path:
+    """The run of that name, or the newest. Loads what reads runs, which the keeper of a program does without."""
+    known = importlib.import_module("sonde.cli.choose")
+    run: Path = known.choose(word, known.runs_dir(dir))
+    return run
 
 
 # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────

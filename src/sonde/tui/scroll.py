@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 MOST_LINES = 2000
 MOST_COLUMNS = 2000  # a longer line goes on in the next one
 MOST_CODES = 8  # colour codes that may pile up without a reset
+MOST_CELLS = 20_000  # different ones that are kept to be used again
 TAB = 8
 LONGEST_CODE = 4096  # an escape sequence that does not end by then is none
 
@@ -34,6 +36,7 @@ class Scroll:
     def __init__(self) -> None:
         self.changed = 0
         self._rows: list[list[tuple[str, str]]] = [[]]  # cells: a character, and the colour codes it was written with
+        self._cells: dict[tuple[str, str], tuple[str, str]] = {}  # one of each kind, for all its places
         self._row = 0
         self._column = 0
         self._codes: list[str] = []
@@ -54,6 +57,8 @@ class Scroll:
             gone = len(self._rows) - MOST_LINES
             del self._rows[:gone]
             self._row = max(0, self._row - gone)
+        if len(self._cells) > MOST_CELLS:
+            self._cells.clear()
         self.changed += bool(content)
 
     def __len__(self) -> int:
@@ -88,7 +93,8 @@ class Scroll:
     def _write(self, text: str) -> None:
         codes = "".join(self._codes)
         for start in range(0, len(text), MOST_COLUMNS):
-            cells = [(one, codes) for one in text[start : start + MOST_COLUMNS]]
+            written = zip(text[start : start + MOST_COLUMNS], repeat(codes), strict=False)
+            cells = [self._cells.setdefault(cell, cell) for cell in written]
             if self._column + len(cells) > MOST_COLUMNS:
                 self._newline()
             row = self._rows[self._row]
