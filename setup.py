@@ -26,6 +26,7 @@ PARTS = {
     "sonde.flow._finite": "src/sonde/flow/_finite.c",
     "sonde.flow._glance": "src/sonde/flow/_glance.c",
     "sonde.probes._passage": "src/sonde/probes/_passage.c",
+    "sonde.store._slots": "src/sonde/store/_slots.c",
 }
 
 

@@ -21,15 +21,9 @@ ROUNDS = 5
 EVENTS = 6  # that a step has
 
 REPORT = """
-import io, sys
-from rich.console import Console
-from sonde import open_run
-from sonde.views.card import draw_card
-from sonde.views.report import report
-with open_run(sys.argv[1]) as run:
-    view = report(run)
-draw_card(view, Console(file=io.StringIO(), width=100))
-print(view.steps.count)
+import sys
+from sonde.cli.report import command
+command.main([sys.argv[1]], standalone_mode=False)
 """
 
 

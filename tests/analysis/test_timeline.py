@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
+from sonde.analysis import timeline as module
 from sonde.analysis.tables import PHASES
 from sonde.analysis.timeline import (
     BACKWARD,
@@ -205,3 +209,37 @@ def test_it_does_not_matter_in_which_pieces_steps_are_folded(spans: list[Row], u
     pieces = [line.fold(low, min(low + size, count)) for low in range(0, count, size)]
     for place, column in enumerate(whole):
         assert np.array_equal(column, np.concatenate([piece[place] for piece in pieces]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 30), st.sampled_from([0.0, 0.05]))
+def test_steps_that_are_alike_are_folded_as_any_others(seed: int, count: int, odd: float) -> None:
+    """Where all steps have the same spans there is a shorter way, with the same result; where one has not, it is not taken."""
+    chance = np.random.default_rng(seed)
+    spans: list[Row] = []
+    for number in range(count):
+        for code, start, end, key in step(100 * number, number):
+            missing, starting, bare, long = (chance.random(4) < odd).tolist()
+            late, more = chance.integers(0, 3, 2).tolist()
+            span = (ITER if starting else code, start + late, end + late + (200 if long else more), 0 if bare else key)
+            spans += [] if missing else [span]
+    found = timeline(spans, [100 * number + 70 for number in range(count)])
+    for low, high in ((0, count), (1, count), (0, count + 1), (count // 2, count)):
+        short = found.fold(low, high)
+        with patch.object(Timeline, "_alike", lambda *_: None):
+            long = found.fold(low, high)
+        assert [part.tolist() for part in short] == [part.tolist() for part in long]
+        assert odd or high > count or found._alike(low, high) == [INPUT_WAIT, FORWARD, BACKWARD, OPTIMIZER]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 50), st.sampled_from(["left", "right"]), st.booleans())
+def test_places_are_those_of_a_search(
+    seed: int, each: int, count: int, side: Literal["left", "right"], even: bool
+) -> None:
+    """Whether moments come at even distances or not."""
+    chance = np.random.default_rng(seed)
+    known = np.arange(each * (count + 2)) * 10 if even else np.sort(chance.integers(0, 500, each * (count + 2)))
+    wanted = np.sort(known[each::each][:count] + chance.integers(-3, 4, count))
+    with patch.object(module, "_BLOCK", 16):
+        assert module._places(known, wanted, side).tolist() == np.searchsorted(known, wanted, side).tolist()

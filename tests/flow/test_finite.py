@@ -45,6 +45,29 @@ def test_every_place_is_looked_at(dtype: Any, place: int) -> None:
     assert look(values) == NAN | INF
 
 
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0)])
+def test_every_place_is_looked_at_in_any_order_of_memory(order: tuple[int, ...]) -> None:
+    """Of a tensor whose dimensions were exchanged, with and without gaps in its memory."""
+    for memory in (torch.ones(3, 4, 5), torch.ones(3, 4, 6)[:, :, :5]):
+        values = memory.permute(order)
+        for place in range(values.numel()):
+            assert look(values) == 0
+            spot = tuple(int(one) for one in numpy.unravel_index(place, values.shape))
+            values[spot] = nan
+            assert look(values) == NAN
+            values[spot] = 1.0
+
+
+def test_what_lies_between_the_elements_is_not_looked_at() -> None:
+    """Elements that lie on each other, and leave gaps, though they reach just as far as if they filled their memory."""
+    memory = torch.ones(8)
+    values: Any = torch.as_strided(memory, (2, 2, 2), (1, 1, 5))
+    memory[3:5] = nan
+    assert look(values) == 0
+    memory[7] = nan
+    assert look(values) == NAN
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_a_sum_that_overflows_is_no_fault(dtype: Any) -> None:
     """The largest numbers of a dtype are finite, though their sum is not."""

@@ -338,6 +338,43 @@ def test_a_layer_of_torch_without_parameters_is_located_in_backward(watch: NonFi
     assert not facts["evaluation"]
 
 
+class _NanInBackward(torch.autograd.Function):
+    """As ReLU, though the gradient of item 3 is NaN."""
+
+    @staticmethod
+    def forward(_context: Any, values: Any) -> Any:
+        return values.clamp(min=0)
+
+    @staticmethod
+    def backward(_context: Any, *gradients: Any) -> Any:
+        gradient = gradients[0].clone()
+        gradient[3] = float("nan")
+        return gradient
+
+
+@pytest.mark.parametrize("where", range(5))
+def test_a_fault_in_the_backward_pass_of_a_transformer_is_located(watch: NonFiniteWatch, where: int) -> None:
+    """In each of its layers, with the item, though not every gradient between its sums is looked at."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.1)
+    net: Any = nn.TransformerEncoder(layer, 5, enable_nested_tensor=False)
+    net.layers[where].activation = _NanInBackward.apply
+    net(torch.randn(6, 4, 8)).sum().backward()
+    facts = birth(watch)
+    assert (facts["where"], facts["producer"]) == ("backward", True)
+    assert (facts["after"], facts["before"]) == (f"layers.{where}.linear1", f"layers.{where}.dropout")
+    assert [item["position"] for item in facts["items"]] == [3]
+
+
+def test_a_torch_without_the_function_that_counts_is_asked_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then a fault in backward is located as well."""
+    assert finite.counter(torch) != 0
+    monkeypatch.setattr(finite, "COUNTER", "no_such_function")
+    assert finite.counter(torch) == 0
+    with watch_nonfinite() as watch:
+        train(Root())
+        assert (birth(watch)["after"], birth(watch)["before"]) == ("first", "second")
+
+
 def test_a_gradient_that_is_sparse_is_told(watch: NonFiniteWatch) -> None:
     """Of an embedding, with the layer."""
     net: Any = nn.Embedding(10, 3, sparse=True)

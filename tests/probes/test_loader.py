@@ -24,6 +24,7 @@ from tests.probes.data import (  # noqa: E402
 )
 
 from sonde import session  # noqa: E402
+from sonde.hooks.torch import loader as hooks  # noqa: E402
 from sonde.probes import loader as probe  # noqa: E402
 from sonde.store.probe import OFF, PREFETCH, batch_key, read_batch_key  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
@@ -104,6 +105,46 @@ def test_workers_record_the_items_that_are_delivered(context: str, workers: int,
     makers = {event["pid"] for event in recorded.named("fetch")}
     assert len(makers) == rounds * workers
     assert {event["pid"] for event in recorded.named("input_wait")}.isdisjoint(makers)
+
+
+class Asking(Numbers):
+    """Its items are the numbers of the batches that they are made for."""
+
+    def __getitem__(self, index: int) -> Any:
+        batch = hooks.fetching()
+        return None if batch is None else (batch.number, batch.worker, batch.indices)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_code_of_a_dataset_can_ask_for_which_batch_it_runs(workers: int) -> None:
+    """Also where a batch goes the quick way."""
+    context = "fork" if workers else None
+    data = DataLoader(Asking(4), batch_size=2, collate_fn=list, num_workers=workers, multiprocessing_context=context)
+    with record():
+        told = list(data)
+    who = 0 if workers else None
+    assert told == [[(0, who, (0, 1))] * 2, [(1, who, (2, 3))] * 2]
+    assert hooks.fetching() is None
+
+
+def test_a_worker_may_change_its_mind_about_who_collates() -> None:
+    """Batches go the quick way until something is called around what collates, and again afterwards."""
+    turns = iter(range(3))
+
+    def collate(items: list[Any]) -> Any:
+        turn = next(turns)
+        if turn == 0:
+            leave.append(probe.around_collate(lambda inner: lambda items: ("around", inner(items))))
+        if turn == 1:
+            leave.pop()()
+        return items
+
+    leave: list[Any] = []
+    data = DataLoader(Numbers(6), batch_size=2, collate_fn=collate, num_workers=1, multiprocessing_context="fork")
+    with record() as recorded:
+        told = list(data)
+    assert [type(one) for one in told] == [list, tuple, list]
+    assert fetched(recorded) == [Fetched(0, number, (2 * number, 2 * number + 1)) for number in range(3)]
 
 
 def test_workers_do_not_claim_to_know_the_step() -> None:
@@ -278,14 +319,19 @@ def test_a_broken_stream_marks_the_item() -> None:
     assert [(event["key"], event["error"]) for event in recorded.named("item")] == [(0, False), (1, True)]
 
 
-def test_an_exception_in_collate_marks_no_item() -> None:
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_exception_in_collate_marks_no_item(workers: int) -> None:
     """The items were made."""
 
     def collate(items: list[Any]) -> Any:
         raise RuntimeError("cannot be stacked")
 
+    context = "fork" if workers else None
+    data = DataLoader(
+        Numbers(2), batch_size=2, collate_fn=collate, num_workers=workers, multiprocessing_context=context
+    )
     with record() as recorded, pytest.raises(RuntimeError, match="stacked"):
-        list(DataLoader(Numbers(2), batch_size=2, collate_fn=collate))
+        list(data)
     assert [event["error"] for event in recorded.named("item")] == [False, False]
     assert [event["error"] for event in recorded.named("fetch")] == [True]
 

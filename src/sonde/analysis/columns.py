@@ -195,11 +195,14 @@ def _add(part: Part, name: str, column: NDArray[Any]) -> None:
     import numpy as np
 
     low, high = int(column.min()), int(column.max())
-    small = next((dtype for dtype, size in _SMALL if high - low < size), None)
+    small, size = next((one for one in _SMALL if high - low < one[1]), (None, 0))
     if low == high:
         part.expressions[name] = number_text(low)
     elif small is None:
         part.arrays[name] = column.copy()
+        part.expressions[name] = f"{name}::BIGINT"
+    elif low >= 0 and high < size:  # as they are: an addition for each row is what makes queries slow
+        part.arrays[name] = column.astype(small)
         part.expressions[name] = f"{name}::BIGINT"
     else:
         part.arrays[name] = np.empty(len(column), dtype=small)

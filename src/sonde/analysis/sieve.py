@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sonde.analysis.census import Census
-from sonde.store import probe, record
+from sonde.store import native, probe, record
 from sonde.store.card import read_names
 from sonde.store.segment import PLAIN, Slice
 
@@ -23,6 +24,7 @@ FAR = 2**62  # times beyond this are damage
 MIDDLE = 20_000  # records in the middle of a process that are loaded all the same
 SLACK = 20_000  # records by which a guess of where that is may be wrong
 MOST_KEPT = 1 << 20  # other records; with more of them it is better to read the file again
+MOST_TURNS = 256  # from thread to thread in a slice; of blocks as they are usually written it has at most 48
 _STEP, _WAIT, _UPDATE = 1, 2, 3
 _STEPS = {
     **dict.fromkeys((probe.H2D, probe.FORWARD, probe.BACKWARD, probe.OPTIMIZER, probe.SAMPLES, probe.LOSS), _STEP),
@@ -48,16 +50,16 @@ class Usual:
         import numpy as np
 
         known = {id: name for id, (cat, name) in names.items() if 0 < id <= HIGHEST_NAME and cat == probe.PROBE}
-        self._table = np.zeros(max(known, default=0) + 2, dtype=np.uint8)
+        self.table = np.zeros(max(known, default=0) + 2, dtype=np.uint8)
         for id, name in known.items():
-            self._table[id] = _STEPS.get(name, 0)
+            self.table[id] = _STEPS.get(name, 0)
         self.low, self.high = low, high
 
     def of(self, records: NDArray[np.void], kinds: NDArray[np.uint8], seqs: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Which of these records."""
         import numpy as np
 
-        codes = np.take(self._table, records["name"], mode="clip")
+        codes = np.take(self.table, records["name"], mode="clip")
         found: NDArray[np.bool_] = (codes != 0) & (kinds <= record.MARK)
         if np.count_nonzero(records["args"]):
             found &= records["args"] == 0
@@ -89,11 +91,14 @@ class Sieve:
 
         if self._count > MOST_KEPT:
             return
-        usual = self._usual.of(one.slots, one.kinds, one.seqs) & (what == PLAIN)
-        passed = np.flatnonzero(usual)
-        if len(passed):
-            self._let_pass(one, passed)
-        rest = np.flatnonzero((what != 0) & ~usual)
+        turns = np.flatnonzero(one.threads[1:] != one.threads[:-1]) + 1
+        if len(turns) > MOST_TURNS or native.slots is None:
+            usual = self._usual.of(one.slots, one.kinds, one.seqs) & (what == PLAIN)
+            rest = np.flatnonzero((what != 0) & ~usual)
+            self._let_pass(one, np.flatnonzero(usual))
+        else:
+            runs = pairwise([0, *turns.tolist(), len(what)])
+            rest = np.concatenate([self._sift(one, what, *run) for run in runs])
         if len(rest):
             self._count += len(rest)
             self._pieces.append(
@@ -119,6 +124,8 @@ class Sieve:
     def _let_pass(self, one: Slice, places: NDArray[np.intp]) -> None:
         import numpy as np
 
+        if not len(places):
+            return
         kinds = one.kinds[places]
         starts = one.slots["start"][places]
         lasting = one.slots["dur"][places].view(np.uint64)
@@ -127,6 +134,23 @@ class Sieve:
         self.passed += len(places)
         self.first = min(self.first, int(starts.min()))
         self.last = max(self.last, last_of(starts, starts + lasting))
+
+    def _sift(self, one: Slice, what: NDArray[np.uint8], low: int, high: int) -> NDArray[np.int64]:
+        """Let the usual ones of some slots pass, which are of one thread, in C; the places of the others."""
+        import numpy as np
+
+        if low == high:
+            return np.empty(0, np.int64)
+        slots, rest = np.ascontiguousarray(one.slots[low:high]), np.empty(high - low, np.int64)
+        counts = self.census.counts_of(int(one.threads[low]))
+        usual = self._usual
+        passed, others, first, last = native.slots.sift(
+            slots, what[low:high], usual.table, counts, rest, usual.low, usual.high, probe.UPDATE_ABORTED
+        )
+        if passed:
+            self.passed += passed
+            self.first, self.last = min(self.first, first), max(self.last, last)
+        return rest[:others] + low
 
 
 def last_of(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import tables
 from sonde.analysis.purpose import LOADER_SHIFT
-from sonde.analysis.rows import Rows
+from sonde.analysis.rows import Rows, give_back
 from sonde.analysis.timeline import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.trail import DEVICE_TIMES
 from sonde.analysis.training import Trainer, trainers
@@ -53,6 +53,7 @@ _MADE = {
 
 def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table, and the rows that `phases` is made of too."""
+    give_back()  # what loading used is in pieces, too small for what comes now
     found = Rows(ROWS, COLUMNS, _GAPS)
     ends, done = _add_kept(found, connection, source, rows)
     for trainer in trainers(source, rows, done):

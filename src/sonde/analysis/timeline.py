@@ -12,6 +12,7 @@ Pure arithmetic on arrays, so that the tables of a finished run and a live view 
 
 from __future__ import annotations
 
+from operator import le, lt
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Waits, all_trained, purposes_of
@@ -19,6 +20,8 @@ from sonde.analysis.tables import PHASES
 from sonde.store.probe import FORWARD_GRAD, FORWARD_TRAINING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -119,9 +122,10 @@ class Timeline:
         trained = np.count_nonzero(self.purposes.purpose == TRAIN)
         # What was fetched ahead is used up at the pace at which steps take batches.
         pace = min(len(self.ends) / trained, 1.0) if trained else 0.0
-        row = _places(self._cuts, self._waits[self.purposes.used], "right")
+        ahead = self.purposes.over.strides != (0,)  # somebody fetched ahead
+        row = _places(self._cuts, self._waits[self.purposes.used] if ahead else self._waits, "right")
         row -= 1
-        if self.purposes.over.strides != (0,):  # somebody fetched ahead
+        if ahead:
             row += (self.purposes.over * pace).astype(np.int64)
         return np.minimum(row, len(self.ends), out=row)
 
@@ -136,12 +140,32 @@ class Timeline:
         """The rows from `low` to before `high`."""
         starts, ends = self._bounds(low, high)
         first, last = int(self._cuts[low]), int(self._cuts[high])
+        alike = self._alike(low, high)
+        if alike is not None:
+            return _fold_alike(self._spans.take(slice(first, last)), alike, starts, ends)
         rows = self._rows(low, high)
         stretch = _Stretch(self._spans.take(slice(first, last)), rows, self._sides(first, last, rows))
         folded = stretch.fold(starts, ends)
         if not self._waited:
             stretch.infer_waits(folded, 0 if low else 1)  # nobody knows when the first step began
         return folded
+
+    def _alike(self, low: int, high: int) -> list[int] | None:
+        """The codes of the spans of a row, if all rows have the same, each once, and nothing is to be judged; as it mostly is."""
+        import numpy as np
+
+        first, last = int(self._cuts[low]), int(self._cuts[high])
+        width, rest = divmod(last - first, high - low)
+        spans = self._spans.take(slice(first, last))
+        codes = spans.code[:width].tolist()
+        judged = not self._waited or self._evaluated or max(codes, default=ITER) >= EVALUATION
+        if judged or rest or len({*codes}) < width:
+            return None
+        even = np.array_equal(self._cuts[low : high + 1], np.arange(first, last + 1, width))
+        if not even or not all((spans.code[at::width] == code).all() for at, code in enumerate(codes)):
+            return None
+        bare = FORWARD in codes and _bare(spans.key[codes.index(FORWARD) :: width]).any()
+        return codes if not bare and _flat(spans.start, spans.end) else None
 
     def _rows(self, low: int, high: int) -> Ints:
         """For each span of some rows its row, counted from the first of them."""
@@ -395,6 +419,20 @@ class _Stretch:
         return code
 
 
+def _fold_alike(spans: Spans, codes: list[int], starts: Ints, ends: Ints) -> Folded:
+    """Rows that have spans of these codes, in this order, none inside another."""
+    import numpy as np
+
+    shape = (len(PHASES), len(starts))
+    spent, calls, first = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, NONE)
+    for at, phase in enumerate(codes):
+        own = slice(at, None, len(codes))
+        first[phase] = spans.start[own]
+        np.subtract(np.maximum(spans.end[own], first[phase]), first[phase], out=spent[phase])
+        calls[phase] = 1
+    return Folded(starts, ends, spent.T, calls.T, first.T)
+
+
 def _ends(spans: Spans, updates: Ints, *, flat: bool) -> tuple[Ints, Ints]:
     """Where each step ends, and how many spans begin before that. `flat`: no span is inside another.
 
@@ -439,16 +477,21 @@ def _places(known: Ints, wanted: Ints, side: Literal["left", "right"]) -> Ints:
     for low in range(0, len(wanted), _BLOCK):
         some = wanted[low : low + _BLOCK]
         first, last = np.searchsorted(known, some[[0, -1]], side).tolist()
+        width, rest = divmod(last - first, max(len(some) - 1, 1))
+        inside = 0 < first <= last < len(known)
+        even = slice(first, last + 1, width) if inside and width and not rest else None
+        if even is not None and _between(known[first - 1 : last : width], some, known[even], side):
+            found[low : low + _BLOCK] = np.arange(first, last + 1, width)
+            continue
         places = first + np.arange(len(some)) * (last - first) // max(len(some) - 1, 1)
-        if not (0 < first <= last < len(known) and _right(known, some, places, side)):
+        if not (inside and _between(known[places - 1], some, known[places], side)):
             places = np.searchsorted(known, some, side)
         found[low : low + _BLOCK] = places
     return found
 
 
-def _right(known: Ints, wanted: Ints, places: Ints, side: Literal["left", "right"]) -> bool:
-    """Whether np.searchsorted would find these places, all of which have others before and after them."""
-    before, after = known[places - 1], known[places]
+def _between(before: Ints, wanted: Ints, after: Ints, side: Literal["left", "right"]) -> bool:
+    """Whether np.searchsorted would find each of the wanted ones between these two."""
     if side == "left":
         return bool(((before < wanted) & (wanted <= after)).all())
     return bool(((before <= wanted) & (wanted < after)).all())
@@ -456,9 +499,16 @@ def _right(known: Ints, wanted: Ints, places: Ints, side: Literal["left", "right
 
 def _flat(start: Ints, end: Ints) -> bool:
     """Whether each ends before the next one begins."""
-    import numpy as np
+    return _all_before(end, start, le)
 
-    return bool(np.all(end[:-1] <= start[1:]))
+
+def _all_before(some: Ints, others: Ints, before: Callable[[Ints, Ints], Flags]) -> bool:
+    """Whether each comes before the next one of the others. Looked at in blocks: no memory is needed so."""
+    last = len(some) - 1
+    return all(
+        before(some[low : min(low + _BLOCK, last)], others[low + 1 : low + _BLOCK + 1]).all()
+        for low in range(0, last, _BLOCK)
+    )
 
 
 def _bare(keys: Ints) -> Flags:
@@ -525,7 +575,7 @@ def _without_whole_trainings(spans: Spans, updates: Ints) -> Spans:
 def _sorted(spans: Spans) -> Spans:
     import numpy as np
 
-    if np.all(spans.start[1:] > spans.start[:-1]):
+    if _all_before(spans.start, spans.start, lt):
         return spans
     order = np.lexsort((-spans.end, spans.start))
     return spans.take(order)

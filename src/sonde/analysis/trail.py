@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sonde.analysis.tables import PHASES, quoted
-from sonde.store import probe, record
+from sonde.store import native, probe, record
 from sonde.store.segment import BAD
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ _ASIDE = ("start_ns", "key", "seq")
 _WAIT = PHASES.index(probe.INPUT_WAIT)
 _COUNTED = ("start_ns", "step", "value", "seq")
 _SIZED = ("key", "value", "seq")
+_GAPS = {"step": record.NO_STEP, "epoch": record.NO_EPOCH}
+_FIELDS = {"start": (0, 8), "dur": (8, 8), "key": (16, 8), "seq": (32, 4)}  # of a record: the first byte, and how many
 
 
 class Wanted(NamedTuple):
@@ -110,7 +112,10 @@ def _ordered(columns: Columns) -> Columns:
 
 
 class Room:
-    """Memory for the largest columns, used again for each process: to get it anew takes longer than to fill it."""
+    """Memory for the largest columns, used again for each process: to get it anew takes longer than to fill it.
+
+    Those that are soon used up are not kept: others get their memory then.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], NDArray[Any]] = {}
@@ -119,10 +124,12 @@ class Room:
         """A column of something, with room for so many rows; whoever had it before has it no more."""
         import numpy as np
 
+        if name == "seq" or of in COUNTERS or not rows:
+            return np.empty(rows, dtype=_DTYPES[name])
         if len(self._kept.get((of, name), ())) < rows:
             self._kept.pop((of, name), None)  # before there is another
             self._kept[of, name] = np.empty(rows, dtype=_DTYPES[name])
-        return self._kept[of, name][:rows] if rows else np.empty(0, dtype=_DTYPES[name])
+        return self._kept[of, name][:rows]
 
 
 def read_raw(recording: Recording, offset: int, wanted: Wanted, census: Sequence[Named], room: Room) -> Trail:
@@ -143,6 +150,8 @@ class _Reading:
     def __init__(
         self, names: Mapping[int, tuple[str, str]], offset: int, wanted: Wanted, census: Sequence[Named], room: Room
     ) -> None:
+        import numpy as np
+
         self._offset = offset
         counts = {name: sum(one.count for one in census if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
         spans = sum(one.count for one in census if one.kind == "span" and (one.cat, one.name) in wanted.codes)
@@ -155,9 +164,50 @@ class _Reading:
         self._counters = [
             (name, _Pile(name, _of_counters(name), counts[name], room)) for name in COUNTERS if name in wanted.names
         ]
+        self._room = np.empty(0, np.int64)  # for places
+        self._piles = [self._spans, self._updates, self._aside, self._garbage, *(pile for _, pile in self._counters)]
+        self._kinds = self._by_kind()
 
     def add(self, one: Slice) -> None:
         """Take a slice."""
+        if native.slots is None:
+            self._add(one)
+        else:
+            self._sort(one)
+
+    def _by_kind(self) -> NDArray[np.uint8]:
+        """For records of own threads or not, of each code and kind: the place of their pile, from 1 on; 0: they are not wanted."""
+        import numpy as np
+
+        found = np.zeros((2, 256, 16), np.uint8)
+        for place, (name, _) in enumerate(self._counters, 5):
+            found[:, _COUNTER + COUNTERS.index(name), [record.COUNTER, record.COUNTER | record.OPEN]] = place
+        found[:, _UPDATE, record.MARK] = 2
+        found[0, _WAIT, record.SPAN] = 3 * self._others
+        found[1, _GC, record.SPAN] = 4
+        found[1, :_COUNTER, record.SPAN] = 1
+        return found
+
+    def _sort(self, one: Slice) -> None:
+        """Take a slice, in C."""
+        import numpy as np
+
+        count, rows = len(one.slots), len(self._piles) + 1
+        if rows * count > len(self._room):
+            self._room = np.empty(rows * count, np.int64)
+        codes, places = np.empty(count, np.uint8), self._room[: rows * count].reshape(rows, count)
+        one = one._replace(slots=np.ascontiguousarray(one.slots))
+        own = _among(one.threads, self._lanes)
+        many = native.slots.sort(one.slots, one.kinds, one.what, own, self._table, self._kinds, codes, places, _OTHER)
+        for pile, some, length in zip(self._piles, places[1:], many[1:], strict=False):
+            if length:
+                where = some[:length]
+                if pile is self._aside:
+                    where = where[one.slots["key"][where] != NONE]
+                pile.add(_Some(one, codes, self._offset, where))
+
+    def _add(self, one: Slice) -> None:
+        """The same with NumPy."""
         import numpy as np
 
         codes = np.take(self._table, one.slots["name"], mode="clip")
@@ -201,30 +251,34 @@ class _Some:
 
         return _Some(self._slice, self._codes, self._offset, np.flatnonzero(chosen))
 
-    def column(self, name: str) -> NDArray[Any]:
-        """One column. A damaged time runs over instead of stopping the reader."""
+    def fill(self, name: str, out: NDArray[Any]) -> None:
+        """Write one column. A damaged time runs over instead of stopping the reader."""
         import numpy as np
 
         if name == "code":
-            return self._codes[self._places]
-        if name == "lane":
-            return self._slice.threads[self._places]
-        if name in ("start_ns", "end_ns"):
-            if self._starts is None:
-                self._starts = self._records("start").view(np.int64)
-                self._starts += np.int64(self._offset)
-            return self._starts if name == "start_ns" else self._starts + self._records("dur")
-        if name == "seq":
-            return self._slice.seqs[self._places]
-        if name == "value":
-            return self._records("dur").view(np.float64)
-        if name == "dur_ns":
-            return self._records("dur")
-        return _with_gaps(name, self._records(name))
+            np.take(self._codes, self._places, out=out, mode="clip")
+        elif name == "lane":
+            out[:] = self._slice.threads[self._places]
+        elif name == "start_ns":
+            self._records("start", out)
+            out += self._offset
+            self._starts = out
+        elif name == "end_ns":
+            self._records("dur", out)
+            out += self._starts
+        elif name in ("value", "dur_ns"):
+            self._records("dur", out)
+        elif name in _GAPS:
+            out[:] = _with_gaps(name, self._slice.slots[name][self._places])
+        else:
+            self._records(name, out)
 
-    def _records(self, name: str) -> NDArray[Any]:
-        found: NDArray[Any] = self._slice.slots[name][self._places]
-        return found
+    def _records(self, name: str, out: NDArray[Any]) -> None:
+        """Write a field of the records, whose bytes are taken for what `out` has."""
+        if native.slots is None:
+            out.view(self._slice.slots.dtype[name])[:] = self._slice.slots[name][self._places]
+        else:
+            native.slots.gather(self._slice.slots, self._places, out, *_FIELDS[name])
 
 
 class _Pile:
@@ -245,7 +299,7 @@ class _Pile:
             self._columns = {name: np.resize(column, self._room) for name, column in self._columns.items()}
         if len(some):
             for name, column in self._columns.items():
-                column[self._rows : end] = some.column(name)
+                some.fill(name, column[self._rows : end])
         self._rows = end
 
     def ordered(self) -> Columns:
@@ -253,15 +307,10 @@ class _Pile:
         return _ordered({name: column[: self._rows] for name, column in self._columns.items()})
 
 
-_GAPS = {"step": record.NO_STEP, "epoch": record.NO_EPOCH}
-
-
 def _with_gaps(name: str, column: NDArray[Any]) -> NDArray[Any]:
-    """Steps and epochs, NONE where there is none; of other columns the values as they are."""
+    """Steps and epochs, NONE where there is none."""
     import numpy as np
 
-    if name not in _GAPS:
-        return column
     return np.where(column == _GAPS[name], NONE, column.astype(np.int64))
 
 

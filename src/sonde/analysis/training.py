@@ -93,7 +93,9 @@ def _updates(found: Columns) -> tuple[Updates, Ints]:
     if not np.all(time[1:] > time[:-1]):
         order = np.argsort(time, kind="stable")
         found = {name: column[order] for name, column in found.items()}
-    bits = np.where(found["key"] == NONE, 0, found["key"])
+    bits, none = found["key"], found["key"] == NONE
+    if none.any():
+        bits = np.where(none, 0, bits)
     return Updates(found["start_ns"], found["step"], found["epoch"], bits), found["lane"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sonde.analysis.run import Run, open_run
+from sonde.analysis.run import Run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
@@ -18,6 +18,8 @@ from sonde.views import units
 from sonde.views.card import draw_card
 from sonde.views.charts import charts
 from sonde.views.report import Report, report
+
+THREADS = 1  # of the database: its queries are small, and threads take more from a busy machine than they save
 
 
 @click.command(
@@ -44,7 +46,7 @@ def command(
     thresholds = Policy.load(policy)
     target = None if html is None else page_target(html, "report")
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, open_run(path, progress=told) as opened:
+    with progress("Reading") as told, Run([path], threads=THREADS, progress=told) as opened:
         view = report(opened, thresholds)
         if target is not None:
             _write(target, view, opened)

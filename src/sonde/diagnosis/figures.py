@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis.tables import BESIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sonde.analysis.run import Run
 
@@ -79,11 +79,13 @@ class Ask:
 
     def one(self, source: str, columns: Mapping[str, str]) -> Row:
         """Figures over all rows of `source`: a table, with its condition."""
-        (values,) = self.rows(f"SELECT {', '.join(columns.values())} FROM {source}")
-        figures = {
-            name: Figure(_number(value), f"SELECT {expression} FROM {source}")
-            for (name, expression), value in zip(columns.items(), values, strict=True)
-        }
+        asked = [what for what in columns.values() if not _is_mean(what, columns.values())]
+        (found,) = self.rows(f"SELECT {', '.join(asked)} FROM {source}")
+        values = dict(zip(asked, found, strict=True))
+        figures = {}
+        for name, what in columns.items():
+            value = values[what] if what in values else _mean(values[f"sum{what[3:]}"], values[f"count{what[3:]}"])
+            figures[name] = Figure(_number(value), f"SELECT {what} FROM {source}")
         return Row({}, figures)
 
     def points(self, source: str, columns: Mapping[str, str], places: Mapping[str, float]) -> Row:
@@ -117,6 +119,15 @@ class Ask:
                 )
             )
         return rows
+
+
+def _is_mean(what: str, asked: Collection[str]) -> bool:
+    """Whether this is a mean whose sum and count are asked for too: then it need not be."""
+    return what.startswith("avg(") and f"sum{what[3:]}" in asked and f"count{what[3:]}" in asked
+
+
+def _mean(total: float | None, count: int) -> float | None:
+    return None if total is None else total / count
 
 
 def literal(value: object) -> str:

@@ -20,6 +20,7 @@
 #define MOST_DEPTH 200
 #define MOST_VALUES 64 /* of one container, and how many in each other: as in finite.py */
 #define DEEPEST 4
+#define CALM_PLACES 4 /* of so many in a row one is hooked: as in leaves.py */
 #define INF 1
 #define NAN_ 2
 #define UNKNOWN (-1)
@@ -96,6 +97,25 @@ static int strided(int format, const char *data, int dims, const int64_t *sizes,
     return found;
 }
 
+/* Do the elements fill their memory, in whatever order? Then they are read in that of the memory. */
+static int is_filled(int dims, const int64_t *sizes, const int64_t *strides)
+{
+    int64_t next = 1;
+    int left = 0, found = 1;
+    for (int i = 0; i < dims; i++)
+        left += sizes[i] != 1;
+    while (left && found) {
+        found = 0;
+        for (int i = 0; i < dims; i++)
+            if (sizes[i] != 1 && strides[i] == next) {
+                next *= sizes[i];
+                left--;
+                found = 1;
+            }
+    }
+    return !left;
+}
+
 static int scan(int format, const void *data, int64_t count)
 {
     int found;
@@ -109,9 +129,10 @@ static int scan(int format, const void *data, int64_t count)
 
 /* ---- tensors ---- */
 
-enum { TENSOR, PARAMETER, DTYPES, EXCHANGE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, PARTS };
+enum { TENSOR, PARAMETER, DTYPES, EXCHANGE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, COUNTER, CALM, PARTS };
 static PyObject *parts[PARTS];
 static const Exchange *exchange; /* may be NULL */
+static uint64_t (*counter)(void); /* autograd's; may be NULL: then Python is asked */
 static PyObject *s_dtype, *s_cpu, *s_numel, *s_contiguous, *s_pointer, *s_shape, *s_stride, *s_grad_fn, *s_grad,
     *s_output, *s_register;
 
@@ -205,7 +226,7 @@ static int look_at_view(const View *view)
     if (!view->data)
         return UNKNOWN;
     const char *data = (const char *)view->data + view->offset;
-    if (dense)
+    if (dense || is_filled(view->dims, view->shape, view->strides))
         return scan(format, data, complex ? 2 * count : count);
     int64_t sizes[MOST_DIMS], strides[MOST_DIMS];
     for (int i = 0; i < view->dims; i++) {
@@ -300,7 +321,8 @@ static _Thread_local int depth;
 static _Thread_local int in_pass;
 static _Thread_local PyObject *last;      /* the layer that ended last; owned */
 static _Thread_local int64_t last_end;    /* how far autograd had counted then */
-static _Thread_local PyObject *last_given; /* its result, if that was one tensor, and finite; only compared */
+static _Thread_local PyObject *last_given; /* its result, or the first of it, if that was finite; only compared */
+static _Thread_local unsigned calm;       /* places behind a single harmless operation, since the batch came */
 
 typedef struct {
     int64_t first;
@@ -309,7 +331,7 @@ typedef struct {
 
 static int64_t counted(void)
 {
-    return number_of(PyObject_CallNoArgs(parts[NUMBER]));
+    return counter ? (int64_t)counter() : number_of(PyObject_CallNoArgs(parts[NUMBER]));
 }
 
 static PyObject *or_none(PyObject *borrowed)
@@ -341,11 +363,21 @@ static int tell_output(Call *call, PyObject *result, PyObject *const *args, size
     return answered(answer);
 }
 
-/* Puts the hook on the node that made this tensor. */
-static int hook_node(PyObject *tensor, PyObject *carriers)
+/* Does the backward pass through this node make nothing of a finite gradient that is not finite? */
+static int is_calm(PyObject *node)
+{
+    PyObject *type = (PyObject *)Py_TYPE(node);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(parts[CALM]); i++)
+        if (PyTuple_GetItem(parts[CALM], i) == type)
+            return 1;
+    return 0;
+}
+
+/* Puts the hook on the node that made this tensor; `alone`: it is the only one since the last layer. */
+static int hook_node(PyObject *tensor, PyObject *carriers, int alone)
 {
     PyObject *node = PyObject_GetAttr(tensor, s_grad_fn);
-    if (!node || node == Py_None) {
+    if (!node || node == Py_None || (alone && is_calm(node) && calm++ % CALM_PLACES)) {
         Py_XDECREF(node);
         return node ? 0 : -1;
     }
@@ -367,17 +399,17 @@ static void leaf_ended(Call *call, PyObject *tensors, PyObject *result, PyObject
         ok = 0; /* what it does to a gradient is known to be harmless, and its parameters tell the rest */
     else if (tensors)
         for (Py_ssize_t i = 0; ok == 0 && i < PyTuple_Size(tensors); i++)
-            ok = is_tensor(PyTuple_GetItem(tensors, i)) ? hook_node(PyTuple_GetItem(tensors, i), call->outs) : 0;
+            ok = is_tensor(PyTuple_GetItem(tensors, i)) ? hook_node(PyTuple_GetItem(tensors, i), call->outs, 0) : 0;
     else
-        ok = hook_node(result, call->outs);
+        ok = hook_node(result, call->outs, 0);
     if (ok == 0 && (call->own || !at->adjacent) && !at->changed && given && is_tensor(given))
-        ok = hook_node(given, call->ins);
+        ok = hook_node(given, call->ins, !call->own && at->first - last_end == 1);
     if (ok < 0)
         blame();
     PyObject *before = last;
     last = Py_NewRef(call->layer);
     Py_XDECREF(before);
-    last_given = tensors || bits ? NULL : result;
+    last_given = bits ? NULL : !tensors ? result : PyTuple_Size(tensors) ? PyTuple_GetItem(tensors, 0) : NULL;
     last_end = counted();
     call->first = at->first;
     call->end = last_end;
@@ -501,6 +533,7 @@ static void forget_last(void)
     Py_CLEAR(last);
     last_given = NULL;
     last_end = 0;
+    calm = 0;
 }
 
 static int pass_begins(PyObject *loss)
@@ -731,7 +764,8 @@ static PyObject *look_at(PyObject *Py_UNUSED(module), PyObject *tensor)
 
 static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
 {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyTuple_Check(PyTuple_GetItem(given, DTYPES)))
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyTuple_Check(PyTuple_GetItem(given, DTYPES)) ||
+        !PyTuple_Check(PyTuple_GetItem(given, CALM)))
         return PyErr_Format(PyExc_TypeError, "prepare() takes a tuple of %d", PARTS);
     for (int i = 0; i < PARTS; i++) {
         PyObject *old = parts[i];
@@ -739,6 +773,7 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
         Py_XDECREF(old);
     }
     exchange = exchange_of(parts[EXCHANGE]);
+    counter = (uint64_t(*)(void))(uintptr_t)PyLong_AsUnsignedLongLong(parts[COUNTER]);
     if (PyErr_Occurred())
         return NULL;
     Py_RETURN_NONE;

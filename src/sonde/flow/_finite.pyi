@@ -42,7 +42,8 @@ def hook(layer: object, side: int, /) -> Function:
 def prepare(parts: tuple[Any, ...], /) -> None:
     """Take what is needed: the class of tensors, and of parameters; the dtypes that are looked at (float32, float64, float16,
     bfloat16 first); the capsule of the exchange between libraries (DLPack), or None; autograd's counter; the state of a tracer; and functions in Python: the tensors of a result, the look at
-    one that is not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure.
+    one that is not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; the address of the function behind autograd's counter, or 0; and the classes of nodes that
+    make nothing of a gradient.
     """
 
 def turn(mode: int, /) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from weakref import ref
 
 OFF, ON, QUIET = 0, 1, 2
+CALM_PLACES = 4  # behind a single harmless operation; of so many in a row one is hooked
 
 
 class _Thread(threading.local):
@@ -24,7 +25,8 @@ class _Thread(threading.local):
         self.passing = False
         self.last: Any = None
         self.end = 0
-        self.given = 0  # the address of the last result
+        self.given = 0  # the address of the last result, or of the first of it
+        self.calm = 0  # places behind a single harmless operation, since the batch came
 
 
 class _State:
@@ -59,7 +61,7 @@ def turn(mode: int) -> None:
 
 def renew() -> None:
     """A batch has come: what this thread calls now comes after no layer."""
-    _thread.last, _thread.given, _thread.end = None, 0, 0
+    _thread.last, _thread.given, _thread.end, _thread.calm = None, 0, 0, 0
 
 
 def suspect(on: bool) -> None:
@@ -117,8 +119,8 @@ class Call:
     def _judge(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: tuple[Any, ...]) -> Any:
         first, adjacent, parted = at
         given = args[1] if len(args) > 1 else None
-        thread, single = _thread, type(result) in _parts[:2]
-        tensors = (result,) if single else _parts[6](result)
+        thread = _thread
+        tensors = (result,) if type(result) in _parts[:2] else _parts[6](result)
         bits = 0
         for one in tensors:
             bits |= _parts[7](one)
@@ -135,8 +137,9 @@ class Call:
             for one in tensors if self.own else ():
                 _hook(one, self.outs)
             if (self.own or not adjacent) and not changed and type(given) in _parts[:2]:
-                _hook(given, self.ins)
-            thread.last, thread.given, thread.end = self.layer, id(result) if single and not bits else 0, _parts[4]()
+                _hook(given, self.ins, alone=not self.own and first - thread.end == 1)
+            thread.last, thread.given = self.layer, id(tensors[0]) if tensors and not bits else 0
+            thread.end = _parts[4]()
             self.first, self.end = first, thread.end
         return None
 
@@ -144,10 +147,15 @@ class Call:
 watched = Call
 
 
-def _hook(tensor: Any, carriers: tuple[Any, ...]) -> None:
+def _hook(tensor: Any, carriers: tuple[Any, ...], alone: bool = False) -> None:
+    """Put the hook on the node that made this tensor; `alone`: it is the only one since the last layer."""
     if type(tensor) not in _parts[:2]:
         return
     node = tensor.grad_fn
+    if alone and type(node) in _parts[15]:
+        _thread.calm += 1
+        if (_thread.calm - 1) % CALM_PLACES:
+            return
     if node is not None and tensor.output_nr < len(carriers):
         node._register_hook_dict(carriers[tensor.output_nr])
 

@@ -224,7 +224,8 @@ class Watch:
         told = (self.output, self.gradient, self.loss, self.ended, self.passed, _blame)
         parts = (
             torch.Tensor, torch.nn.Parameter, finite.dtypes(torch), finite.exchange(torch), torch._C._autograd._get_sequence_nr,
-            torch._C._get_tracing_state, _tensors, finite.look_slowly if finite.native else finite.look, *told,
+            torch._C._get_tracing_state, _tensors, finite.look_slowly if finite.native else finite.look, *told, finite.counter(torch),
+            backprop.calm_nodes(torch),
         )  # fmt: skip
         if finite.native is not None:
             finite.native.prepare(parts)

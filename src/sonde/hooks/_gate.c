@@ -6,13 +6,15 @@
    Lane: the quick way of a probe past its own Python function, for the plain case. A Python frame that runs once in a step is
    never in a cache, and costs a microsecond or more; this does not. Whatever is not plain goes to the Python function.
 
-   Block: the same for the block around a step of training. */
+   Block: the same for the block around a step of training. Batches in loader workers have such a way too. */
+#define _GNU_SOURCE
 #include "../events/native/abi.h"
+#include "../events/native/dlpack.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
-
-#define OFFSET_BIT ((size_t)1 << (8 * sizeof(size_t) - 1)) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
 
 typedef struct {
     PyObject_HEAD
@@ -20,7 +22,7 @@ typedef struct {
     PyObject *told;  /* called for outermost calls */
     PyObject *quick; /* called instead, if there is one; may be NULL */
     PyObject *inner; /* called in the place of the function for calls inside another one, if there is one; may be NULL */
-    PyObject *compiler; /* torch.compiler, which has a flag that says whether it reads this code */
+    PyObject *compiler; /* the dict of torch.compiler, which has a flag that says whether it reads this code */
     PyObject *flag;
     PyObject *task;
     PyObject *dict;
@@ -33,18 +35,41 @@ static PyTypeObject *gate_type;
 static PyObject *method_type;
 static _Thread_local uint64_t inside; /* the bits of the gates that this thread is inside of */
 
-/* Is torch compiling this code, or in the middle of a backward pass? What cannot be told counts as yes. */
-static int torch_at_work(Gate *gate)
+/* What torch's `_current_graph_task_id` calls, without the half microsecond that it takes to come there from Python; NULL: not found. */
+static int (*current_graph_task)(void);
+
+static void find_graph_task(PyObject *task)
 {
-    PyObject *compiling = PyObject_GetAttr(gate->compiler, gate->flag);
+    void *library = current_graph_task || task == Py_None ? NULL : dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (!library)
+        return;
+    *(void **)&current_graph_task = dlsym(library, "_ZN5torch8autograd25get_current_graph_task_idEv");
+    dlclose(library); /* torch holds it */
+    PyObject *number = current_graph_task ? PyObject_CallNoArgs(task) : NULL;
+    if (!number || PyLong_AsLong(number) != current_graph_task() || PyErr_Occurred())
+        current_graph_task = NULL; /* both must say the same */
+    Py_XDECREF(number);
+    PyErr_Clear();
+}
+
+static int in_backward(PyObject *task)
+{
+    if (current_graph_task)
+        return current_graph_task() != -1;
+    PyObject *number = PyObject_CallNoArgs(task);
+    int inside = !number || PyLong_AsLong(number) != -1 || PyErr_Occurred();
+    Py_XDECREF(number);
+    return inside;
+}
+
+/* Is torch compiling this code, or in the middle of a backward pass? What cannot be told counts as yes. `compiler`: its dict. */
+static int torch_at_work(PyObject *compiler, PyObject *flag, PyObject *task)
+{
+    PyObject *compiling = PyDict_GetItemWithError(compiler, flag);
     int busy = compiling ? PyObject_IsTrue(compiling) : -1;
-    Py_XDECREF(compiling);
-    if (busy == 0 && gate->task != Py_None) {
-        PyObject *task = PyObject_CallNoArgs(gate->task);
-        busy = task ? PyLong_AsLong(task) != -1 : -1;
-        Py_XDECREF(task);
-    }
-    if (PyErr_Occurred())
+    if (busy == 0 && task != Py_None)
+        busy = in_backward(task);
+    if (busy)
         PyErr_Clear();
     return busy;
 }
@@ -60,7 +85,7 @@ static PyObject *gate_call(PyObject *self, PyObject *const *args, size_t flags, 
         Py_DECREF(inner);
         return result;
     }
-    if (torch_at_work(gate))
+    if (torch_at_work(gate->compiler, gate->flag, gate->task))
         return PyObject_Vectorcall(gate->function, args, flags, names);
     PyObject *target = Py_NewRef(gate->quick ? gate->quick : gate->told);
     inside |= gate->bit;
@@ -75,7 +100,7 @@ static PyObject *gate_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     static char *names[] = {"function", "compiler", "flag", "task", "number", NULL};
     PyObject *function, *compiler, *flag, *task;
     unsigned int number;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOI:Gate", names, &function, &compiler, &flag, &task, &number))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOI:Gate", names, &function, &PyDict_Type, &compiler, &flag, &task, &number))
         return NULL;
     if (number > 63)
         return PyErr_Format(PyExc_ValueError, "there can be 64 kinds of gates, and %u is no number of one", number);
@@ -83,6 +108,7 @@ static PyObject *gate_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Gate *gate = (Gate *)allocate(type, 0);
     if (!gate)
         return NULL;
+    find_graph_task(task);
     gate->function = Py_NewRef(function);
     gate->told = Py_NewRef(function);
     gate->compiler = Py_NewRef(compiler);
@@ -238,6 +264,7 @@ typedef struct {
     vectorcallfunc call;
     PyObject *slow;  /* the Python function that does the same, and all the rest */
     PyObject *parts; /* a tuple; what it holds depends on the kind */
+    PyObject *kinds[2]; /* of modules: the types seen last of which one was no loss, and of which one was; may be NULL */
     int64_t last;
 } Lane;
 
@@ -275,7 +302,7 @@ static int truth_of(PyObject *owned)
     return truth;
 }
 
-/* parts: a dict of functions by the address of what they are called for, torch.compiler, the name of its flag */
+/* parts: a dict of functions by the address of what they are called for, the dict of torch.compiler, the name of its flag */
 static PyObject *followed_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     if ((flags & ~OFFSET_BIT) < 1)
@@ -286,10 +313,27 @@ static PyObject *followed_call(PyObject *self, PyObject *const *args, size_t fla
     if (!found)
         return go_slow(self, args, flags, names);
     Py_INCREF(found);
-    int compiling = truth_of(PyObject_GetAttr(part(self, 1), part(self, 2)));
+    int compiling = torch_at_work(part(self, 1), part(self, 2), Py_None);
     PyObject *result = compiling == 0 ? PyObject_Vectorcall(found, args, flags, names) : go_slow(self, args, flags, names);
     Py_DECREF(found);
     return result;
+}
+
+/* Is this module a loss? Asking costs more than all the rest, and a program has a model and a loss: the answers are kept. */
+static int is_loss(PyObject *self, PyObject *module)
+{
+    Lane *lane = (Lane *)self;
+    PyObject *kind = (PyObject *)Py_TYPE(module);
+    for (int i = 0; i < 2; i++)
+        if (lane->kinds[i] == kind)
+            return i;
+    int loss = PyObject_IsInstance(module, part(self, 2));
+    if (loss < 0)
+        return loss;
+    PyObject *old = lane->kinds[loss];
+    lane->kinds[loss] = Py_NewRef(kind);
+    Py_XDECREF(old);
+    return loss;
 }
 
 /* parts: eight functions, the test of gradients, the class of losses, "training" */
@@ -299,42 +343,76 @@ static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flag
         return go_slow(self, args, flags, names);
     int training = truth_of(PyObject_GetAttr(args[0], part(self, 3)));
     int gradients = training < 0 ? -1 : truth_of(PyObject_CallNoArgs(part(self, 1)));
-    int loss = gradients < 0 ? -1 : PyObject_IsInstance(args[0], part(self, 2));
+    int loss = gradients < 0 ? -1 : is_loss(self, args[0]);
     if (loss < 0)
         return go_slow(self, args, flags, names);
     return PyObject_Vectorcall(PyTuple_GetItem(part(self, 0), training | gradients << 1 | loss << 2), args, flags, names);
 }
 
-/* parts: the function, the class of tensors, what writes the loss, its span, "is_cpu", "item", what comes after an unusual pass */
+static const Exchange *exchange; /* may be NULL */
+static PyObject *s_cpu, *s_item;
+
+/* Reads the only number of a tensor where it lies. Not one at an odd place: it may be the imaginary part of a number whose conjugate
+   is meant, and have the other sign. */
+static int read_number(PyObject *tensor, double *number)
+{
+    View view;
+    int dense;
+    if (!exchange || exchange->view(tensor, &view) != 0)
+        return 0;
+    if (view.device != CPU || view.code != FLOATING || view.lanes != 1 || !view.data || count_of(&view, &dense) != 1)
+        return 0;
+    const char *place = (const char *)view.data + view.offset;
+    float single;
+    if ((view.bits != 32 && view.bits != 64) || (uintptr_t)place % (view.bits / 4))
+        return 0;
+    if (view.bits == 64)
+        memcpy(number, place, sizeof *number);
+    else
+        memcpy(&single, place, sizeof single);
+    if (view.bits == 32)
+        *number = single;
+    return 1;
+}
+
+/* The loss, if it is a single number of the host; torch's `item` takes more time than all else that is done for a backward pass.
+   NULL, perhaps with an error set: it is none. `elsewhere`: it is not on the host. */
+static PyObject *loss_of(PyObject *tensor, int *elsewhere)
+{
+    double number;
+    *elsewhere = 0;
+    if (read_number(tensor, &number))
+        return PyFloat_FromDouble(number);
+    PyErr_Clear();
+    *elsewhere = truth_of(PyObject_GetAttr(tensor, s_cpu)) != 1;
+    return *elsewhere ? NULL : PyObject_CallMethodObjArgs(tensor, s_item, NULL);
+}
+
+/* parts: the function, the class of tensors, what writes the loss, its span, what comes after an unusual pass */
 static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     if (!ready || (flags & ~OFFSET_BIT) < 1 || (PyObject *)Py_TYPE(args[0]) != part(self, 1))
         return go_slow(self, args, flags, names);
-    if (truth_of(PyObject_GetAttr(args[0], part(self, 4))) != 1)
+    int elsewhere;
+    PyObject *value = loss_of(args[0], &elsewhere);
+    if (elsewhere)
         return go_slow(self, args, flags, names);
-    PyObject *value = PyObject_CallMethodObjArgs(args[0], part(self, 5), NULL);
+    PyObject *given[] = {NULL, part(self, 3), value};
     if (value)
-        Py_XDECREF(PyObject_CallFunctionObjArgs(part(self, 2), part(self, 3), value, NULL));
+        Py_XDECREF(PyObject_Vectorcall(part(self, 2), given + 1, 2 | OFFSET_BIT, NULL));
     Py_XDECREF(value);
     PyErr_Clear(); /* more than one number */
     PyObject *result = PyObject_Vectorcall(part(self, 0), args, flags, names);
     if (!ready && result)
-        Py_XDECREF(PyObject_CallNoArgs(part(self, 6)));
+        Py_XDECREF(PyObject_CallNoArgs(part(self, 4)));
     return result;
 }
 
-static int plain_place(PyObject *lane)
-{
-    PyObject *task = PyObject_CallNoArgs(part(lane, 0));
-    int plain = task && PyLong_AsLong(task) == -1 && !PyErr_Occurred();
-    Py_XDECREF(task);
-    return plain && truth_of(PyObject_GetAttr(part(lane, 1), part(lane, 2))) == 0;
-}
-
-/* parts of both: the backward pass that is under way, torch.compiler, the name of its flag, the list of start, stop, ended */
+/* parts of both: the backward pass that is under way, the dict of torch.compiler, the name of its flag, the list of start, stop, ended */
 static PyObject *begins_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (!leader || stepping || (flags & ~OFFSET_BIT) < 1 || args[0] != leader || !plain_place(self))
+    if (!leader || stepping || (flags & ~OFFSET_BIT) < 1 || args[0] != leader ||
+        torch_at_work(part(self, 1), part(self, 2), part(self, 0)))
         return go_slow(self, args, flags, names);
     PyObject *started = PyObject_CallNoArgs(PyList_GetItem(part(self, 3), 0));
     if (!started)
@@ -359,19 +437,25 @@ static PyObject *ends_call(PyObject *self, PyObject *const *args, size_t flags, 
     Py_RETURN_NONE;
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* parts: what writes the end of a step, its span. The slow function is called too, but not more often than every `pause`. */
 static PyObject *ended_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Lane *lane = (Lane *)self;
-    struct timespec now;
-    Py_XDECREF(PyObject_CallFunctionObjArgs(part(self, 0), part(self, 1), NULL));
+    PyObject *given[] = {NULL, part(self, 1)};
+    Py_XDECREF(PyObject_Vectorcall(part(self, 0), given + 1, 1 | OFFSET_BIT, NULL));
     if (interrupted())
         return NULL;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    int64_t ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    if (ns - lane->last < PyLong_AsLongLong(part(self, 2)))
+    int64_t now = now_ns();
+    if (now - lane->last < PyLong_AsLongLong(part(self, 2)))
         Py_RETURN_NONE;
-    lane->last = ns;
+    lane->last = now;
     return PyObject_Vectorcall(lane->slow, args, flags, names);
 }
 
@@ -388,6 +472,7 @@ static PyObject *lane_made(vectorcallfunc call, Py_ssize_t size, PyObject *args)
     lane->call = call;
     lane->slow = Py_NewRef(slow);
     lane->parts = Py_NewRef(parts);
+    lane->kinds[0] = lane->kinds[1] = NULL;
     lane->last = 0;
     PyObject_GC_Track(lane);
     return (PyObject *)lane;
@@ -398,6 +483,8 @@ static int lane_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((Lane *)self)->slow);
     Py_VISIT(((Lane *)self)->parts);
+    Py_VISIT(((Lane *)self)->kinds[0]);
+    Py_VISIT(((Lane *)self)->kinds[1]);
     return 0;
 }
 
@@ -407,6 +494,8 @@ static void lane_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(((Lane *)self)->slow);
     Py_XDECREF(((Lane *)self)->parts);
+    Py_XDECREF(((Lane *)self)->kinds[0]);
+    Py_XDECREF(((Lane *)self)->kinds[1]);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -436,7 +525,7 @@ typedef struct {
     uint64_t begun; /* a bit for each entry, the newest is the lowest: is it a step, or a part of one? */
 } Block;
 
-enum { STATE, FIELD, ENTER, LEAVE, SPAN, ENDED, ABORTED, SLOW_ENTER, SLOW_EXIT, BLOCK_PARTS };
+enum { STATE, ENTER, LEAVE, SPAN, ENDED, ABORTED, SLOW_ENTER, SLOW_EXIT, BLOCK_PARTS };
 
 static PyTypeObject *block_type;
 static PyObject *block_parts; /* a tuple; NULL: every block goes the slow way */
@@ -466,30 +555,36 @@ static void block_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* Is this what the state of blocks is? Py_False: outside of one; Py_True: inside. */
-static int block_state_is(PyObject *wanted)
+/* The state of blocks is the only item of a list. Py_False: outside of one; Py_True: inside. */
+static int block_changes(PyObject *from, PyObject *to)
 {
-    PyObject *state = PyObject_GetAttr(block_part(STATE), block_part(FIELD));
-    Py_XDECREF(state); /* one of the constants, if it is of interest */
+    PyObject *state = block_part(STATE);
+    if (PyList_GetItem(state, 0) == from && PyList_SetItem(state, 0, Py_NewRef(to)) == 0)
+        return 1;
     PyErr_Clear();
-    return state == wanted;
+    return 0;
 }
 
-/* A block without a number, and not the first one, where all steps are recorded whole. */
-/* 1: begun; 0: the slow way; -1: what a handler of a signal has raised is set, and nothing is begun. */
+static void block_leaves(PyObject *kind)
+{
+    PyObject *given[] = {NULL, block_part(SPAN), Py_None, kind};
+    Py_XDECREF(PyObject_Vectorcall(block_part(LEAVE), given + 1, 3 | OFFSET_BIT, NULL));
+}
+
+/* A block without a number, and not the first one, where all steps are recorded whole.
+   1: begun; 0: the slow way; -1: what a handler of a signal has raised is set, and nothing is begun. */
 static int block_enters(void)
 {
-    if (!block_state_is(Py_False) || PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_True) != 0) {
-        PyErr_Clear();
+    if (!block_changes(Py_False, Py_True))
         return 0;
-    }
-    Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(ENTER), block_part(SPAN), NULL));
+    PyObject *given[] = {NULL, block_part(SPAN)};
+    Py_XDECREF(PyObject_Vectorcall(block_part(ENTER), given + 1, 1 | OFFSET_BIT, NULL));
     if (!interrupted())
         return 1;
     PyObject *kind, *value, *trace;
     PyErr_Fetch(&kind, &value, &trace);
-    Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(LEAVE), block_part(SPAN), Py_None, kind, NULL));
-    PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_False);
+    block_leaves(kind);
+    block_changes(Py_True, Py_False);
     PyErr_Restore(kind, value, trace); /* instead of whatever these have set */
     return -1;
 }
@@ -517,11 +612,9 @@ static PyObject *block_exit(PyObject *self, PyObject *const *args, Py_ssize_t co
     block->begun >>= 1;
     if (!begun || !block_parts)
         Py_RETURN_NONE;
-    if (!ready || !block_state_is(Py_True) || PyObject_SetAttr(block_part(STATE), block_part(FIELD), Py_False) != 0) {
-        PyErr_Clear();
+    if (!ready || !block_changes(Py_True, Py_False))
         return PyObject_CallFunctionObjArgs(block_part(SLOW_EXIT), kind, NULL);
-    }
-    Py_XDECREF(PyObject_CallFunctionObjArgs(block_part(LEAVE), block_part(SPAN), Py_None, kind, NULL));
+    block_leaves(kind);
     if (interrupted())
         return NULL;
     return PyObject_CallNoArgs(block_part(kind == Py_None ? ENDED : ABORTED));
@@ -551,21 +644,154 @@ static PyType_Spec block_spec = {
 
 static PyObject *set_blocks(PyObject *Py_UNUSED(module), PyObject *parts)
 {
-    if (!PyTuple_Check(parts) || PyTuple_Size(parts) != BLOCK_PARTS)
+    if (!PyTuple_Check(parts) || PyTuple_Size(parts) != BLOCK_PARTS || !PyList_Check(PyTuple_GetItem(parts, STATE)))
         return PyErr_Format(PyExc_ValueError, "blocks have %d parts", BLOCK_PARTS);
     Py_XDECREF(block_parts);
     block_parts = Py_NewRef(parts);
     Py_RETURN_NONE;
 }
 
+/* ---- batches in a loader worker ---- */
+
+enum { FETCHER, WORKER, MOST, HERE, JUDGE, ITEMS, OPENS, CLOSES, FETCH, FAILED, TICK, PAUSE, FETCH_PARTS };
+
+static PyObject *fetch_parts;               /* a tuple; NULL: every batch goes the slow way */
+static PyObject *known_fetcher;             /* the one that was judged last; owned */
+static long long first_key = -1;            /* that of its first batch; -1: its batches are not plain */
+static int64_t ticked;                      /* when TICK was called last */
+static _Thread_local PyObject *fetching[2]; /* the fetcher that is at work here, and what it was asked for; NULL: none */
+static PyObject *s_number, *s_around, *s_keys, *s_loop, *s_close;
+
+static int all_numbers(PyObject *asked)
+{
+    Py_ssize_t size = PyList_CheckExact(asked) ? PyList_Size(asked) : 0;
+    for (Py_ssize_t i = 0; i < size; i++)
+        if (!PyLong_CheckExact(PyList_GetItem(asked, i)))
+            return 0;
+    return size > 0;
+}
+
+static void judge(PyObject *parts, PyObject *fetcher)
+{
+    PyObject *old = known_fetcher, *key = PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, JUDGE), fetcher, NULL);
+    first_key = key && key != Py_None ? PyLong_AsLongLong(key) : -1;
+    known_fetcher = Py_NewRef(fetcher);
+    Py_XDECREF(key);
+    Py_XDECREF(old);
+}
+
+/* The number in the records of the batch that is to be made; NULL, perhaps with an error set: it is no plain one. */
+static PyObject *plain_key(PyObject *parts, PyObject *fetcher, PyObject *asked)
+{
+    if ((PyObject *)Py_TYPE(fetcher) != PyTuple_GetItem(parts, FETCHER) || fetching[0] || !all_numbers(asked))
+        return NULL;
+    if (fetcher != known_fetcher)
+        judge(parts, fetcher);
+    PyObject *around = first_key < 0 ? NULL : PyObject_GetAttr(PyTuple_GetItem(parts, HERE), s_around);
+    Py_XDECREF(around); /* None, if it is of interest */
+    PyObject *number = around == Py_None ? PyObject_GetAttr(PyTuple_GetItem(parts, WORKER), s_number) : NULL;
+    long long value = number && number != Py_None ? PyLong_AsLongLong(number) : -1;
+    Py_XDECREF(number);
+    return value < 0 || value > PyLong_AsLongLong(PyTuple_GetItem(parts, MOST)) ? NULL : PyLong_FromLongLong(first_key + value);
+}
+
+/* The list that torch gets in the place of the one that it was asked for. */
+static PyObject *seen_items(PyObject *parts, PyObject *asked)
+{
+    PyObject *items = PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, ITEMS), asked, NULL);
+    if (items && PyObject_SetAttr(items, s_keys, asked) != 0)
+        Py_CLEAR(items);
+    return items;
+}
+
+static void fetch_ended(PyObject *parts, PyObject *items)
+{
+    PyObject *loop = PyObject_GetAttr(items, s_loop);
+    if (loop && loop != Py_None)
+        Py_XDECREF(PyObject_CallMethodObjArgs(loop, s_close, NULL));
+    Py_XDECREF(loop);
+    PyObject *given[] = {NULL, PyTuple_GetItem(parts, FETCH)};
+    Py_XDECREF(PyObject_Vectorcall(PyTuple_GetItem(parts, CLOSES), given + 1, 1 | OFFSET_BIT, NULL));
+    int64_t now = now_ns();
+    if (now - ticked < PyLong_AsLongLong(PyTuple_GetItem(parts, PAUSE)))
+        return;
+    ticked = now;
+    Py_XDECREF(PyObject_CallNoArgs(PyTuple_GetItem(parts, TICK)));
+}
+
+static void fetch_failed(PyObject *parts, PyObject *const *args, PyObject *items, PyObject *key)
+{
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    Py_XDECREF(PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, FAILED), args[0], args[1], items, key, kind, NULL));
+    PyErr_Restore(kind, value, trace); /* instead of whatever this has set */
+}
+
+static PyObject *fetched(PyObject *self, PyObject *parts, PyObject *const *args, PyObject *items, PyObject *key)
+{
+    PyObject *opened[] = {NULL, PyTuple_GetItem(parts, FETCH), key}, *given[] = {NULL, args[0], items};
+    Py_XDECREF(PyObject_Vectorcall(PyTuple_GetItem(parts, OPENS), opened + 1, 2 | OFFSET_BIT, NULL));
+    fetching[0] = args[0];
+    fetching[1] = args[1];
+    muted = 1;
+    PyObject *result = interrupted() ? NULL : PyObject_Vectorcall(part(self, 0), given + 1, 2 | OFFSET_BIT, NULL);
+    if (result)
+        fetch_ended(parts, items);
+    else
+        fetch_failed(parts, args, items, key);
+    fetching[0] = fetching[1] = NULL;
+    muted = 0;
+    if (result && interrupted())
+        Py_CLEAR(result);
+    return result;
+}
+
+/* parts: the function */
+static PyObject *fetch_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    int plain = fetch_parts && !names && (flags & ~OFFSET_BIT) == 2;
+    PyObject *parts = plain ? Py_NewRef(fetch_parts) : NULL; /* they may be taken back meanwhile */
+    PyObject *key = plain ? plain_key(parts, args[0], args[1]) : NULL;
+    PyObject *items = key ? seen_items(parts, args[1]) : NULL;
+    PyObject *result = items ? fetched(self, parts, args, items, key) : go_slow(self, args, flags, names);
+    Py_XDECREF(items);
+    Py_XDECREF(key);
+    Py_XDECREF(parts);
+    return result;
+}
+
+static PyObject *set_fetches(PyObject *Py_UNUSED(module), PyObject *parts)
+{
+    if (parts != Py_None && (!PyTuple_Check(parts) || PyTuple_Size(parts) != FETCH_PARTS))
+        return PyErr_Format(PyExc_ValueError, "fetches have %d parts", FETCH_PARTS);
+    PyObject *old = fetch_parts;
+    fetch_parts = parts == Py_None ? NULL : Py_NewRef(parts);
+    Py_CLEAR(known_fetcher);
+    first_key = -1;
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_fetching(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return fetching[0] ? PyTuple_Pack(2, fetching[0], fetching[1]) : Py_NewRef(Py_None);
+}
+
 /* ---- the module ---- */
 
 static PyObject *forward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(forward_call, 4, args); }
-static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(backward_call, 7, args); }
+static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(backward_call, 5, args); }
 static PyObject *begins(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(begins_call, 4, args); }
 static PyObject *ends(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ends_call, 4, args); }
 static PyObject *ended(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ended_call, 3, args); }
 static PyObject *followed(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(followed_call, 3, args); }
+static PyObject *fetch(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(fetch_call, 1, args); }
+
+static PyObject *set_exchange(PyObject *Py_UNUSED(module), PyObject *capsule)
+{
+    exchange = exchange_of(capsule);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
 
 static PyObject *set_ready(PyObject *Py_UNUSED(module), PyObject *on)
 {
@@ -599,7 +825,11 @@ static PyMethodDef functions[] = {
     {"ends", ends, METH_VARARGS, "A lane for its end."},
     {"ended", ended, METH_VARARGS, "A lane for the end of a step of training."},
     {"followed", followed, METH_VARARGS, "A lane that calls other functions for some modules."},
+    {"fetch", fetch, METH_VARARGS, "A lane for the making of a batch in a loader worker."},
+    {"fetches", set_fetches, METH_O, "Say what happens there; None: the slow way is taken."},
+    {"fetching", get_fetching, METH_NOARGS, "Who makes a plain batch in this thread, and what it was asked for; None: nobody."},
     {"blocks", set_blocks, METH_O, "Say what blocks do."},
+    {"exchange", set_exchange, METH_O, "Say how numbers of tensors are read; None: by asking."},
     {"ready", set_ready, METH_O, "Say whether the plain case is at hand."},
     {"mute", set_muted, METH_O, "Say whether modules that are called in this thread go the slow way."},
     {"lead", lead, METH_O, "Say which optimizer's steps are plain; None: no one's."},
@@ -611,8 +841,20 @@ static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT, "sonde.hooks._gate", "Quick ways through functions of torch.", -1, functions,
     NULL, NULL, NULL, NULL};
 
+static int make_names(void)
+{
+    static const char *const texts[] = {"is_cpu", "item", "number", "around", "keys", "loop", "close"};
+    PyObject **const names[] = {&s_cpu, &s_item, &s_number, &s_around, &s_keys, &s_loop, &s_close};
+    for (int i = 0; i < 7; i++)
+        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
+            return -1;
+    return 0;
+}
+
 PyMODINIT_FUNC PyInit__gate(void)
 {
+    if (make_names() < 0)
+        return NULL;
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
     Py_XDECREF(types);

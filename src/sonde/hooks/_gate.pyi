@@ -3,13 +3,13 @@
 """
 
 from collections.abc import Callable
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 class Gate:
     """Calls `function` as if it stood there itself; for outermost calls in a thread, what `tell` or `route` named.
 
-    Not while torch compiles (`compiler.flag` is true), nor inside a backward pass (`task()` is not -1; None: there too). Gates
+    Not while torch compiles (`compiler[flag]` is true), nor inside a backward pass (`task()` is not -1; None: there too). Gates
     with the same `number`, from 0 to 63, count as one. It binds as a method, pickles by name, and has the attributes of the
     function beside its own.
     """
@@ -17,7 +17,7 @@ class Gate:
     def __init__(
         self,
         function: Callable[..., Any],
-        compiler: ModuleType,
+        compiler: dict[str, Any],
         flag: str,
         task: Callable[[], int] | None,
         number: int,
@@ -46,37 +46,58 @@ def forward(slow: Function, parts: tuple[tuple[Function, ...], Callable[[], bool
     """A lane for calls of modules: eight functions by state, the test of gradients, the class of losses, "training"."""
 
 def backward(
-    slow: Function, parts: tuple[Function, type, Callable[[Any, float], None], Any, str, str, Callable[[], None]], /
+    slow: Function, parts: tuple[Function, type, Callable[[Any, float], None], Any, Callable[[], None]], /
 ) -> Function:
     """A lane for backward passes.
 
-    Its parts: the function, the class of tensors, what writes the loss, its span, "is_cpu", "item", and what is called after
-    a pass in which something unusual was seen.
+    Its parts: the function, the class of tensors, what writes the loss, its span, and what is called after a pass in which
+    something unusual was seen.
     """
 
-def begins(slow: Function, parts: tuple[Callable[[], int], ModuleType, str, list[Callable[[], Any]]], /) -> Function:
+def begins(
+    slow: Function, parts: tuple[Callable[[], int], dict[str, Any], str, list[Callable[[], Any]]], /
+) -> Function:
     """A lane for the begin of an optimizer's step.
 
-    Its parts: which backward pass is under way, the compiler, its flag, and a list of what is called for the leader: at the begin,
-    at the end, and after it (None: nothing).
+    Its parts: which backward pass is under way, where the compiler's flag is and its name, and a list of what is called for the
+    leader: at the begin, at the end, and after it (None: nothing).
     """
 
-def ends(slow: Function, parts: tuple[Callable[[], int], ModuleType, str, list[Callable[[], Any]]], /) -> Function:
+def ends(slow: Function, parts: tuple[Callable[[], int], dict[str, Any], str, list[Callable[[], Any]]], /) -> Function:
     """A lane for the end of an optimizer's step, with the same parts."""
 
 def ended(slow: Function, parts: tuple[Callable[[Any], bool], Any, int], /) -> Function:
     """A lane for the end of a step of training: what writes it, its span; `slow` is called at most once in so many ns."""
 
-def followed(slow: Function, parts: tuple[dict[int, Function], ModuleType, str], /) -> Function:
-    """A lane for calls of some modules: the functions that are called for them, by address; the compiler, its flag."""
+def followed(slow: Function, parts: tuple[dict[int, Function], dict[str, Any], str], /) -> Function:
+    """A lane for calls of some modules: the functions that are called for them, by address; where the compiler's flag is."""
+
+def fetch(slow: Function, parts: tuple[Function], /) -> Function:
+    """A lane for `fetch(fetcher, indices)` in a loader worker: what is called."""
+
+def fetches(parts: tuple[Any, ...] | None, /) -> None:
+    """Say what happens where a batch is made; None: the slow way is taken.
+
+    A batch is plain if a list of ints is asked for. The parts: the class of fetchers; an object whose `number` is that of the batch;
+    the highest one that is plain; an object whose `around` is None, or else no batch is plain; `judge(fetcher)`, asked once, which
+    gives the key of its first batch, or None if its batches are not plain; a class of lists that note in `loop` who iterates
+    over them, and have `keys`; what enters a span, what leaves one, the span; what is called with fetcher, indices, list, key
+    and type of the exception when it fails; what is called when it is done, and how many ns it is not called again.
+    """
+
+def fetching() -> tuple[Any, Any] | None:
+    """The fetcher that makes a plain batch in this thread, and what it was asked for; None: there is none."""
 
 def blocks(parts: tuple[Any, ...], /) -> None:
     """Say what blocks do.
 
-    The parts: an object, and its attribute that is False outside of a block and True inside (any other value: the slow way);
-    what enters a span, what leaves one, the span; what is called when a step has ended, and when it was left by an exception;
+    The parts: a list whose only item is False outside of a block and True inside (any other value: the slow way); what enters a
+    span, what leaves one, the span; what is called when a step has ended, and when it was left by an exception;
     `slow(step)`, which tells whether a step has begun, and `slow(kind)` for its end.
     """
+
+def exchange(capsule: Any, /) -> None:
+    """Say how numbers of tensors are read: torch's exchange of DLPack; None: it has none, and is asked for each."""
 
 def ready(on: bool, /) -> None:
     """Say whether the plain case is at hand: training goes on, and nothing unusual was seen."""

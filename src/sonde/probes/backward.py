@@ -59,8 +59,9 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
 
     if native is None:
         return call
-    tensor = sys.modules["torch"].Tensor
-    parts = (timed, tensor, loss.writer(), loss.span, "is_cpu", "item", _unusual)
+    torch = sys.modules["torch"]
+    native.exchange(getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
+    parts = (timed, torch.Tensor, loss.writer(), loss.span, _unusual)
     return cast("Callable[..., Any]", native.backward(call, parts))
 
 

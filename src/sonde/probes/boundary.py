@@ -28,11 +28,11 @@ _FLAGS = (UPDATE_EXPLICIT, UPDATE_EXPLICIT | UPDATE_ABORTED)
 def begin(step: int | None) -> bool:
     """A block is entered. Is it a step? Else it is a part of one, or nothing is recorded."""
     now = steps.now
-    if not now.installed or now.block:
+    if not now.installed or now.block[0]:
         return False
     if not now.explicit:
         optimizer_step.unlead()  # from now on its updates end nothing
-    now.block = True
+    now.block[0] = True
     steps.enter(step)
     core.enter(_span)
     return True
@@ -41,8 +41,8 @@ def begin(step: int | None) -> bool:
 @guard("watching an explicit step")
 def end(kind: type[BaseException] | None) -> None:
     """A block that is a step is left, perhaps by an exception of this kind."""
-    if steps.now.block:  # else the recording has ended meanwhile
-        steps.now.block = False
+    if steps.now.block[0]:  # else the recording has ended meanwhile
+        steps.now.block[0] = False
         core.leave(_span, None, kind)
         flags = _FLAGS[kind is not None]
         if steps.now.all:
@@ -78,7 +78,7 @@ if TYPE_CHECKING or native is None:
 else:
     Fast = native.Block
     PARTS = (
-        steps.now, "block", core.enter, core.leave, _span,
+        steps.now.block, core.enter, core.leave, _span,
         steps.quick_end[_FLAGS[0]], steps.quick_end[_FLAGS[1]], begin, end,
     )  # fmt: skip
     native.blocks(PARTS)

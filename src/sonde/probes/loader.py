@@ -21,7 +21,7 @@ from sonde.hooks.torch import loader as hooks
 from sonde.probes import host, ledger, step
 from sonde.probes.off import switch_off
 from sonde.store.ledger import ALONE, STREAM
-from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, PREFETCH, PROBE, SAMPLES, batch_key
+from sonde.store.probe import FETCH, HIGHEST_NUMBER, INPUT_WAIT, ITEM, ITER, PREFETCH, PROBE, SAMPLES, batch_key
 from sonde.store.record import DETAIL
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def install(settings: Settings) -> Callable[[], None]:
 
 def _leave() -> None:
     ledger.end()
+    hooks.rest()
     leave, _Here.leave = _Here.leave, ()
     for each in reversed(leave):
         each()
@@ -115,6 +116,9 @@ def begin_worker() -> None:
     _Here.worker = True
     core.set_context(-1, -1)
     step.phases.on = not step.now.none
+    hooks.hurry(
+        HIGHEST_NUMBER, (_Here, _first_key, _Items, core.enter, core.leave, _fetch, _unmade, host.tick, step.PAUSE_NS)
+    )
 
 
 def _give_up() -> None:
@@ -486,6 +490,24 @@ def _end_fetch(fetch: _Fetch, error: type[BaseException] | None) -> None:
     fetch.end(error)
     if _Here.worker:
         host.tick()
+
+
+@_following
+def _first_key(fetcher: Any) -> int | None:
+    """The key of the first batch of this fetcher, if its batches are made item by item, and the items have their own numbers."""
+    begun, dataset = hooks.at_work(), fetcher.dataset
+    together = not fetcher.auto_collation or getattr(dataset, "__getitems__", None)
+    if begun is None or together or isinstance(dataset, sys.modules["torch"].utils.data.Subset):
+        return None
+    return batch_key(*begun, 0)
+
+
+@_following
+def _unmade(fetcher: Any, asked: Any, given: _Items, key: int, error: type[BaseException]) -> None:
+    """A batch that was made the quick way failed."""
+    fetch = _Fetch()
+    fetch.fetcher, fetch.asked, fetch.given, fetch.key = fetcher, asked, given, key
+    _end_fetch(fetch, error)
 
 
 def _collate(fetch: _Fetch, collate: Callable[[Any], Any], data: Any) -> Any:

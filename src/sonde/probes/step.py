@@ -32,6 +32,7 @@ class _Now:
     def __init__(self) -> None:
         self.installed = False
         self.patched: frozenset[str] = frozenset()  # the probes that see their calls without an edit
+        self.block: list[bool | None] = [None]  # inside of a trace_step, or between two; None: there was none yet
         self.forget()
         self.first = 0
         self.stop: int | None = None
@@ -42,12 +43,12 @@ class _Now:
     def forget(self) -> None:
         """No training has begun."""
         self.begun = False
-        self.block: bool | None = None  # inside of a trace_step, or between two; None: there was none yet
+        self.block[0] = None
 
     @property
     def explicit(self) -> bool:
         """Does trace_step say where steps end?"""
-        return self.block is not None
+        return self.block[0] is not None
 
     def takes(self, step: int) -> bool:
         """Is this step recorded whole?"""

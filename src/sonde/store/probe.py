@@ -74,6 +74,7 @@ _NUMBER_BITS = 28
 _ROUND_BITS = 16
 _LOADER_BITS = 16
 _NUMBERS, _ROUNDS, _LOADERS = (1 << _NUMBER_BITS) - 1, (1 << _ROUND_BITS) - 1, (1 << _LOADER_BITS) - 1
+HIGHEST_NUMBER = _NUMBERS  # of a batch; a number above it keeps its lowest bits
 
 
 class BatchKey(NamedTuple):

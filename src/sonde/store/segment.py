@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.store import record
+from sonde.store import native, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +68,21 @@ def classes() -> NDArray[np.uint8]:
 
 def cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, int]:
     """Say what each slot is. A block of `thread` with `left` records to come reaches into these slots."""
+    import numpy as np
+
+    if native.slots is None:
+        return _cut(slots, thread, left)
+    count = len(slots)
+    kinds, what = np.empty(count, np.uint8), np.empty(count, np.uint8)
+    seqs, threads = np.empty(count, np.uint32), np.empty(count, np.uint32)
+    thread, left, bad, alone = native.slots.cut(np.ascontiguousarray(slots), kinds, seqs, what, threads, thread, left)
+    if alone:
+        threads = np.broadcast_to(np.uint32(thread), count)
+    return Slice(slots, seqs, what, threads, bad, kinds), thread, left
+
+
+def _cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, int]:
+    """The same with NumPy."""
     import numpy as np
 
     # Columns are copied side by side first: what is done with them then is several times as fast.

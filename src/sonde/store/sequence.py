@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.store import record
+from sonde.store import native, record
 from sonde.store.segment import BAD, PLAIN, SPECIAL, Slice
 
 if TYPE_CHECKING:
@@ -132,7 +132,10 @@ class _Tally:
             self.sequence.corrupt += int(np.count_nonzero((seqs >= self.given) & (one.what != BAD)))
         if self._watch is not None:
             self._watch(one, what)
-        self._mark(seqs[np.flatnonzero(what == PLAIN)])
+        if native.slots is None:
+            self._mark(seqs[np.flatnonzero(what == PLAIN)])
+        else:
+            self._mark_at_once(seqs, what)
         special = np.flatnonzero(what == SPECIAL)
         if len(special):
             self.special.append(seqs[special])
@@ -160,6 +163,20 @@ class _Tally:
             return
         for first, last in pairwise([0, *turns.tolist(), len(seqs)]):
             self._see(seqs[first:last], slice(int(seqs[first]), int(seqs[last - 1]) + 1))
+
+    def _mark_at_once(self, seqs: NDArray[np.uint32], what: NDArray[np.uint8]) -> None:
+        """The same in C."""
+        import numpy as np
+
+        twice, above = np.empty(len(seqs), np.uint32), np.empty(len(seqs), np.uint32)
+        plain, highest, again, beyond = native.slots.mark(seqs, what, self.seen, twice, above)
+        self.plain += plain
+        self.highest = max(self.highest, highest)
+        if beyond:
+            self.seen_above.append(above[:beyond].copy())
+        if again:
+            self.again += again
+            self.sequence.doubt(twice[:again])
 
     def _see(self, seqs: NDArray[np.uint32], places: slice | NDArray[np.uint32]) -> None:
         """Mark numbers, which have these places in the table."""

@@ -39,9 +39,9 @@ def compile_test() -> Callable[[], bool]:
     return test
 
 
-def compile_flag() -> tuple[Any, str]:
-    """Where torch keeps what `compile_test` tells: a module, and the name of the flag in it."""
-    return sys.modules["torch"].compiler, "_is_compiling_flag"
+def compile_flag() -> tuple[dict[str, Any], str]:
+    """Where torch keeps what `compile_test` tells: the names of a module, and that of the flag among them."""
+    return vars(sys.modules["torch"].compiler), "_is_compiling_flag"
 
 
 def readable(replacement: Any, original: Callable[..., Any]) -> Callable[[], None]:

@@ -138,7 +138,34 @@ def settle(iterator: Any) -> Batch | None:
 
 def fetching() -> Batch | None:
     """The batch that is being fetched in this thread, in a worker or in the main process."""
-    return _thread.fetching
+    batch = _thread.fetching
+    if batch is None and native is not None:
+        plain = native.fetching()
+        return None if plain is None else _worker_batch(*plain)
+    return batch
+
+
+def hurry(most: int, parts: tuple[Any, ...]) -> None:
+    """Let plain batches of this worker be made the quick way, until `rest`; see `fetches` in `hooks/_gate.pyi`.
+
+    `most` is the highest number of a batch that may go it, and `parts` are those from the fourth on. Subscribers of `fetch`
+    are told all the same, and then it is not taken. Without the C module nothing happens.
+    """
+    if native is not None and not telling():
+        native.fetches((sys.modules["torch"].utils.data._utils.fetch._MapDatasetFetcher, _worker, most, *parts))
+
+
+def rest() -> None:
+    """Let batches go the slow way again."""
+    if native is not None:
+        native.fetches(None)
+
+
+def at_work() -> tuple[int, int] | None:
+    """The loader that this worker works for, and its round; None: not known, or this is no worker."""
+    if _worker.loader is None or _worker.round is None or sys.modules[WORKER]._worker_info is None:
+        return None
+    return _worker.loader, _worker.round
 
 
 def starting() -> tuple[int, int] | None:
@@ -303,7 +330,7 @@ class _FetchKeeper:
     def after(self, outer: Batch | None, _data: Any, _error: BaseException | None) -> None:
         _thread.fetching = outer
         if native is not None:
-            native.mute(False)
+            native.mute(outer is not None)
 
 
 def _indices(iterator: Any, iteration: _Iteration, worker: int | None) -> tuple[Any, ...] | None:
@@ -479,6 +506,21 @@ class _KeptPoint(Point):
         return call
 
 
+class _FetchPoint(_KeptPoint):
+    """In a worker plain batches have a way of their own, in C, if somebody has opened it."""
+
+    def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
+        kept = super().around(original, link)
+        if native is None:
+            return kept
+        quick = native.fetch(kept, (original,))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return (kept if self.subscribers or self._steers or not link.on else quick)(*args, **kwargs)
+
+        return call
+
+
 def _iter_place(torch: ModuleType) -> list[Place]:
     return [(torch.utils.data.DataLoader, "__iter__")]
 
@@ -536,7 +578,7 @@ fetcher_made = Point(
     "torch loader's fetcher", "to know the rounds in a worker", library="torch", find=_fetcher_place,
     keeper=_FetcherKeeper(),
 )  # fmt: skip
-fetch = _KeptPoint(
+fetch = _FetchPoint(
     "torch loader's fetch", "to see items and batches being made", library="torch", find=_fetch_places,
     keeper=_FetchKeeper(), needs=[next_batch, worker_loop],
 )  # fmt: skip
