@@ -52,7 +52,6 @@ def test_other_commands_stand_as_they_are() -> None:
         (["start.sh"], 126, "sonde run bash start.sh"),
         (["train"], 127, "Did you mean the script train.py?"),
         (["no-such-command"], 127, "no command no-such-command"),
-        (["--nmae", "x"], 2, "Did you mean '--name'?"),
     ],
 )
 def test_what_cannot_be_run_is_told_with_the_code_of_a_shell(words: list[str], code: int, told: str) -> None:
