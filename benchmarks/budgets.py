@@ -74,7 +74,7 @@ def _of_training(results: dict[str, Any]) -> list[Budget]:
             Budget(
                 f"{name.removeprefix('+ ')}, {model}", _share(results["blackbox"][name][model]), 5.0, "% of the step"
             )
-            for name in ("+ watch", "+ black box + watch")
+            for name in ("+ watch", "+ black box", "+ black box + watch")
             for model in ("MLP", "CNN", "transformer")
         ),
         Budget("an item in a loader worker, batch of 32", items["added_ns"], 1000.0, "ns"),
