@@ -154,9 +154,7 @@ class Recording:
         self.set_context(*context)
 
     def _head_with(self, page: memoryview) -> None:
-        self.page = page
-        self.counts = page.cast("Q")
-        self.smalls = page.cast("I")
+        self.page, self.counts, self.smalls = page, page.cast("Q"), page.cast("I")
 
     def set_context(self, step: int, epoch: int) -> None:
         self.smalls[STEP] = step
@@ -252,9 +250,11 @@ class Recording:
         page = self._map(rings, 0, HEADER_BYTES) if rings.allocate(0, HEADER_BYTES) else None
         if page is None:
             return False
+        counts, smalls = page.cast("Q"), page.cast("I")
+        # No call from here to the switch: what a signal handler counted in between would stay in the page that is left.
         page[8:] = self.page[8:]
         page[:8] = self.page[:8]
-        self._head_with(page)
+        self.page, self.counts, self.smalls = page, counts, smalls
         self.counts[NEXT_SEQ] = self.next_seq
         self.page_done = True
         self.use_bytes(HEADER_BYTES)
