@@ -112,6 +112,15 @@ def test_an_item_that_kills_its_worker_is_named(programs: Programs) -> None:
     assert dump["exception"]["item"] == {"index": 77, "position": None, "id": None, "worker": 1, "batch": 19}
 
 
+def test_an_exception_that_no_hook_has_heard_of_is_written_once(programs: Programs) -> None:
+    """As where a signal handler raises at that moment; Python shows it as ever."""
+    lines = "sonde.mark('work')\ndef hook(*_):\n    raise OSError('hook')\nsys.excepthook = hook\nraise ValueError('unheard')"
+    done = programs.run(code(lines), env=ON, code_expected=1)
+    assert "ValueError: unheard" in done.stderr
+    assert (only(programs)["reason"], only(programs)["exception"]["message"]) == ("exception", "unheard")
+    assert [process["end"]["exception"] for process in programs.processes] == ["ValueError"]
+
+
 def test_a_last_loss_that_is_not_finite_is_written_at_the_exit(programs: Programs) -> None:
     """The program ends as ever, without a call of finish()."""
     lines = "model = torch.nn.Linear(1, 1)\n(model(torch.ones(1)) * float('inf')).sum().backward()"

@@ -63,7 +63,7 @@ def serving() -> Recorder | None:
 def at_failure(callback: Callable[[BaseException], None]) -> Callable[[], None]:
     """Call with an exception that nobody has caught, before the program is told of it; returns what ends that.
 
-    Not for `KeyboardInterrupt` and `SystemExit`: who asks for the end of a program needs no account of it.
+    It may be told of the same one again. Not for `KeyboardInterrupt` and `SystemExit`: who asks for the end of a program needs no account of it.
     """
     _Now.told = (*_Now.told, callback)
 
@@ -274,6 +274,7 @@ class Recorder:
         if not self.watching or self.pid != os.getpid():
             return
         self._tell_of_child()
+        self._tell_of_unheard()
         with guard("writing what is left at the end of the process"):
             if self.facts.get("writes") == "block":
                 core.flush()
@@ -317,6 +318,17 @@ class Recorder:
         if isinstance(error, SystemExit) and error.code not in (None, 0):  # torch.multiprocessing has caught the cause
             error = error.__context__
         if isinstance(error, Exception):
+            self.exception = self.exception or type(error).__name__
+            tell_failure(error)
+
+    def _tell_of_unheard(self) -> None:
+        """Of an exception that ended the program although `_on_exception` was not run: Python has noted it.
+
+        A signal handler that raises can come before the first line of it, and another hook need not pass it on.
+        """
+        error = getattr(sys, "last_value", None)
+        trace = error.__traceback__ if isinstance(error, Exception) else None
+        if trace is not None and trace.tb_frame.f_back is None:  # nothing was left that could catch it
             self.exception = self.exception or type(error).__name__
             tell_failure(error)
 

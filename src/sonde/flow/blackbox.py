@@ -17,7 +17,7 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
@@ -53,8 +53,11 @@ MOST_BYTES = 1 << 16  # of its file
 MOST_CAUSES = 20  # exceptions behind an exception
 RESERVE = 16 << 20  # bytes of address space that are given back when there is no memory to write it
 WAIT_SECONDS = 30.0  # for the dump of another thread
+DYING_NS = 1_000_000_000  # the longest that a killed worker is given to be gone
+LOOK_AGAIN = 0.005  # seconds between two looks whether it is
 
 _ALLOCATORS = ("can't allocate memory", "not enough memory", "out of memory")
+_BROKEN = (ConnectionError, EOFError, FileNotFoundError)  # what reading from a process that is killed ends with
 
 
 class _Unseen(NamedTuple):
@@ -306,9 +309,19 @@ def _reason(error: BaseException) -> str:
     wait = _wait_of(causes)
     if (wait is not None and wait.batch is not None and wait.batch.worker is not None) or any(map(_of_worker, causes)):
         return "worker"
-    if wait is not None and _of_dead():  # then the wait may end with anything, such as a connection that is closed
+    if wait is not None and _has_dead(
+        causes
+    ):  # then the wait may end with anything, such as a connection that is closed
         return "worker"
     return "nonfinite" if type(error).__name__ == "NonFinite" else "exception"
+
+
+def _has_dead(causes: list[BaseException]) -> bool:
+    """Has a worker been killed? It loses its connections before it is gone: one that broke is worth a second look."""
+    until = monotonic_ns() + (DYING_NS if any(isinstance(cause, _BROKEN) for cause in causes) else 0)
+    while not (dead := bool(_of_dead())) and monotonic_ns() < until:
+        sleep(LOOK_AGAIN)
+    return dead
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
