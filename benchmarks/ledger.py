@@ -1,4 +1,7 @@
-"""What the ledger costs: CPU to write a batch down, and bytes of an item when the run is sealed."""
+"""What the ledger costs: CPU to write a batch down and to make an order again, and bytes of an item when the run is sealed.
+
+The orders are those of samplers of torch, in a loader, with what the probe notes of how they were made.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,57 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+import torch
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    RandomSampler,
+    WeightedRandomSampler,
+    random_split,
+)
 
-from sonde.analysis.ledger import read_book, write_sealed
-from sonde.store.ledger import Packer, Writer
+from sonde.analysis import shuffle
+from sonde.analysis.ledger import Book, read_book, write_sealed
+from sonde.hooks.torch import order
+from sonde.store.ledger import SEEDED, Packer, Recipe, Writer, pack_recipe
 
-DATASETS = {10_000: 2, 50_000: 6, 1_281_167: 1}  # items -> epochs
+LARGE = 1_281_167
+# sampler, items of the dataset, epochs
+CASES = (
+    ("shuffled", 10_000, 30),
+    ("shuffled", 50_000, 6),
+    ("shuffled", LARGE, 1),
+    ("shuffled, own generator", 50_000, 6),
+    ("distributed, rank 1 of 8", LARGE, 3),
+    ("subset, shuffled", 300_000, 3),
+    ("weighted", 50_000, 6),
+)
 BATCH = 64
 ROUNDS, CALLS = 50, 200
 
 
+class Numbers(Dataset[int]):
+    """Item i is the number i."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        """As they are."""
+        return indices
+
+
 def measure() -> dict[str, Any]:
-    """Both."""
-    return {"write_ns": write_ns(), "rows": [{"dataset": items, "bytes": sealed(items)} for items in DATASETS]}
+    """All of it."""
+    rows = [
+        {"sampler": sampler, "dataset": items, "bytes": sealed(sampler, items, epochs)}
+        for sampler, items, epochs in CASES
+    ]
+    return {"write_ns": write_ns(), "order_s": order_s(), "rows": rows}
 
 
 def write_ns() -> float:
@@ -39,25 +81,57 @@ def write_ns() -> float:
     return best
 
 
-def sealed(items: int) -> float:
-    """Bytes of each item of a shuffled dataset in the sealed table."""
-    chance = random.Random(0)
+def order_s() -> float:
+    """CPU seconds to make the order of a large dataset again."""
+    begun = time.process_time()
+    shuffle.make(Recipe(SEEDED, LARGE, LARGE, seed=1))
+    return time.process_time() - begun
+
+
+def sealed(sampler: str, items: int, epochs: int) -> float:
+    """Bytes of each item in the sealed table."""
+    torch.manual_seed(0)
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "ledger.bin"
-        writer, packer = _writer(path), Packer()
-        for epoch in range(DATASETS[items]):
-            order = chance.sample(range(items), items)
-            for number in range(0, items, BATCH):
-                entry = packer.batch((epoch << 28) + number // BATCH, tuple(order[number : number + BATCH]))
-                writer.put(entry or b"")
-        writer.close()
-        book = read_book(path, [])
-        if book is None:
-            raise RuntimeError("the ledger is empty")
+        data = random_split(Numbers(2 * items), [items, items])[0] if "subset" in sampler else Numbers(items)
+        book = _recorded(Path(folder) / "ledger.bin", data, _sampler(sampler, data), epochs)
+        table = Path(folder) / "ledger.parquet"
         with duckdb.connect() as connection:
             connection.execute("SET threads = 1")
-            write_sealed(connection, [("process", book)], Path(folder) / "ledger.parquet")
-        return (Path(folder) / "ledger.parquet").stat().st_size / (items * DATASETS[items])
+            write_sealed(connection, [("process", book)], table)
+        return table.stat().st_size / int(book.run.sum())
+
+
+def _sampler(name: str, data: Any) -> Any:
+    if name == "weighted":
+        return WeightedRandomSampler([1.0] * len(data), len(data))
+    if name.startswith("distributed"):
+        return DistributedSampler(data, 8, 1)
+    return RandomSampler(data, generator=torch.Generator() if "generator" in name else None)
+
+
+def _recorded(path: Path, data: Dataset[int], sampler: Any, epochs: int) -> Book:
+    """The ledger of some epochs, as the probe of loaders writes it."""
+    writer, packer = _writer(path), Packer()
+    loader = DataLoader(data, BATCH, sampler=sampler, collate_fn=list)
+    for epoch in range(epochs):
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+        _note(writer, epoch, order.stated(loader))
+        iterator = iter(loader)
+        for number, batch in enumerate(iterator):
+            writer.put(packer.batch((epoch << 28) + number, tuple(batch)) or b"")
+            if not number:
+                _note(writer, epoch, order.seeded(iterator))
+    writer.close()
+    book = read_book(path, [])
+    if book is None:
+        raise RuntimeError("the ledger is empty")
+    return book
+
+
+def _note(writer: Writer, epoch: int, recipe: Recipe | None) -> None:
+    if recipe is not None:
+        writer.put(pack_recipe(epoch << 28, recipe), 0)
 
 
 def _writer(path: Path) -> Writer:

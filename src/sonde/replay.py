@@ -286,7 +286,12 @@ def _keys(content: Batch) -> list[Any]:
     """What the dataset was asked for."""
     if content.indices is not None:
         return content.indices
-    keys = content.keys or []
+    if content.keys is None:
+        raise ReplayError(
+            "It is not known which items were in this batch: the order of its items is kept as a recipe from which it cannot be "
+            "made again. The notes of the run say why."
+        )
+    keys = content.keys
     if len(keys) < content.size or not all(isinstance(key, str) for key in keys):
         raise ReplayError(
             "The items of this batch have keys that are neither numbers nor short texts: the ledger does not hold them as they "

@@ -1,16 +1,18 @@
 """The ledgers of a run: which items went into which batch, from the files of processes or from the sealed table.
 
 Read when they are first asked for. A batch is a few rows: the number of an item, and how many follow it one by one. That is
-one row for each item of a shuffled dataset, and one for each batch of a loop in order.
+one row for each item of a shuffled dataset, and one for each batch of a loop in order. When it is sealed, a batch whose order
+can be made again (`shuffle`) becomes one row: its place in that order.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.analysis import shuffle
 from sonde.analysis.tables import quoted
 from sonde.errors import RunUnreadable
 from sonde.store import ledger
@@ -28,12 +30,16 @@ FUNCTION = "sonde_indices"
 NO_DIGEST, SAMPLE, WHOLE = 0, 1, 2  # how much of a batch its digest is of
 CONFIG: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 LOADER_SHIFT = 44  # where in a key the loader stands
+ROUND_SHIFT = 28  # and its round
 PIECE = 1 << 16  # batches that are taken together
 HIGHEST = 2**63 - 1
 
 
 class Batch(NamedTuple):
-    """One batch of a ledger. Of items whose keys are no numbers, `indices` is None."""
+    """One batch of a ledger. Of items whose keys are no numbers, `indices` is None.
+
+    Both are None if its items stand in an order that cannot be made again; the notes of the run say why.
+    """
 
     indices: list[int] | None
     keys: list[Any] | None
@@ -55,15 +61,27 @@ class Batch(NamedTuple):
 
 
 class Book:
-    """What one process wrote down: arrays with one entry per batch, and `first` and `run` with one per row."""
+    """What one process wrote down: arrays with one entry per batch, and `first` and `run` with one per row.
+
+    Where `shuffle` is not 0, it is the number of an order, and the only row of the batch is about places in that.
+    """
 
     def __init__(
-        self, heads: dict[str, NDArray[Any]], start: Ints, first: NDArray[Any], run: NDArray[Any], texts: dict[int, str]
+        self,
+        heads: dict[str, NDArray[Any]],
+        start: Ints,
+        first: NDArray[Any],
+        run: NDArray[Any],
+        texts: dict[int, str],
+        orders: shuffle.Orders | None = None,
+        noted: dict[int, list[ledger.Recipe]] | None = None,
     ) -> None:
-        """`start` has one more entry: where the rows end."""
+        """`start` has one more entry: where the rows end. `noted` are recipes that nobody has tried, for loaders' rounds."""
         self.key, self.worker, self.flags = heads["key"], heads["worker"], heads["flags"]
-        self.digest, self.digest_of = heads["digest"], heads["digest_of"]
+        self.digest, self.digest_of, self.shuffle = heads["digest"], heads["digest_of"], heads["shuffle"]
         self.start, self.first, self.run, self.texts = start, first, run, texts
+        self.orders = orders
+        self.noted = noted or {}
         self._places: dict[int, int] | None = None
 
     def __len__(self) -> int:
@@ -72,10 +90,11 @@ class Book:
     def __eq__(self, other: object) -> bool:
         import numpy as np
 
-        names = ("key", "worker", "flags", "digest", "digest_of", "start", "first", "run")
+        names = ("key", "worker", "flags", "digest", "digest_of", "shuffle", "start", "first", "run")
         return (
             isinstance(other, Book)
             and self.texts == other.texts
+            and self.recipes == other.recipes
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
         )
 
@@ -114,6 +133,11 @@ class Book:
         return int(sizes.max(initial=0))
 
     @property
+    def recipes(self) -> list[bytes]:
+        """Of the orders in which batches have their places."""
+        return [] if self.orders is None else self.orders.recipes
+
+    @property
     def places(self) -> dict[int, int]:
         """For each key its place; -1 for one that stands there twice."""
         if self._places is None:
@@ -125,11 +149,15 @@ class Book:
                 self._places |= dict.fromkeys(twice, -1)
         return self._places
 
-    def _indices(self, place: int) -> list[int]:
+    def _indices(self, place: int) -> list[int] | None:
         low, high = int(self.start[place]), int(self.start[place + 1])
-        if high - low == 1 and self.run[low] != 1:
-            begin = int(self.first[low])
-            return list(range(begin, begin + int(self.run[low])))
+        begin, count = int(self.first[low]), int(self.run[low])
+        if self.shuffle[place]:
+            order = None if self.orders is None else self.orders.order(int(self.shuffle[place]))
+            found = None if order is None or begin < 0 else order[begin : begin + count].tolist()
+            return found if found is not None and len(found) == count else None
+        if high - low == 1 and count != 1:
+            return list(range(begin, begin + count))
         return self.first[low:high].tolist()  # type: ignore[no-any-return]
 
 
@@ -182,7 +210,7 @@ class Ledgers:
         try:
             # A database of its own: that of the run may be in the middle of a query that asks for this.
             with duckdb.connect(config=CONFIG) as aside:
-                return _read_sealed(aside, file, name)
+                return _read_sealed(aside, file, name, notes)
         except duckdb.Error as error:
             notes.append(f"The ledger of {process} cannot be read: {error}")
             return None
@@ -225,6 +253,7 @@ class _Taken:
         self._done: list[dict[str, NDArray[Any]]] = []
         self._texts: dict[int, str] = {}
         self._digests: dict[int, tuple[int, int]] = {}
+        self._noted: dict[int, list[ledger.Recipe]] = {}
 
     def add(self, entry: Entry) -> None:
         import numpy as np
@@ -232,6 +261,11 @@ class _Taken:
         if entry.code == ledger.DIGEST:
             of = WHOLE if entry.flags & ledger.WHOLE else SAMPLE
             self._digests[entry.key] = (ledger.HASH.unpack(entry.content)[0], of)
+            return
+        if entry.code == ledger.RECIPE:
+            recipe = ledger.read_recipe(entry.content)
+            if recipe is not None:
+                self._noted.setdefault(entry.key >> ROUND_SHIFT, []).append(recipe)
             return
         rows = entry.count
         if rows and entry.code in self._types:
@@ -257,7 +291,8 @@ class _Taken:
         rows, first, run = whole.pop("rows"), whole.pop("first"), whole.pop("run")
         start = np.append(0, np.cumsum(rows))
         whole["digest"], whole["digest_of"] = self._digest_columns(whole["key"])
-        return Book(whole, start, first, run, self._texts)
+        whole["shuffle"] = np.zeros(len(rows), np.uint32)
+        return Book(whole, start, first, run, self._texts, noted=self._noted)
 
     def _digest_columns(self, keys: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
         import numpy as np
@@ -305,28 +340,39 @@ _FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 
 _TYPES = ((2**8, "UTINYINT"), (2**16, "USMALLINT"), (2**32, "UINTEGER"))
 
 
-def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str) -> Book | None:
+def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str, notes: list[str]) -> Book | None:
     import numpy as np
 
-    rows = f"FROM read_parquet({quoted(file)}) WHERE process = {quoted(process)}"
+    rows = f"FROM {_sealed_rows(connection, file)} WHERE process = {quoted(process)}"
     ((count, lowest, highest, longest),) = connection.execute(
-        f"SELECT count(*), min({_FIRST}), max({_FIRST}), max(run) {rows}"
+        f"SELECT count(*), min({_FIRST}), max({_FIRST}), max(length) {rows}"
     ).fetchall()
     if not count:
         return None
     first = "BIGINT" if lowest < 0 else _type_for(highest)
     found: dict[str, Any] = connection.execute(
-        f"SELECT ({_FIRST})::{first} AS first, run::{_type_for(longest)} AS run, position = 0 AS head {rows}"
+        f"SELECT ({_FIRST})::{first} AS first, length::{_type_for(longest)} AS run, position = 0 AS head {rows}"
     ).fetchnumpy()
     heads: dict[str, Any] = connection.execute(
-        f"SELECT key, worker, flags, coalesce(digest, 0) AS digest, digest_of {rows} AND position = 0"
+        f"SELECT key, worker, flags, coalesce(digest, 0) AS digest, digest_of, shuffle {rows} AND position = 0"
     ).fetchnumpy()
     texts = connection.execute(
         f"SELECT place, keys FROM (SELECT row_number() OVER () - 1 AS place, keys {rows} AND position = 0) "
         "WHERE keys IS NOT NULL"
     ).fetchall()
+    recipes = connection.execute(f"SELECT recipe {rows} AND recipe IS NOT NULL ORDER BY shuffle").fetchall()
     start = np.append(np.flatnonzero(found["head"]), count)
-    return Book(heads, start, found["first"], found["run"], dict(texts))
+    orders = shuffle.Orders([recipe for (recipe,) in recipes], process, notes)
+    return Book(heads, start, found["first"], found["run"], dict(texts), orders)
+
+
+def _sealed_rows(connection: duckdb.DuckDBPyConnection, file: str) -> str:
+    """The rows of a sealed file; `length` was called `run` before there were recipes."""
+    table = f"read_parquet({quoted(file)})"
+    columns = {row[0] for row in connection.execute(f"DESCRIBE FROM {table}").fetchall()}
+    if "recipe" in columns:
+        return table
+    return f"(SELECT *, run AS length, 0::UINTEGER AS shuffle, NULL::BLOB AS recipe FROM {table})"
 
 
 def _type_for(highest: int) -> str:
@@ -340,15 +386,148 @@ def write_sealed(connection: duckdb.DuckDBPyConnection, books: Sequence[tuple[st
     """
     # So that the rows stay in their order: they are joined with the batches, and not the batches with them.
     connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+    books = [(process, _packed(book)) for process, book in books]
     rows = " UNION ALL ".join(_register(connection, number, *one) for number, one in enumerate(books))
     connection.execute(f"COPY ({rows}) TO {quoted(str(path))} ({_FORMAT}, USE_TMP_FILE false)")
     connection.execute("RESET disabled_optimizers")
     for process, book in books:
-        if _read_sealed(connection, str(path), process) != book:
+        if _read_sealed(connection, str(path), process, []) != book:
             raise RunUnreadable(
                 f"The ledger of {process} was written into {path.name} and read back differently. "
                 "The run is as it was; check the disk, then seal again."
             )
+
+
+def _packed(book: Book) -> Book:
+    """The same ledger, with batches that are part of an order that can be made again as places in it."""
+    moving = _Moving(book)
+    subsets: dict[int, list[Ints]] = {}
+    for places, noted in _rounds(book):
+        found = shuffle.find(_round(book, places))
+        if found is not None:
+            moving.add(places, found)
+        elif any(recipe.subset for recipe in noted):
+            subsets.setdefault(int(book.key[places[0]]) >> LOADER_SHIFT, []).append(places)
+    for rounds in subsets.values():
+        _pack_subset(book, rounds, moving)
+    moved = moving.book()
+    return moved if _same_items(book, moved) else book
+
+
+def _same_items(book: Book, moved: Book) -> bool:
+    """Do the orders give all items again that are only in them now, as whoever reads it will do it?"""
+    import numpy as np
+
+    for number in range(len(book.recipes) + 1, len(moved.recipes) + 1):
+        order = None if moved.orders is None else moved.orders.order(number)
+        places = np.flatnonzero(moved.shuffle == number)
+        if order is None or not np.array_equal(order[_items(moved, places)], _items(book, places)):
+            return False
+    return True
+
+
+def _pack_subset(book: Book, rounds: list[Ints], moving: _Moving) -> None:
+    """The rounds over a subset, whose items are kept once: those of several rounds take more room."""
+    subset = shuffle.learn(_round(book, places) for places in rounds)
+    if subset is None or not shuffle.is_worth(subset, sum(int(_sizes(book, places).sum()) for places in rounds)):
+        return
+    holder = 0
+    for places in rounds:
+        found = shuffle.find(_round(book, places), subset)
+        if found is not None:
+            state = b"" if holder else shuffle.packed(subset)
+            holder = holder or len(moving.recipes) + 1
+            moving.add(places, found._replace(recipe=found.recipe._replace(subset=holder, state=state)))
+
+
+def _rounds(book: Book) -> Iterator[tuple[Ints, list[ledger.Recipe]]]:
+    """Rounds of which a recipe was noted: the places of their batches, by their numbers, and the recipes."""
+    import numpy as np
+
+    if not book.noted:
+        return
+    order = np.argsort(book.key, kind="stable")
+    rounds = book.key[order] >> ROUND_SHIFT
+    plain = book.shuffle == 0
+    plain[list(book.texts)] = False
+    for round, noted in book.noted.items():
+        low, high = np.searchsorted(rounds, [round, round + 1])
+        places = order[low:high]
+        places = places[plain[places]]
+        if len(places):
+            yield places, noted
+
+
+def _round(book: Book, places: Ints) -> shuffle.Round:
+    keys = book.key[places]
+    noted = book.noted[int(keys[0]) >> ROUND_SHIFT]
+    return shuffle.Round(noted, keys & (2**ROUND_SHIFT - 1), _sizes(book, places), _items(book, places))
+
+
+def _sizes(book: Book, places: Ints) -> Ints:
+    """How many items some batches have."""
+    import numpy as np
+
+    rows, ends = _rows(book, places)
+    total = np.append(0, np.cumsum(book.run[rows], dtype=np.int64))[np.append(0, ends)]
+    found: Ints = np.diff(total)
+    return found
+
+
+def _items(book: Book, places: Ints) -> Ints:
+    """Their items, one behind the other."""
+    import numpy as np
+
+    rows, _ = _rows(book, places)
+    run = book.run[rows].astype(np.int64)
+    ends = np.cumsum(run)
+    found: Ints = np.arange(int(ends[-1])) + np.repeat(book.first[rows].astype(np.int64) - (ends - run), run)
+    return found
+
+
+def _rows(book: Book, places: Ints) -> tuple[Ints, Ints]:
+    """The rows of some batches, and where among these each batch ends."""
+    import numpy as np
+
+    counts = book.start[places + 1] - book.start[places]
+    ends = np.cumsum(counts)
+    return np.arange(int(ends[-1])) + np.repeat(book.start[places] - (ends - counts), counts), ends
+
+
+class _Moving:
+    """Moves batches of a ledger into orders."""
+
+    def __init__(self, book: Book) -> None:
+        import numpy as np
+
+        self._book = book
+        self.recipes = list(book.recipes)
+        self._number = book.shuffle.copy()
+        self._begins, self._sizes = np.zeros(len(book), np.int64), np.zeros(len(book), np.int64)
+
+    def add(self, places: Ints, found: shuffle.Found) -> None:
+        """The batches at these places, as far as they were found."""
+        self.recipes.append(ledger.recipe_bytes(found.recipe))
+        chosen = places[found.there]
+        self._number[chosen] = len(self.recipes)
+        self._begins[chosen], self._sizes[chosen] = found.places[found.there], _sizes(self._book, chosen)
+
+    def book(self) -> Book:
+        """The ledger with the batches where they are now."""
+        import numpy as np
+
+        book = self._book
+        if len(self.recipes) == len(book.recipes):
+            return book
+        moved, counts = self._number != book.shuffle, np.diff(book.start)
+        keep = np.repeat(~moved, counts)
+        keep[book.start[:-1]] = True
+        start = np.append(0, np.cumsum(np.where(moved, 1, counts)))
+        first, run = book.first[keep].astype(np.int64), book.run[keep].astype(np.int64)
+        first[start[:-1][moved]], run[start[:-1][moved]] = self._begins[moved], self._sizes[moved]
+        heads = {name: getattr(book, name) for name in ("key", "worker", "flags", "digest", "digest_of")}
+        orders = shuffle.Orders(self.recipes, "", [])
+        return Book(heads | {"shuffle": self._number}, start, _narrow(first), _narrow(run), book.texts, orders)
 
 
 def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, book: Book) -> str:
@@ -359,10 +538,11 @@ def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, 
     return f"""
         SELECT {quoted(process)} AS process, h.key AS key, r.position::UINTEGER AS position,
                h.worker::SMALLINT AS worker, h.flags::UTINYINT AS flags, (r.first & 255)::UTINYINT AS low,
-               ((r.first >> 8) & 255)::UTINYINT AS high, (r.first >> 16)::BIGINT AS rest, r.run::UINTEGER AS run,
+               ((r.first >> 8) & 255)::UTINYINT AS high, (r.first >> 16)::BIGINT AS rest, r.run::UINTEGER AS length,
                CASE WHEN r.position = 0 AND h.digest_of > 0 THEN h.digest::UBIGINT END AS digest,
                (CASE WHEN r.position = 0 THEN h.digest_of ELSE 0 END)::UTINYINT AS digest_of,
-               (CASE WHEN r.position = 0 THEN h.keys END)::VARCHAR AS keys
+               (CASE WHEN r.position = 0 THEN h.keys END)::VARCHAR AS keys,
+               h.shuffle::UINTEGER AS shuffle, h.recipe::BLOB AS recipe
         FROM (SELECT first::BIGINT AS first, run, position, entry FROM {rows}) r JOIN {heads} h ON h.entry = r.entry
     """
 
@@ -373,6 +553,11 @@ def _head_arrays(book: Book) -> dict[str, Any]:
     keys = np.full(len(book), None, dtype=object)
     for place, text in book.texts.items():
         keys[place] = text
+    recipes = np.full(len(book), None, dtype=object)
+    numbers, firsts = np.unique(book.shuffle, return_index=True)
+    for number, place in zip(numbers.tolist(), firsts.tolist(), strict=True):
+        if 0 < number <= len(book.recipes):
+            recipes[place] = book.recipes[number - 1]
     return {
         "entry": np.arange(len(book), dtype=np.uint32),
         "key": book.key,
@@ -381,6 +566,8 @@ def _head_arrays(book: Book) -> dict[str, Any]:
         "digest": book.digest,
         "digest_of": book.digest_of,
         "keys": keys,
+        "shuffle": book.shuffle,
+        "recipe": recipes,
     }
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import mmap
 import os
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sonde.events import args, recorder
 from sonde.guard import guard
 from sonde.probes.off import switch_off
 from sonde.store import filesystem, folder
-from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
+from sonde.store.ledger import Packer, Recipe, Writer, pack_digest, pack_recipe, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ DOING = "keeping the ledger"
 RETRY_S = 1.0  # after the file could not be made
 MOST_TEXT = 64  # characters of a key that is no number
 MOST_KEYS = args.MAX_ITEMS
+KEY_AND_DIGEST = 16  # bytes, with which the entry of a digest ends
 
 _keeping = guard(DOING)
 
@@ -112,6 +113,20 @@ def note_digest(key: int, digest: int, of_all: bool) -> None:
     """Write down the digest of a batch that was delivered; `of_all`: of everything in it, else of a sample."""
     if _book.settings is not None and _book.writer is not None:
         _book.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), 0)
+
+
+@guard(DOING, then=_give_up)
+def note_recipe(key: int, recipe: Recipe) -> None:
+    """Write down how the order of a round is made, whose batch 0 has this key."""
+    writer = None if _book.settings is None else _book.writer or _open()
+    if writer is not None:
+        writer.put(pack_recipe(key, recipe), 0)
+
+
+def quick_parts() -> tuple[Any, ...]:
+    """What C needs to do the same: the book, how entries begin (of a sample, of all) before key and digest, and `note_digest`."""
+    beginnings = (pack_digest(0, 0, whole=whole)[:-KEY_AND_DIGEST] for whole in (False, True))
+    return (_book, *beginnings, note_digest)
 
 
 def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> bytes:

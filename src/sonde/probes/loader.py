@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde import config
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch import loader as hooks
+from sonde.hooks.torch import loader as hooks, order
 from sonde.probes import host, ledger, step
 from sonde.probes.off import switch_off
 from sonde.store.ledger import ALONE, STREAM
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
     from sonde.events.choose import core as types
+    from sonde.store.ledger import Recipe
 
     # Told of each batch: which it is, its number in the records, and the batch itself as the program gets it.
     Listener = Callable[[hooks.Batch | None, int | None, Any], None]
@@ -133,18 +134,20 @@ _following = guard(DOING, then=_give_up)
 # ── listeners ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def at_delivery(listener: Listener) -> Callable[[], None]:
+def at_delivery(listener: Listener, quick: Callable[[Listener], Listener] | None = None) -> Callable[[], None]:
     """Call `listener` for each batch that a loop of this process gets, while this probe is in place; returns the end of it.
 
     Not in loader workers, and not for loaders inside a dataset. The indices are those in the innermost dataset, as in the
-    table `items`. A listener that fails is dropped, and the failure counted.
+    table `items`. A listener that fails is dropped, and the failure counted. `quick` makes of it, with its guard, what is
+    called in its place.
     """
 
     def drop() -> None:
-        _Here.listeners = tuple(one for one in _Here.listeners if one is not guarded)
+        _Here.listeners = tuple(one for one in _Here.listeners if one is not told)
 
     guarded = guard(TELLING, then=drop)(listener)
-    _Here.listeners = (*_Here.listeners, guarded)
+    told = guarded if quick is None else quick(guarded)
+    _Here.listeners = (*_Here.listeners, told)
     return drop
 
 
@@ -200,12 +203,23 @@ class _Iters:
                 step.begin()
             span = _iter_span(args[0])
             core.enter(span)
+            begun = hooks.starting()
+            if begun is not None:
+                _note_recipe(order.stated, args[0], batch_key(*begun, 0))
             return span
         return None
 
     def after(self, span: types.Span | None, _iterator: Any, error: BaseException | None) -> None:
         if span is not None:
             core.leave(span, None, type(error) if error else None)
+
+
+@guard("finding out how a loader shuffles")
+def _note_recipe(recipe_of: Callable[[Any], Recipe | None], one: Any, key: int) -> None:
+    """Write down how the order of a round is made."""
+    recipe = recipe_of(one)
+    if recipe is not None:
+        ledger.note_recipe(key, recipe)
 
 
 def _iter_span(loader: Any) -> types.Span:
@@ -302,6 +316,8 @@ def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: An
     if key is not None and batch is not None and batch.indices is not None:
         flags = (STREAM if stream else 0) | (0 if iterator._auto_collation else ALONE)
         ledger.note(key, batch.indices, batch.worker, flags)
+        if not batch.number and not stream:
+            _note_recipe(hooks.recipe, iterator, key)
     for listener in _Here.listeners:
         listener(batch, key, data)
 

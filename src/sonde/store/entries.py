@@ -158,6 +158,8 @@ def _size(code: int, count: int, part: _Part, at: int) -> int | None:
         return ledger.FIRST.size if count <= ledger.MOST_ITEMS else None
     if code == ledger.DIGEST:
         return ledger.HASH.size
+    if code == ledger.RECIPE:
+        return count if count <= ledger.MOST_RECIPE else None
     if code == ledger.TEXT:
         place = part.place(at, ledger.SIZE.size)
         return None if place is None else ledger.SIZE.size + int(ledger.SIZE.unpack_from(part.window, place)[0])

@@ -1,0 +1,248 @@
+"""Makes the order of a round again from its recipe, and finds batches in it.
+
+A recipe was read from the sampler when the round began. Whether it is true only the comparison with what was delivered shows:
+nothing is kept as a place in an order that does not give the very same items.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde.store.ledger import SEEDED, STATE, STATED, Recipe, read_recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Order = NDArray[np.uint32]
+    Ints = NDArray[np.int64]
+
+MOST_ITEMS = 1 << 26  # of an order that is made: a second for 4 million
+MOST_SKIP = 16  # draws that a loader may have made between the recipe and its order
+SEED_DRAWS = 2  # for the seed of its workers
+MOST_KEPT = 4  # orders in memory; a loop for training and one for checking take turns
+WORDS = 624  # of the state of a Mersenne Twister
+_CHUNK = 1 << 16
+_WIDTH = 4  # bytes of a number
+_UNKNOWN = 2**32 - 1
+
+
+def is_known(recipe: Recipe) -> bool:
+    """Can this version make such an order?"""
+    return recipe.kind in (SEEDED, STATED)
+
+
+def is_sound(recipe: Recipe) -> bool:
+    """Can there be such an order, and does this version know how to make it?"""
+    sized = 0 < recipe.items <= MOST_ITEMS and 0 < recipe.total <= MOST_ITEMS and 0 <= recipe.rank < recipe.replicas
+    if recipe.kind == SEEDED:
+        return sized and len(recipe.state) in (0, _WIDTH * recipe.items)
+    stated = recipe.kind == STATED and len(recipe.state) == STATE.size and not recipe.subset
+    return sized and stated and STATE.unpack(recipe.state)[0] <= WORDS
+
+
+def make(recipe: Recipe) -> Order:
+    """The order: of a whole round, as far as it was for this rank."""
+    import numpy as np
+
+    shuffled = _shuffled(recipe)
+    if recipe.total != recipe.items:
+        shuffled = np.resize(shuffled, recipe.total)  # beyond its end it begins again
+    return np.ascontiguousarray(shuffled[recipe.rank :: recipe.replicas])
+
+
+def _shuffled(recipe: Recipe) -> Order:
+    """What `torch.randperm` gives: from the first place on, each is swapped with a later one or itself."""
+    import numpy as np
+
+    count, draws = recipe.items, _draws(recipe)
+    draws.random_raw(recipe.skip, output=False)
+    order = array("I", range(count))
+    for begin in range(0, count - 1, _CHUNK):
+        place = np.arange(begin, min(begin + _CHUNK, count - 1), dtype=np.uint64)
+        others = draws.random_raw(len(place)) % (np.uint64(count) - place) + place
+        for one, other in enumerate(others.tolist(), begin):
+            item = order[other]
+            order[other] = order[one]
+            order[one] = item
+    return np.frombuffer(order, np.uint32)
+
+
+def _draws(recipe: Recipe) -> np.random.MT19937:
+    import numpy as np
+
+    draws = np.random.MT19937(0)
+    if recipe.kind == SEEDED:
+        state: Any = np.random.RandomState(recipe.seed & 0xFFFFFFFF).get_state(legacy=False)
+    else:
+        place, *words = STATE.unpack(recipe.state)
+        state = {"bit_generator": "MT19937", "state": {"key": np.array(words, np.uint32), "pos": place}}
+    draws.state = state
+    return draws
+
+
+def _check(order: Order) -> int:
+    return zlib.crc32(order.astype("<u4").tobytes())
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Orders:
+    """The orders of a sealed ledger, by their numbers from 1 on. Made when they are asked for; the last few are kept."""
+
+    def __init__(self, recipes: list[bytes], whose: str, notes: list[str]) -> None:
+        """What is wrong with the ledger of `whose` becomes a note."""
+        self.recipes = recipes
+        self._made: dict[int, Order | None] = {}
+        self._whose = whose
+        self._notes = notes
+        read = [read_recipe(content) for content in recipes]
+        strange = sorted({one.kind for one in read if one is not None and not is_known(one)})
+        if strange:
+            self._note(
+                f"keeps orders as recipes of a kind that this version does not know ({', '.join(map(str, strange))}): which "
+                "items their batches had cannot be told. A newer version can."
+            )
+
+    def order(self, number: int) -> Order | None:
+        """One of them; None: it cannot be made."""
+        made = dict(self._made)  # queries ask in several threads
+        if number not in made:
+            made = dict(list(made.items())[1 - MOST_KEPT :])
+            made[number] = self._make(number)
+            self._made = made
+        return made[number]
+
+    def _make(self, number: int) -> Order | None:
+        recipe = read_recipe(self.recipes[number - 1]) if number <= len(self.recipes) else None
+        if recipe is not None and not is_known(recipe):
+            return None
+        order = self._items(recipe) if recipe is not None and is_sound(recipe) else None
+        if recipe is None or order is None or _check(order) != recipe.check:
+            self._note(f"is damaged: recipe {number} does not give the order any more that its batches had")
+            return None
+        return order
+
+    def _items(self, recipe: Recipe) -> Order | None:
+        """The order of a recipe, in numbers of the innermost dataset."""
+        if not recipe.subset:
+            return make(recipe)
+        holder = read_recipe(self.recipes[recipe.subset - 1]) if recipe.subset <= len(self.recipes) else None
+        if holder is None or len(holder.state) != _WIDTH * recipe.items:
+            return None
+        return _unpacked(holder.state)[make(recipe)]
+
+    def _note(self, what: str) -> None:
+        note = f"The ledger of {self._whose} {what}"
+        if note not in self._notes:
+            self._notes.append(note)
+
+
+# ── sealing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Round(NamedTuple):
+    """A round of which recipes were noted: its batches in the order of their numbers."""
+
+    noted: list[Recipe]
+    numbers: Ints
+    sizes: Ints
+    items: Ints  # of all of them
+
+
+class Found(NamedTuple):
+    """Batches of a round in an order: the recipe to be sealed, where each begins, and which of them are there."""
+
+    recipe: Recipe
+    places: Ints
+    there: NDArray[np.bool_]
+
+
+def find(round: Round, subset: Order | None = None) -> Found | None:
+    """Find the batches of a round in an order that was noted; None: most are in none. `subset` is what `learn` found."""
+    for recipe in filter(is_sound, round.noted):
+        if bool(recipe.subset) != (subset is not None) or (subset is not None and len(subset) != recipe.items):
+            continue
+        for skip in _skips(recipe, round):
+            exact = recipe._replace(skip=skip)
+            order = make(exact) if subset is None else subset[make(exact)]
+            places, there = _places(order, round.items, round.sizes)
+            if 2 * int(there.sum()) >= len(there):
+                return Found(exact._replace(check=_check(order)), places, there)
+    return None
+
+
+def learn(rounds: Iterable[Round]) -> Order | None:
+    """The items of a subset by their places in it, as far as rounds over it tell them; None: they tell nothing."""
+    import numpy as np
+
+    known = None
+    for round in rounds:
+        recipe = next((one for one in round.noted if one.kind == SEEDED and is_sound(one)), None)
+        if recipe is None or not len(round.items):
+            continue
+        known = np.full(recipe.items, _UNKNOWN, np.uint32) if known is None else known
+        order, ends = make(recipe), np.cumsum(round.sizes)
+        begins = round.numbers * round.sizes.max() - (ends - round.sizes)
+        places = np.arange(len(round.items)) + np.repeat(begins, round.sizes)
+        if len(known) != recipe.items or places[-1] >= len(order) or not _fits(round.items):
+            return None
+        known[order[places]] = round.items
+        if known.max() < _UNKNOWN:
+            break
+    return known
+
+
+def is_worth(subset: Order, count: int) -> bool:
+    """Do so many items take more room than those of the subset once?"""
+    return count >= 2 * int((subset < _UNKNOWN).sum())
+
+
+def _fits(items: Ints) -> bool:
+    return int(items.min()) >= 0 and int(items.max()) < _UNKNOWN
+
+
+def packed(subset: Order) -> bytes:
+    """The items of a subset as a recipe has them."""
+    import numpy as np
+
+    return subset.astype("<u4").view(np.uint8).reshape(-1, _WIDTH).T.tobytes()
+
+
+def _unpacked(content: bytes) -> Order:
+    import numpy as np
+
+    planes = np.frombuffer(content, np.uint8).reshape(_WIDTH, -1)
+    return np.ascontiguousarray(planes.T).view("<u4").ravel()
+
+
+def _skips(recipe: Recipe, round: Round) -> list[int]:
+    """How many draws may have come before the order: by its first item, else what is usual."""
+    if recipe.subset or recipe.replicas > 1:
+        return [0]
+    firsts = (_draws(recipe).random_raw(MOST_SKIP) % recipe.items).tolist()
+    fitting = [skip for skip, first in enumerate(firsts) if len(round.items) and first == round.items[0]]
+    usual = [0, SEED_DRAWS] if round.numbers[0] else [0]
+    return list(dict.fromkeys([*fitting, *usual]))
+
+
+def _places(order: Order, items: Ints, sizes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Where in the order each batch begins, and which of them really stand there, one behind the other."""
+    import numpy as np
+
+    ends = np.cumsum(sizes)
+    begins = ends - sizes
+    first = np.append(items, -1)[begins]  # of an empty batch at the end
+    sorter = np.argsort(order, kind="stable")
+    place = sorter[np.minimum(np.searchsorted(order, first, sorter=sorter), len(order) - 1)]
+    steps = np.arange(len(items)) - np.repeat(begins - place, sizes)
+    wrong = np.append(0, np.cumsum(order[np.minimum(steps, len(order) - 1)] != items))
+    there = (sizes > 0) & (place + sizes <= len(order)) & (wrong[ends] == wrong[begins])
+    highest = np.maximum.accumulate(np.where(there, place, -1))
+    there &= place > np.append(-1, highest[:-1])
+    return place, there
