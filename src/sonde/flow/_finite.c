@@ -14,6 +14,13 @@
 #define WIDE
 #endif
 
+/* What is not run while all is well lies elsewhere: between two layers of a model the cache of instructions has none of ours. */
+#if defined(__GNUC__)
+#define RARE __attribute__((cold, noinline))
+#else
+#define RARE
+#endif
+
 #define BLOCK 1024
 #define LARGE (1 << 16) /* elements; others may run meanwhile */
 #define MOST_DIMS 16
@@ -48,7 +55,7 @@ enum { OFF, ON, QUIET };
     { \
         SEARCH(BITS, EXPONENT) \
     } \
-    static int NAME##_kinds(const BITS *x, int64_t count, int64_t step) \
+    RARE static int NAME##_kinds(const BITS *x, int64_t count, int64_t step) \
     { \
         int found = 0; \
         for (int64_t i = 0; i < count && found != (INF | NAN_); i++) { \
@@ -134,7 +141,7 @@ static PyObject *parts[PARTS];
 static const Exchange *exchange; /* may be NULL */
 static uint64_t (*counter)(void); /* autograd's; may be NULL: then Python is asked */
 static PyObject *s_dtype, *s_cpu, *s_numel, *s_contiguous, *s_pointer, *s_shape, *s_stride, *s_grad_fn, *s_grad,
-    *s_output, *s_register;
+    *s_output, *s_register, *s_newest, *s_count, *s_told;
 
 static int truth_of(PyObject *owned)
 {
@@ -192,7 +199,7 @@ static int format_of(PyObject *tensor)
     return format;
 }
 
-static int look_by_asking(PyObject *tensor)
+RARE static int look_by_asking(PyObject *tensor)
 {
     int found = UNKNOWN;
     int format = format_of(tensor);
@@ -208,6 +215,23 @@ static int look_by_asking(PyObject *tensor)
             found = dense ? scan(format, (const void *)(uintptr_t)pointer, count)
                           : look_strided(tensor, format, (const char *)(uintptr_t)pointer);
     }
+    return found;
+}
+
+RARE static int look_apart(const View *view, int format, const char *data)
+{
+    int complex = view->code == COMPLEX;
+    int64_t sizes[MOST_DIMS], strides[MOST_DIMS];
+    for (int i = 0; i < view->dims; i++) {
+        sizes[i] = view->shape[i];
+        strides[i] = view->strides[i] * (complex ? 2 : 1);
+    }
+    sizes[view->dims] = complex ? 2 : 1;
+    strides[view->dims] = 1;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = strided(format, data, view->dims + complex, sizes, strides);
+    Py_END_ALLOW_THREADS
     return found;
 }
 
@@ -228,18 +252,7 @@ static int look_at_view(const View *view)
     const char *data = (const char *)view->data + view->offset;
     if (dense || is_filled(view->dims, view->shape, view->strides))
         return scan(format, data, complex ? 2 * count : count);
-    int64_t sizes[MOST_DIMS], strides[MOST_DIMS];
-    for (int i = 0; i < view->dims; i++) {
-        sizes[i] = view->shape[i];
-        strides[i] = view->strides[i] * (complex ? 2 : 1);
-    }
-    sizes[view->dims] = complex ? 2 : 1;
-    strides[view->dims] = 1;
-    int found;
-    Py_BEGIN_ALLOW_THREADS
-    found = strided(format, data, view->dims + complex, sizes, strides);
-    Py_END_ALLOW_THREADS
-    return found;
+    return look_apart(view, format, data);
 }
 
 /* Bits of what is in it; UNKNOWN: not of a kind that can be told here. Never an exception. */
@@ -254,26 +267,29 @@ static int look(PyObject *tensor)
 }
 
 /* Our failure, if there was one, never the program's: Python counts it, and switches the watch off. */
-static void blame(void)
+RARE static void blame(void)
 {
     blame_on(parts[BLAME]);
+}
+
+RARE static int look_slowly(PyObject *tensor)
+{
+    PyObject *bits = PyObject_CallFunctionObjArgs(parts[LOOK], tensor, NULL);
+    int found = bits ? (int)PyLong_AsLong(bits) : 0;
+    Py_XDECREF(bits);
+    blame();
+    return found > 0 ? found : 0;
 }
 
 /* The same with Python's help. */
 static int look_well(PyObject *tensor)
 {
     int found = is_tensor(tensor) ? look(tensor) : UNKNOWN;
-    if (found != UNKNOWN)
-        return found;
-    PyObject *bits = PyObject_CallFunctionObjArgs(parts[LOOK], tensor, NULL);
-    found = bits ? (int)PyLong_AsLong(bits) : 0;
-    Py_XDECREF(bits);
-    blame();
-    return found > 0 ? found : 0;
+    return found != UNKNOWN ? found : look_slowly(tensor);
 }
 
 /* What Python answers: None, or an exception that the program shall get. Returns 0, or -1 with that exception set. */
-static int answered(PyObject *owned)
+RARE static int answered(PyObject *owned)
 {
     if (!owned) {
         blame();
@@ -312,26 +328,35 @@ static Hook *good;         /* the last hook whose gradient was finite; owned */
 static PyObject *weights;  /* a list of weak references to parameters */
 static PyObject *passed;   /* what the backward pass that runs began with; owned */
 
-static _Thread_local struct {
-    PyObject *call;  /* owned */
-    PyObject *given; /* its first argument; the caller has it */
-    int parted;      /* a module was called in it */
-} stack[MOST_DEPTH];
-static _Thread_local int depth;
-static _Thread_local int in_pass;
-static _Thread_local PyObject *last;      /* the layer that ended last; owned */
-static _Thread_local int64_t last_end;    /* how far autograd had counted then */
-static _Thread_local PyObject *last_given; /* its result, or the first of it, if that was finite; only compared */
-static _Thread_local unsigned calm;       /* places behind a single harmless operation, since the batch came */
+typedef struct {
+    struct {
+        PyObject *call;  /* owned */
+        PyObject *given; /* its first argument; the caller has it */
+        int parted;      /* a module was called in it */
+    } stack[MOST_DEPTH];
+    PyObject *last;       /* the layer that ended last; owned */
+    PyObject *last_given; /* its result, or the first of it, if that was finite; only compared */
+    int64_t last_end;     /* how far autograd had counted then */
+    int depth, in_pass;
+    unsigned calm; /* places behind a single harmless operation, since the batch came */
+} Thread;
+static _Thread_local Thread mine;
 
 typedef struct {
     int64_t first;
     int adjacent, changed, parted;
 } Situation;
 
+RARE static int64_t counted_by_asking(void)
+{
+    int64_t number = number_of(PyObject_CallNoArgs(parts[NUMBER]));
+    blame();
+    return number;
+}
+
 static int64_t counted(void)
 {
-    return counter ? (int64_t)counter() : number_of(PyObject_CallNoArgs(parts[NUMBER]));
+    return counter ? (int64_t)counter() : counted_by_asking();
 }
 
 static PyObject *or_none(PyObject *borrowed)
@@ -339,7 +364,7 @@ static PyObject *or_none(PyObject *borrowed)
     return borrowed ? borrowed : Py_None;
 }
 
-static int tell_output(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, int bits, Situation *at)
+RARE static int tell_output(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, int bits, Situation *at)
 {
     size_t count = flags & ~OFFSET_BIT;
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
@@ -350,9 +375,9 @@ static int tell_output(Call *call, PyObject *result, PyObject *const *args, size
     }
     for (Py_ssize_t i = 0; i < (Py_ssize_t)count + named; i++)
         PyTuple_SetItem(given, i, Py_NewRef(args[i]));
-    PyObject *outer = depth ? ((Call *)stack[depth - 1].call)->layer : NULL;
-    PyObject *situation = Py_BuildValue("(OOLLiiiO)", or_none(outer), or_none(last), (long long)last_end, (long long)at->first,
-                                        at->adjacent, at->changed, at->parted, or_none(depth ? stack[0].given : NULL));
+    PyObject *outer = mine.depth ? ((Call *)mine.stack[mine.depth - 1].call)->layer : NULL;
+    PyObject *situation = Py_BuildValue("(OOLLiiiO)", or_none(outer), or_none(mine.last), (long long)mine.last_end, (long long)at->first,
+                                        at->adjacent, at->changed, at->parted, or_none(mine.depth ? mine.stack[0].given : NULL));
     PyObject *number = PyLong_FromLong(bits);
     PyObject *answer = situation && number ? PyObject_CallFunctionObjArgs(parts[OUTPUT], call->layer, result, given, or_none(names),
                                                                           number, situation, NULL)
@@ -377,7 +402,7 @@ static int is_calm(PyObject *node)
 static int hook_node(PyObject *tensor, PyObject *carriers, int alone)
 {
     PyObject *node = PyObject_GetAttr(tensor, s_grad_fn);
-    if (!node || node == Py_None || (alone && is_calm(node) && calm++ % CALM_PLACES)) {
+    if (!node || node == Py_None || (alone && is_calm(node) && mine.calm++ % CALM_PLACES)) {
         Py_XDECREF(node);
         return node ? 0 : -1;
     }
@@ -392,7 +417,7 @@ static int hook_node(PyObject *tensor, PyObject *carriers, int alone)
     return result;
 }
 
-static void leaf_ended(Call *call, PyObject *tensors, PyObject *result, PyObject *given, Situation *at, int bits)
+static void leaf_ended(Thread *thread, Call *call, PyObject *tensors, PyObject *result, PyObject *given, Situation *at, int bits)
 {
     int ok = 0;
     if (!call->own)
@@ -403,17 +428,16 @@ static void leaf_ended(Call *call, PyObject *tensors, PyObject *result, PyObject
     else
         ok = hook_node(result, call->outs, 0);
     if (ok == 0 && (call->own || !at->adjacent) && !at->changed && given && is_tensor(given))
-        ok = hook_node(given, call->ins, !call->own && at->first - last_end == 1);
+        ok = hook_node(given, call->ins, !call->own && at->first - thread->last_end == 1);
     if (ok < 0)
         blame();
-    PyObject *before = last;
-    last = Py_NewRef(call->layer);
+    PyObject *before = thread->last;
+    thread->last = Py_NewRef(call->layer);
     Py_XDECREF(before);
-    last_given = bits ? NULL : !tensors ? result : PyTuple_Size(tensors) ? PyTuple_GetItem(tensors, 0) : NULL;
-    last_end = counted();
+    thread->last_given = bits ? NULL : !tensors ? result : PyTuple_Size(tensors) ? PyTuple_GetItem(tensors, 0) : NULL;
+    thread->last_end = counted();
     call->first = at->first;
-    call->end = last_end;
-    blame();
+    call->end = thread->last_end;
 }
 
 /* A new reference to a tuple of the tensors in a result that is none itself; of plain tuples without a call of Python. */
@@ -426,7 +450,7 @@ static PyObject *tensors_of(PyObject *result)
 }
 
 /* The call has ended: returns 0, or -1 with an exception that the program shall get. */
-static int judge(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, Situation *at)
+static int judge(Thread *thread, Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, Situation *at)
 {
     PyObject *given = (flags & ~OFFSET_BIT) > 1 ? args[1] : NULL;
     PyObject *tensors = NULL;
@@ -448,7 +472,7 @@ static int judge(Call *call, PyObject *result, PyObject *const *args, size_t fla
     at->changed = given && (given == result || (bits && at->adjacent && is_tensor(given) && look_well(given)));
     int told = bits ? tell_output(call, result, args, flags, names, bits, at) : 0;
     if (told == 0 && !at->parted)
-        leaf_ended(call, tensors, result, given, at, bits);
+        leaf_ended(thread, call, tensors, result, given, at, bits);
     Py_XDECREF(tensors);
     return told;
 }
@@ -456,8 +480,9 @@ static int judge(Call *call, PyObject *result, PyObject *const *args, size_t fla
 static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Call *call = (Call *)self;
+    Thread *thread = &mine;
     PyObject *given = (flags & ~OFFSET_BIT) > 1 ? args[1] : NULL;
-    int level = depth;
+    int level = thread->depth;
     if (mode != ON || level >= MOST_DEPTH)
         return PyObject_Vectorcall(call->original, args, flags, names);
     if (level == 0 && !exchange) { /* what is asked of a tensor would be traced */
@@ -469,18 +494,17 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
             return PyObject_Vectorcall(call->original, args, flags, names);
     }
     Situation at = {counted(), 0, 0, 0};
-    at.adjacent = given && given == last_given && at.first == last_end;
-    blame();
+    at.adjacent = given && given == thread->last_given && at.first == thread->last_end;
     if (level)
-        stack[level - 1].parted = 1;
-    stack[level].call = Py_NewRef(self);
-    stack[level].given = given;
-    stack[level].parted = 0;
-    depth = level + 1;
+        thread->stack[level - 1].parted = 1;
+    thread->stack[level].call = Py_NewRef(self);
+    thread->stack[level].given = given;
+    thread->stack[level].parted = 0;
+    thread->depth = level + 1;
     PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
-    depth = level;
-    at.parted = stack[level].parted;
-    if (result && mode == ON && judge(call, result, args, flags, names, &at) < 0)
+    thread->depth = level;
+    at.parted = thread->stack[level].parted;
+    if (result && mode == ON && judge(thread, call, result, args, flags, names, &at) < 0)
         Py_CLEAR(result);
     Py_DECREF(self);
     return result;
@@ -530,10 +554,10 @@ static Py_ssize_t bad_weight(int *bits, long *seen)
 /* What comes now comes after no layer. */
 static void forget_last(void)
 {
-    Py_CLEAR(last);
-    last_given = NULL;
-    last_end = 0;
-    calm = 0;
+    Py_CLEAR(mine.last);
+    mine.last_given = NULL;
+    mine.last_end = 0;
+    mine.calm = 0;
 }
 
 static int pass_begins(PyObject *loss)
@@ -566,15 +590,15 @@ static int pass_ended(void)
 static PyObject *pass_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     PyObject *original = ((Call *)self)->original;
-    if (mode == OFF || in_pass)
+    if (mode == OFF || mine.in_pass)
         return PyObject_Vectorcall(original, args, flags, names);
     if (pass_begins((flags & ~OFFSET_BIT) > 0 ? args[0] : NULL) < 0)
         return NULL;
-    in_pass = 1;
+    mine.in_pass = 1;
     PyObject *before = passed;
     passed = (flags & ~OFFSET_BIT) > 0 ? Py_NewRef(args[0]) : NULL;
     PyObject *result = PyObject_Vectorcall(original, args, flags, names);
-    in_pass = 0;
+    mine.in_pass = 0;
     if (result && pass_ended() < 0)
         Py_CLEAR(result);
     forget_last();
@@ -634,6 +658,55 @@ static PyObject *collate_call(PyObject *self, PyObject *const *args, size_t flag
         return NULL;
     }
     PyErr_Clear();
+    return result;
+}
+
+/* The ids of the items of a batch: under the first of these names that it has; NULL: it is not plain. Borrowed. */
+static PyObject *ids_in(PyObject *data, PyObject *fields)
+{
+    if (PyTuple_CheckExact(data) || PyList_CheckExact(data) || (parts[TENSOR] && is_tensor(data)))
+        return Py_None;
+    PyObject *found = NULL;
+    if (!PyDict_CheckExact(data))
+        return NULL;
+    for (Py_ssize_t i = 0; !found && i < PyTuple_Size(fields); i++) {
+        found = PyDict_GetItemWithError(data, PyTuple_GetItem(fields, i));
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    return or_none(found);
+}
+
+/* 1: the state knows the batch. 0, perhaps with an exception: it does not. */
+static int noted_arrival(PyObject *state, PyObject *fields, PyObject *const *given)
+{
+    PyObject *ids = given[1] == Py_None ? NULL : ids_in(given[2], fields);
+    PyObject *none = ids ? PyTuple_New(0) : NULL;
+    PyObject *arrival = none ? PyTuple_Pack(4, given[0], given[1], ids, none) : NULL;
+    int64_t count = arrival ? number_of(PyObject_GetAttr(state, s_count)) : -1;
+    PyObject *following = count >= 0 ? PyLong_FromLongLong(count + 1) : NULL;
+    int noted = following && PyObject_SetAttr(state, s_newest, arrival) == 0 && PyObject_SetAttr(state, s_count, following) == 0;
+    Py_XDECREF(following);
+    Py_XDECREF(arrival);
+    Py_XDECREF(none);
+    return noted;
+}
+
+/* A batch has come, as `_arrived` of arrivals.py sees it: that one is asked where something is unusual. */
+static PyObject *arrived_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Call *call = (Call *)self;
+    Py_INCREF(self);
+    int64_t told = names || (flags & ~OFFSET_BIT) != 3 ? -1 : number_of(PyObject_GetAttr(call->layer, s_told));
+    int noted = told >= 0 && told < call->end && noted_arrival(call->layer, call->outs, args);
+    PyObject *result = noted ? Py_NewRef(Py_None) : NULL;
+    if (noted)
+        forget_last();
+    else if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+        result = PyObject_Vectorcall(call->original, args, flags, names);
+    }
+    Py_DECREF(self);
     return result;
 }
 
@@ -741,6 +814,18 @@ static PyObject *collating(PyObject *Py_UNUSED(module), PyObject *args)
     return call_made(collate_call, told, original, NULL, NULL, 0);
 }
 
+static PyObject *arriving(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *state, *fields, *slow;
+    long long most;
+    if (!PyArg_ParseTuple(args, "OO!LO", &state, &PyTuple_Type, &fields, &most, &slow))
+        return NULL;
+    PyObject *made = call_made(arrived_call, state, slow, fields, NULL, 0);
+    if (made)
+        ((Call *)made)->end = most;
+    return made;
+}
+
 static PyObject *hook(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *layer;
@@ -813,8 +898,8 @@ static PyObject *weigh(PyObject *Py_UNUSED(module), PyObject *list)
 
 static PyObject *at(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    PyObject *outer = depth ? ((Call *)stack[depth - 1].call)->layer : NULL;
-    return Py_BuildValue("(OOLO)", or_none(outer), or_none(last), (long long)last_end, or_none(passed));
+    PyObject *outer = mine.depth ? ((Call *)mine.stack[mine.depth - 1].call)->layer : NULL;
+    return Py_BuildValue("(OOLO)", or_none(outer), or_none(mine.last), (long long)mine.last_end, or_none(passed));
 }
 
 static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
@@ -826,6 +911,7 @@ static PyMethodDef functions[] = {
     {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
     {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
     {"collating", collating, METH_VARARGS, "What is called in the place of what collates a batch."},
+    {"arriving", arriving, METH_VARARGS, "What is told of batches that come."},
     {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
     {"passing", passing, METH_O, "What is called in the place of a backward pass."},
     {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input."},
@@ -843,10 +929,10 @@ static struct PyModuleDef definition = {
 static int make_names(void)
 {
     static const char *const texts[] = {"dtype", "is_cpu", "numel", "is_contiguous", "data_ptr", "shape", "stride", "grad_fn",
-                                        "grad", "output_nr", "_register_hook_dict"};
+                                        "grad", "output_nr", "_register_hook_dict", "newest", "count", "told"};
     PyObject **const names[] = {&s_dtype, &s_cpu,     &s_numel, &s_contiguous, &s_pointer, &s_shape, &s_stride,
-                                &s_grad_fn, &s_grad, &s_output, &s_register};
-    for (int i = 0; i < 11; i++)
+                                &s_grad_fn, &s_grad, &s_output, &s_register, &s_newest, &s_count, &s_told};
+    for (int i = 0; i < 14; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     return 0;

@@ -26,6 +26,11 @@ def collating(told: Function, original: Function, /) -> Function:
     `told` gets the samples and the result.
     """
 
+def arriving(state: object, fields: tuple[str, ...], most: int, slow: Function, /) -> Function:
+    """What is told of batches that come, in the place of `slow`, which does it of a batch that is not plain, or of which nothing is
+    known. `state` gets to know it. `fields`: where a dictionary has the ids of its items. `most`: as MOST_FOUND of `arrivals.py`.
+    """
+
 def watched(layer: object, original: Function, outs: tuple[Any, ...], ins: tuple[Any, ...], own: bool, /) -> Call:
     """What is called in the place of `original` for a layer: it looks at the result.
 

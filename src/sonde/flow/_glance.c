@@ -3,7 +3,9 @@
 #include "../events/native/dlpack.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #define WHOLE 16384 /* the limits of sample.py */
 #define BLOCKS 16
@@ -57,7 +59,7 @@ static int add_digest(Glance *glance, const char *data, int64_t size)
     Py_XDECREF(args[1]);
     if (!made)
         return 0;
-    glance->digest = PyLong_AsUnsignedLongLong(made);
+    glance->digest = PyLong_AsUnsignedLongLongMask(made); /* it has 64 bits, and this asks less */
     Py_DECREF(made);
     glance->whole &= size <= WHOLE;
     glance->count++;
@@ -111,9 +113,11 @@ static int collect_under(Glance *glance, PyObject *way, PyObject *key, PyObject 
     int left_out = kind_of(key) == SINGLE ? PySet_Contains(glance->exclude, key) : -1; /* others may run any code */
     if (left_out)
         return left_out > 0;
+    Py_INCREF(part); /* a collection of garbage may run meanwhile, and with it any code */
     PyObject *further = longer(way, key);
     int plain = further && collect(glance, part, further);
     Py_XDECREF(further);
+    Py_DECREF(part);
     return plain;
 }
 
@@ -177,37 +181,62 @@ static int collect(Glance *glance, PyObject *data, PyObject *way)
 static PyObject *look_made(Glance *glance)
 {
     PyObject *digest = glance->count ? PyLong_FromUnsignedLongLong(glance->digest) : Py_NewRef(Py_None);
-    PyObject *versions = PyList_AsTuple(glance->versions);
-    PyObject *values = digest && versions ? Py_BuildValue("((OOOLO))", digest, glance->whole ? Py_True : Py_False, versions,
-                                                          (long long)glance->size, Py_False)
-                                          : NULL;
-    PyObject *made = values ? tuple_new((PyTypeObject *)parts[LOOK], values, NULL) : NULL;
+    PyObject *versions = PyList_AsTuple(glance->versions), *size = PyLong_FromLongLong(glance->size);
+    PyObject *values = digest && versions && size
+                           ? PyTuple_Pack(5, digest, glance->whole ? Py_True : Py_False, versions, size, Py_False)
+                           : NULL;
+    PyObject *given = values ? PyTuple_Pack(1, values) : NULL;
+    PyObject *made = given ? tuple_new((PyTypeObject *)parts[LOOK], given, NULL) : NULL;
     Py_XDECREF(digest);
     Py_XDECREF(versions);
+    Py_XDECREF(size);
     Py_XDECREF(values);
+    Py_XDECREF(given);
     return made;
+}
+
+/* 1: `glance` has all of it. 0, perhaps with an exception: this batch is not plain. To be cleared in any case. */
+static int glance_at(Glance *glance, PyObject *data, PyObject *exclude)
+{
+    *glance = (Glance){PyList_New(0), PyList_New(0), Py_NewRef(exclude), 0, 0, 0, 1};
+    PyObject *way = PyTuple_New(0);
+    int plain = exchange && glance->found && glance->versions && way && collect(glance, data, way);
+    Py_XDECREF(way);
+    return plain;
+}
+
+static void glance_cleared(Glance *glance)
+{
+    Py_CLEAR(glance->found);
+    Py_CLEAR(glance->versions);
+    Py_CLEAR(glance->exclude);
+}
+
+/* Is there an exception of the program's, raised by a handler of a signal? Any other is forgotten. */
+static int interrupted(void)
+{
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return 1;
+    PyErr_Clear();
+    return 0;
 }
 
 static PyObject *glanced(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *data, *exclude, *result = NULL;
+    Glance glance;
     if (!PyArg_ParseTuple(args, "OO", &data, &exclude))
         return NULL;
-    if (!exchange || !PyAnySet_Check(exclude))
+    if (!PyAnySet_Check(exclude))
         Py_RETURN_NONE;
-    Glance glance = {PyList_New(0), PyList_New(0), exclude, 0, 0, 0, 1};
-    PyObject *way = PyTuple_New(0);
-    if (glance.found && glance.versions && way && collect(&glance, data, way)) {
+    if (glance_at(&glance, data, exclude)) {
         PyObject *look = look_made(&glance);
         result = look ? PyTuple_Pack(2, glance.found, look) : NULL;
         Py_XDECREF(look);
     }
-    Py_XDECREF(glance.found);
-    Py_XDECREF(glance.versions);
-    Py_XDECREF(way);
-    if (!result && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
-        return NULL; /* of a handler of a signal: the program's */
-    PyErr_Clear();
+    glance_cleared(&glance);
+    if (!result && interrupted())
+        return NULL;
     return result ? result : Py_NewRef(Py_None);
 }
 
@@ -312,21 +341,422 @@ static PyObject *latest(PyObject *Py_UNUSED(module), PyObject *args)
     return (PyObject *)made;
 }
 
+/* ---- batches that are delivered ---- */
+
+#define MOST_KEPT 64
+
+enum { BOX, CONTEXT, KEPT, LATEST, BOOK, SAMPLED, READ, NOTE, DELIVERY_PARTS };
+enum { BATCH, KEY, DATA, STEP, EPOCH, FOUND, SEEN, LOSS, ATTRIBUTES };
+
+/* What becomes a `Kept` when somebody asks for it. */
+typedef struct {
+    PyObject *batch, *key, *data, *context;
+    PyObject *loss; /* may be NULL */
+    Glance glance;
+} Entry;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vector;
+    PyObject *slow, *parts;
+    PyObject *ring; /* whose attributes the following are; may be NULL */
+    PyObject *held, *exclude;
+    int64_t limit, most;
+    Entry entries[MOST_KEPT]; /* newer than all that are held; the oldest is the one at `first` */
+    int first, count;
+} Delivery;
+
+static PyTypeObject *delivery_type;
+static PyObject *attributes[ATTRIBUTES]; /* their names in a Kept */
+static PyObject *s_suspect, *s_due, *s_ring, *s_held, *s_exclude, *s_limit, *s_reads, *s_maxlen, *s_popleft, *s_settings,
+    *s_writer, *s_lock, *s_locked, *s_used, *s_room, *s_buffer;
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static PyObject *part(Delivery *delivery, int number)
+{
+    return PyTuple_GetItem(delivery->parts, number);
+}
+
+/* Is this attribute that object? */
+static int is(PyObject *object, PyObject *name, PyObject *wanted)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    Py_XDECREF(value);
+    return value == wanted;
+}
+
+/* The number that this attribute is; -1: it is none. */
+static int64_t number_at(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    int64_t number = value ? PyLong_AsLongLong(value) : -1;
+    Py_XDECREF(value);
+    return number;
+}
+
+static void replace(PyObject **place, PyObject *owned)
+{
+    PyObject *old = *place;
+    *place = owned;
+    Py_XDECREF(old);
+}
+
+static void entry_cleared(Entry *entry)
+{
+    Py_CLEAR(entry->batch);
+    Py_CLEAR(entry->key);
+    Py_CLEAR(entry->data);
+    Py_CLEAR(entry->context);
+    Py_CLEAR(entry->loss);
+    glance_cleared(&entry->glance);
+}
+
+/* The oldest entry, which is the caller's now. There has to be one. */
+static Entry entry_taken(Delivery *delivery)
+{
+    Entry entry = delivery->entries[delivery->first];
+    delivery->entries[delivery->first] = (Entry){0};
+    delivery->first = (delivery->first + 1) % MOST_KEPT;
+    delivery->count--;
+    return entry;
+}
+
+/* What a ring is never changes. 0: it is none for us, as where nothing is read of batches. */
+static int learn(Delivery *delivery, PyObject *ring)
+{
+    if (ring == delivery->ring)
+        return 1;
+    replace(&delivery->ring, NULL);
+    replace(&delivery->held, PyObject_GetAttr(ring, s_held));
+    replace(&delivery->exclude, PyObject_GetAttr(ring, s_exclude));
+    delivery->limit = number_at(ring, s_limit);
+    delivery->most = delivery->held ? number_at(delivery->held, s_maxlen) : -1;
+    if (PyErr_Occurred() || !is(ring, s_reads, Py_True) || !PyAnySet_Check(delivery->exclude))
+        return 0;
+    if (delivery->most < 1 || delivery->most > MOST_KEPT || delivery->count > delivery->most)
+        return 0;
+    delivery->ring = Py_NewRef(ring);
+    return 1;
+}
+
+/* Is there a ring, and nothing to be done but to put the batch there? */
+static int is_usual(Delivery *delivery)
+{
+    PyObject *box = part(delivery, BOX);
+    if (!is(box, s_suspect, Py_False) || now_ns() >= number_at(box, s_due))
+        return 0;
+    PyObject *ring = PyObject_GetAttr(box, s_ring);
+    int known = ring && ring != Py_None && learn(delivery, ring);
+    Py_XDECREF(ring);
+    return known;
+}
+
+/* A `Kept`, as `Ring.keep` makes it. */
+static PyObject *kept_made(Delivery *delivery, Entry *entry)
+{
+    PyObject *made = PyObject_CallNoArgs(part(delivery, KEPT));
+    PyObject *look = made ? look_made(&entry->glance) : NULL;
+    PyObject *values[ATTRIBUTES] = {entry->batch, entry->key, entry->data, PyTuple_GetItem(entry->context, 0),
+                                    PyTuple_GetItem(entry->context, 1), entry->glance.found, look, entry->loss};
+    int set = look ? 0 : -1;
+    for (int i = 0; set == 0 && i < ATTRIBUTES; i++)
+        set = values[i] ? PyObject_SetAttr(made, attributes[i], values[i]) : 0; /* without a loss it is that of the class */
+    Py_XDECREF(look);
+    if (set < 0)
+        Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *delivery_newer(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    Delivery *delivery = (Delivery *)self;
+    Entry taken[MOST_KEPT]; /* making objects may run any code: meanwhile they are nobody else's */
+    int count = delivery->count;
+    for (int i = 0; i < count; i++)
+        taken[i] = entry_taken(delivery);
+    PyObject *made = PyList_New(0);
+    for (int i = 0; made && i < count; i++) {
+        PyObject *kept = kept_made(delivery, &taken[i]);
+        if (!kept || PyList_Append(made, kept) != 0)
+            Py_CLEAR(made);
+        Py_XDECREF(kept);
+    }
+    int back = !made && !delivery->count; /* there is no memory now */
+    for (int i = 0; i < count; i++)
+        if (back)
+            delivery->entries[(delivery->first + delivery->count++) % MOST_KEPT] = taken[i];
+        else
+            entry_cleared(&taken[i]);
+    return made;
+}
+
+/* The batch before this one gets to know the loss that came of it. */
+static int settle(Delivery *delivery, PyObject *holder, Py_ssize_t held)
+{
+    Latest *latest = (Latest *)part(delivery, LATEST);
+    PyObject *loss = latest->last;
+    latest->last = NULL;
+    if (!loss)
+        return 1;
+    if (delivery->count) {
+        replace(&delivery->entries[(delivery->first + delivery->count - 1) % MOST_KEPT].loss, loss);
+        return 1;
+    }
+    PyObject *before = held ? PySequence_GetItem(holder, held - 1) : NULL;
+    if (before)
+        PyObject_SetAttr(before, attributes[LOSS], loss);
+    Py_XDECREF(before);
+    Py_DECREF(loss);
+    return !PyErr_Occurred();
+}
+
+/* Room for one more entry: the oldest goes, which may be one that is held. */
+static int make_room(Delivery *delivery, PyObject *holder, Py_ssize_t held)
+{
+    if (held + delivery->count < delivery->most)
+        return 1;
+    if (held) {
+        PyObject *oldest = PyObject_CallMethodObjArgs(holder, s_popleft, NULL);
+        Py_XDECREF(oldest);
+        return oldest != NULL;
+    }
+    if (delivery->count) {
+        Entry oldest = entry_taken(delivery);
+        entry_cleared(&oldest);
+    }
+    return 1;
+}
+
+/* 1: the batch is in the ring, and the glance at it too. 0, perhaps with an exception: it is not. */
+static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
+{
+    Py_ssize_t held = PyObject_Size(delivery->held);
+    int64_t after = held + delivery->count < delivery->most ? held + delivery->count + 1 : delivery->most;
+    if (held < 0 || glance->size > delivery->limit / after) /* then older ones would have to go too */
+        return 0;
+    PyObject *context = PyObject_CallNoArgs(part(delivery, CONTEXT)), *holder = Py_NewRef(delivery->held);
+    int ready = context && PyTuple_Check(context) && PyTuple_Size(context) == 2 && settle(delivery, holder, held) &&
+                make_room(delivery, holder, held) && delivery->count < MOST_KEPT; /* freeing a batch may run any code */
+    Py_DECREF(holder);
+    if (!ready) {
+        Py_XDECREF(context);
+        return 0;
+    }
+    delivery->entries[(delivery->first + delivery->count++) % MOST_KEPT] =
+        (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, NULL, *glance};
+    return 1;
+}
+
+/* ---- the digest of a batch ---- */
+
+enum { ENTRY_BYTES = 24 };
+
+static char *put_number(char *place, uint64_t number)
+{
+    for (int i = 0; i < 8; i++)
+        place[i] = (char)(number >> (8 * i));
+    return place + 8;
+}
+
+/* The entry of a digest in the ledger: how it begins, then key and digest. */
+static int make_entry(char *entry, PyObject *beginning, PyObject *key, uint64_t digest)
+{
+    long long number = PyLong_CheckExact(key) ? PyLong_AsLongLong(key) : -1;
+    if (number < 0 || PyBytes_Size(beginning) != 8)
+        return 0;
+    memcpy(entry, PyBytes_AsString(beginning), 8);
+    put_number(put_number(entry + 8, (uint64_t)number), digest);
+    return 1;
+}
+
+static int write_at(PyObject *buffer, int64_t used, const char *entry)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) != 0)
+        return 0;
+    int fits = used >= 0 && used + ENTRY_BYTES <= view.len;
+    if (fits) {
+        volatile char *place = (char *)view.buf + used;
+        memcpy((char *)place + 1, entry + 1, ENTRY_BYTES - 1);
+        atomic_signal_fence(memory_order_release);
+        *place = *entry; /* last: from now on it counts */
+    }
+    PyBuffer_Release(&view);
+    return fits;
+}
+
+/* As `Writer.put` of store/ledger.py where it has room, and nobody is at it: no Python code runs in here. */
+static int put_quickly(PyObject *writer, const char *entry)
+{
+    PyObject *lock = PyObject_GetAttr(writer, s_lock), *buffer = lock ? PyObject_GetAttr(writer, s_buffer) : NULL;
+    PyObject *locked = buffer ? PyObject_CallMethodObjArgs(lock, s_locked, NULL) : NULL;
+    int64_t used = locked == Py_False ? number_at(writer, s_used) : -1;
+    int64_t room = used >= 0 ? number_at(writer, s_room) : -1;
+    PyObject *end = room - used >= ENTRY_BYTES ? PyLong_FromLongLong(used + ENTRY_BYTES) : NULL;
+    int put = end && write_at(buffer, used, entry) && PyObject_SetAttr(writer, s_used, end) == 0;
+    Py_XDECREF(lock);
+    Py_XDECREF(buffer);
+    Py_XDECREF(locked);
+    Py_XDECREF(end);
+    return put;
+}
+
+/* As `note_digest` of probes/ledger.py, which does it where this cannot. */
+static int note_digest(Delivery *delivery, PyObject *key, uint64_t digest, int whole)
+{
+    char entry[ENTRY_BYTES];
+    PyObject *book = part(delivery, BOOK), *writer = PyObject_GetAttr(book, s_writer), *done = NULL;
+    int noted = writer && (writer == Py_None || is(book, s_settings, Py_None));
+    if (writer && !noted)
+        noted = make_entry(entry, part(delivery, whole ? READ : SAMPLED), key, digest) && put_quickly(writer, entry);
+    Py_XDECREF(writer);
+    if (!noted && !interrupted())
+        done = PyObject_CallFunction(part(delivery, NOTE), "OKO", key, (unsigned long long)digest, whole ? Py_True : Py_False);
+    Py_XDECREF(done);
+    return noted || done;
+}
+
+static PyObject *delivery_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Delivery *delivery = (Delivery *)self;
+    Glance glance = {0};
+    Py_INCREF(self); /* whoever runs meanwhile may switch the black box off */
+    int plain = !names && (flags & ~OFFSET_BIT) == 3 && is_usual(delivery);
+    int kept = plain && glance_at(&glance, args[2], delivery->exclude) && keep(delivery, args, &glance);
+    PyObject *result = NULL;
+    if (kept) {
+        if (args[1] == Py_None || !glance.count || note_digest(delivery, args[1], glance.digest, glance.whole))
+            result = Py_NewRef(Py_None);
+    } else {
+        glance_cleared(&glance);
+        if (!interrupted())
+            result = PyObject_Vectorcall(delivery->slow, args, flags, names);
+    }
+    if (!result && !interrupted())
+        result = Py_NewRef(Py_None);
+    Py_DECREF(self);
+    return result;
+}
+
+static int delivery_clear(PyObject *self)
+{
+    Delivery *delivery = (Delivery *)self;
+    while (delivery->count) {
+        Entry entry = entry_taken(delivery);
+        entry_cleared(&entry);
+    }
+    Py_CLEAR(delivery->ring);
+    Py_CLEAR(delivery->held);
+    Py_CLEAR(delivery->exclude);
+    return 0;
+}
+
+static void delivery_dealloc(PyObject *self)
+{
+    Delivery *delivery = (Delivery *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    delivery_clear(self);
+    Py_XDECREF(delivery->slow);
+    Py_XDECREF(delivery->parts);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static int delivery_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Delivery *delivery = (Delivery *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(delivery->slow);
+    Py_VISIT(delivery->parts);
+    Py_VISIT(delivery->ring);
+    Py_VISIT(delivery->held);
+    Py_VISIT(delivery->exclude);
+    for (int i = 0; i < MOST_KEPT; i++) {
+        Py_VISIT(delivery->entries[i].batch);
+        Py_VISIT(delivery->entries[i].data);
+        Py_VISIT(delivery->entries[i].glance.found);
+    }
+    return 0;
+}
+
+static PyMemberDef delivery_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Delivery, vector), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyMethodDef delivery_methods[] = {
+    {"newer", delivery_newer, METH_NOARGS, "What was kept since this was asked before, oldest first."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot delivery_slots[] = {
+    {Py_tp_dealloc, delivery_dealloc}, {Py_tp_traverse, delivery_traverse}, {Py_tp_clear, delivery_clear},
+    {Py_tp_call, PyVectorcall_Call},   {Py_tp_members, delivery_members},   {Py_tp_methods, delivery_methods},
+    {0, NULL}};
+static PyType_Spec delivery_spec = {
+    "sonde.flow._glance.Delivery", sizeof(Delivery), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, delivery_slots};
+
+static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *parts, *slow;
+    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &parts, &slow))
+        return NULL;
+    if (PyTuple_Size(parts) != DELIVERY_PARTS || Py_TYPE(PyTuple_GetItem(parts, LATEST)) != latest_type ||
+        !PyBytes_Check(PyTuple_GetItem(parts, SAMPLED)) || !PyBytes_Check(PyTuple_GetItem(parts, READ)))
+        return PyErr_Format(PyExc_TypeError, "delivery() takes a tuple of %d", DELIVERY_PARTS);
+    Delivery *made = PyObject_GC_New(Delivery, delivery_type);
+    if (!made)
+        return NULL;
+    made->vector = delivery_call;
+    made->slow = Py_NewRef(slow);
+    made->parts = Py_NewRef(parts);
+    made->ring = made->held = made->exclude = NULL;
+    made->limit = made->most = made->first = made->count = 0;
+    memset(made->entries, 0, sizeof made->entries);
+    PyObject_GC_Track(made);
+    return (PyObject *)made;
+}
+
 /* ---- the module ---- */
 
 static PyMethodDef functions[] = {
     {"prepare", prepare, METH_O, "Take the class of tensors, the exchange, the function of digests, and the class of a look."},
     {"glance", glanced, METH_VARARGS, "The parts of a batch and the look at them; None: it is not plain."},
     {"latest", latest, METH_VARARGS, "What writes losses, and knows the last one."},
+    {"delivery", delivery, METH_VARARGS, "What is told of batches, and keeps the plain ones."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "sonde.flow._glance", "A batch at a glance.", -1, functions, NULL, NULL, NULL, NULL};
 
+static int make_names(void)
+{
+    static const char *const texts[] = {"_version", "suspect", "due", "ring", "held", "exclude", "limit", "reads", "maxlen",
+                                        "popleft", "settings", "writer", "_lock", "locked", "_used", "_room", "_buffer"};
+    PyObject **const names[] = {&s_version, &s_suspect, &s_due, &s_ring, &s_held, &s_exclude, &s_limit, &s_reads, &s_maxlen,
+                                &s_popleft, &s_settings, &s_writer, &s_lock, &s_locked, &s_used, &s_room, &s_buffer};
+    static const char *const kept[ATTRIBUTES] = {"batch", "key", "data", "step", "epoch", "parts", "seen", "loss"};
+    for (int i = 0; i < 17; i++)
+        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
+            return -1;
+    for (int i = 0; i < ATTRIBUTES; i++)
+        if (!(attributes[i] = PyUnicode_InternFromString(kept[i])))
+            return -1;
+    return 0;
+}
+
 PyMODINIT_FUNC PyInit__glance(void)
 {
-    s_version = PyUnicode_InternFromString("_version");
+    if (make_names() < 0)
+        return NULL;
     tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
-    latest_type = s_version ? (PyTypeObject *)PyType_FromSpec(&latest_spec) : NULL;
-    return latest_type ? PyModule_Create(&definition) : NULL;
+    latest_type = (PyTypeObject *)PyType_FromSpec(&latest_spec);
+    delivery_type = latest_type ? (PyTypeObject *)PyType_FromSpec(&delivery_spec) : NULL;
+    return delivery_type ? PyModule_Create(&definition) : NULL;
 }

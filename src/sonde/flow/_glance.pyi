@@ -1,4 +1,7 @@
-"""A batch at a glance, and the last loss, in C. `sample.py` does the same where this was not built, or a batch is not plain."""
+"""A batch at a glance, the last loss, and the batches that are kept, in C.
+
+`sample.py`, `blackbox.py` and `ring.py` do the same where this was not built, or a batch is not plain.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,3 +25,20 @@ def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:
 
 def latest(note: Callable[[Any, float], object], told: Callable[[float], object], /) -> Latest:
     """What calls `note` for each loss, and `told` for one that is not finite."""
+
+class Delivery:
+    """Is told of batches that are delivered, and keeps the plain ones for the ring."""
+
+    def __call__(self, batch: Any, key: int | None, data: Any, /) -> None:
+        """A batch was delivered."""
+
+    def newer(self) -> list[Any]:
+        """What was kept since this was asked before, oldest first: newer than all that the ring holds itself."""
+
+def delivery(parts: tuple[Any, ...], slow: Callable[[Any, Any, Any], None], /) -> Delivery:
+    """What is told of batches that are delivered, in the place of `slow`, which does it where something is unusual: a batch that
+    is not plain or makes the ring too large, a loss to be judged, a look around that is due.
+
+    `parts`: the black box; what tells step and epoch; the class of what is kept; a `Latest`; the ledger; how its entries of
+    digests begin, of a sample and of all there is; what writes such an entry in Python.
+    """

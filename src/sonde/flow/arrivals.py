@@ -68,7 +68,7 @@ def install() -> Callable[[], None]:
     """Follow batches from now on, here and in workers that start from now on."""
     _state.forget()
     _state.leave = [
-        loader.at_delivery(_arrived),
+        loader.at_delivery(_arrived, _arriving()),
         loader.around_collate(_collating()),
         hooks.start_in_workers(f"{__name__}:begin_worker", _path()),
     ]
@@ -125,6 +125,11 @@ def is_bad() -> bool:
 
 
 # ── batches that come ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _arriving() -> Callable[[Any], Any] | None:
+    """What makes, of what is told of batches, something that knows the plain ones without a Python frame."""
+    return None if finite.native is None else partial(finite.native.arriving, _state, ID_FIELDS, MOST_FOUND)
 
 
 def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:

@@ -28,7 +28,7 @@ from sonde.flow.registry import find
 from sonde.flow.ring import Kept, Ring
 from sonde.guard import guard
 from sonde.hooks.torch.loader import start_in_workers
-from sonde.probes import loader, loss, step
+from sonde.probes import ledger, loader, loss, step
 from sonde.store import folder
 from sonde.store.alive import DIED, state_of
 from sonde.store.card import read_info
@@ -106,13 +106,13 @@ class _Box(loader.Failures):
     # ── what the probes tell ──
 
     def deliver(self, batch: Batch | None, key: int | None, data: Any) -> None:
-        """A batch was delivered."""
+        """A batch was delivered. Of usual ones C does the same (`delivery` in `_glance.c`)."""
         if self.suspect or monotonic_ns() >= self.due:
             self.come_by()
         ring = self.ring
         if ring is not None:
-            if self.latest is not None and (value := self.latest.take()) is not None and ring.kept:
-                ring.kept[-1].loss = value
+            if self.latest is not None and (value := self.latest.take()) is not None:
+                ring.note_loss(value, None)
             ring.keep(batch, key, data)
 
     def come_by(self) -> None:
@@ -190,7 +190,9 @@ def start(batches: int) -> None:
     recorder.add(blackbox=batches)
     if _box.ring is not None:
         ring = Ring(batches, recorder.settings)
-        ring.kept.extend(_box.ring.kept)
+        ring.held.extend(_box.ring.kept)
+        ring.newer = _box.ring.newer
+        _box.ring.held.clear()  # C may still know it
         _box.ring = ring
         return
     _box.forget()
@@ -202,7 +204,7 @@ def start(batches: int) -> None:
     _box.request = _request(recorder.run)  # an old one is not meant for us
     _box.leave += [
         at_failure(fail),
-        loader.at_delivery(_box.deliver),
+        loader.at_delivery(_box.deliver, None if sample.native is None else _delivery),
         loader.at_failure(_box),
         loss.at_loss(_box.note_loss, _box.latest),
         step.at_update(_box.come_by),
@@ -211,6 +213,15 @@ def start(batches: int) -> None:
         lambda: atexit.unregister(_box.judge),
     ]
     atexit.register(_box.judge)  # of the last step of a program that ends without finish()
+
+
+def _delivery(slow: Callable[..., None]) -> Callable[..., None]:
+    """What keeps usual batches in C, and calls `slow` for all others."""
+    parts = (_box, core.get_context, Kept, _box.latest, *ledger.quick_parts())
+    made: _glance.Delivery = sample.native.delivery(parts, slow)
+    if _box.ring is not None:
+        _box.ring.newer = made.newer
+    return made
 
 
 def stop() -> None:
@@ -224,6 +235,9 @@ def stop() -> None:
     while _box.leave:
         with guard("switching the black box off"):
             _box.leave.pop()()
+    if _box.ring is not None:
+        with guard("switching the black box off"):
+            _box.ring.clear()
     _box.forget()
 
 
@@ -359,12 +373,12 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
         return None
     _box.writing = True
     try:
+        if reason == "memory" and _box.reserve is not None:
+            _box.reserve.close()
         _box.settle()
         _box.dumps += 1
         _box.done |= causes
         _box.judged = _box.judged or reason == "nonfinite"
-        if reason == "memory" and _box.reserve is not None:
-            _box.reserve.close()
         last = f"This is the last of {MOST_DUMPS} dumps of this process: later ones are not written."
         cause = dump.Cause(reason, error, _item(recorder, error), certificate)
         name = dump.write(recorder, cause, list(ring.kept), last if _box.dumps == MOST_DUMPS else None)

@@ -1,4 +1,7 @@
-"""The last batches that loaders have delivered: references to them, what they were like then, and the loss they led to."""
+"""The last batches that loaders have delivered: references to them, what they were like then, and the loss they led to.
+
+Usual batches are kept by C (`delivery` in `_glance.c`), which makes a `Kept` of each only when somebody asks for them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from sonde.flow.place import ID_KEYS, text_of
 from sonde.probes import ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sonde.config import Settings
     from sonde.hooks.torch.loader import Batch
@@ -32,7 +35,7 @@ class Kept:
     `key` is its number in the records, `indices` are those in the innermost dataset; None: not known.
     """
 
-    # Without `__init__`: one is made for each batch, and that is a Python frame less.
+    # Without `__init__`: one is made for each batch that C does not keep, and that is a Python frame less.
     batch: Batch | None
     key: int | None
     data: Any
@@ -63,10 +66,18 @@ class Ring:
     """The newest batches, oldest first; bounded in number and in bytes."""
 
     def __init__(self, most: int, settings: Settings) -> None:
-        self.kept: deque[Kept] = deque(maxlen=most)
+        self.held: deque[Kept] = deque(maxlen=most)
+        self.newer: Callable[[], list[Kept]] | None = None  # gives those that C keeps in the place of this
         self.limit = FACTOR * settings.values_limit
         self.exclude = frozenset(settings.exclude)
         self.reads = settings.values != "off"
+
+    @property
+    def kept(self) -> deque[Kept]:
+        """All of them, oldest first."""
+        if self.newer is not None:
+            self.held.extend(self.newer())
+        return self.held
 
     def keep(self, batch: Batch | None, key: int | None, data: Any) -> None:
         """A batch was delivered."""
@@ -79,11 +90,17 @@ class Ring:
             kept.let_go(GONE)
         elif size > self.limit:
             kept.let_go(TOO_LARGE)
-        self.kept.append(kept)
+        everything = self.kept
+        everything.append(kept)
         if key is not None and digest is not None:
             ledger.note_digest(key, digest, whole)
-        if size * len(self.kept) > self.limit:
+        if size * len(everything) > self.limit:
             self._shrink()
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self.kept.clear()
+        self.newer = None
 
     def _look(self, data: Any) -> tuple[sample.Parts, sample.Look]:
         if self.reads:
@@ -93,7 +110,7 @@ class Ring:
 
     def _shrink(self) -> None:
         """Let the oldest go until the rest fits."""
-        held = [kept for kept in self.kept if not kept.state]
+        held = [kept for kept in self.held if not kept.state]
         total = sum(kept.seen.size for kept in held)
         for kept in held[:-1]:
             if total <= self.limit:
@@ -110,7 +127,8 @@ class Ring:
 
     def newest(self) -> Kept | None:
         """The batch that was delivered last."""
-        return self.kept[-1] if self.kept else None
+        kept = self.kept
+        return kept[-1] if kept else None
 
 
 def ids_of(parts: sample.Parts, size: int | None) -> list[str | None] | None:
