@@ -22,6 +22,14 @@ def test_a_note_is_a_mark_or_a_counter_of_its_span(recording: Any, done: Callabl
     assert {found.names[event.name] for event in (first, second)} == {("probe", "update")}
 
 
+def test_a_note_may_have_a_key_of_its_own(recording: Any, done: Callable[[], Process]) -> None:
+    """What is no number of 64 bits leaves that of the span."""
+    span = recording.Span("samples", "probe", key=3)
+    for key in (7, 0, -2, None, 2**70, "text"):
+        recording.note(span, 1.0, key)
+    assert [event.key for event in done().listed()] == [7, 0, -2, 3, 3, 3]
+
+
 def test_a_note_follows_the_switch_of_the_base(recording: Any, done: Callable[[], Process]) -> None:
     """And what is no number is left out."""
     base = recording.Span("base")

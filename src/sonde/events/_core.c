@@ -37,7 +37,7 @@ static uint32_t step_of(PyObject *value, uint32_t otherwise, uint64_t none)
 }
 
 /* One record without duration, made through a Span so that names, keys and arguments are treated alike. `when`: 0 is now. */
-static void emit_at(Span *span, uint8_t kind, double value, PyObject *step, PyObject *epoch, uint64_t when)
+static void emit_at(Span *span, uint8_t kind, double value, int64_t key, PyObject *step, PyObject *epoch, uint64_t when)
 {
     if (!taken(span))
         return;
@@ -50,7 +50,7 @@ static void emit_at(Span *span, uint8_t kind, double value, PyObject *step, PyOb
     Frame *top = get_top(t);
     uint32_t depth = top ? top->depth + 1 : 0;
     Record r = {
-        .key = span->key, .name = span->id, .args = args, .seq = next_seq(), .parent = top ? top->record.seq : 0,
+        .key = key, .name = span->id, .args = args, .seq = next_seq(), .parent = top ? top->record.seq : 0,
         .step = step_of(step, g.step, NO_STEP), .epoch = (uint16_t)step_of(epoch, g.epoch, NO_EPOCH),
         .kind = (uint8_t)(kind | (args && span->cut ? CUT : 0)), .depth = depth < DEEPEST ? (uint8_t)depth : DEEPEST,
     };
@@ -64,7 +64,7 @@ static void emit_at(Span *span, uint8_t kind, double value, PyObject *step, PyOb
 
 static void emit(Span *span, uint8_t kind, double value, PyObject *step, PyObject *epoch)
 {
-    emit_at(span, kind, value, step, epoch, 0);
+    emit_at(span, kind, value, span->key, step, epoch, 0);
 }
 
 static Span *make_span(PyObject *name, PyObject *cat, PyObject *key, PyObject *args, PyObject *level)
@@ -124,13 +124,15 @@ static PyObject *mark(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject
 /* A record without duration for a span that is there already: a mark, or a counter if there is a value. */
 static PyObject *note(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (!is_span(args, count, 2, "note"))
+    if (!is_span(args, count, 3, "note"))
         return NULL;
-    double value = count > 1 && args[1] != Py_None ? PyFloat_AsDouble(args[1]) : 0.0;
+    Span *span = (Span *)args[0];
+    int valued = count > 1 && args[1] != Py_None;
+    double value = valued ? PyFloat_AsDouble(args[1]) : 0.0;
     if (PyErr_Occurred())
         forget_error();
     else
-        emit((Span *)args[0], count > 1 && args[1] != Py_None ? COUNTER : MARK, value, Py_None, Py_None);
+        emit_at(span, valued ? COUNTER : MARK, value, count > 2 ? key_of(args[2], span->key) : span->key, Py_None, Py_None, 0);
     Py_RETURN_NONE;
 }
 
@@ -161,7 +163,7 @@ static PyObject *advance(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     uint64_t when = count > 1 && args[1] != Py_None ? PyLong_AsUnsignedLongLong(args[1]) : 0;
     if (PyErr_Occurred())
         return NULL;
-    emit_at((Span *)args[0], MARK, 0.0, Py_None, Py_None, when);
+    emit_at((Span *)args[0], MARK, 0.0, ((Span *)args[0])->key, Py_None, Py_None, when);
     if (!counted)
         Py_RETURN_FALSE;
     g.step = g.step + 1 < NO_STEP ? g.step + 1 : NO_STEP;

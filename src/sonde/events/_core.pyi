@@ -145,8 +145,11 @@ def mark(
     epoch: int | None = None,
     metadata: bool = False,
 ) -> None: ...
-def note(span: Span, value: float | None = None, /) -> None:
-    """A mark with the name, key and switch of a span; with a value, a counter. Quicker than `mark` and `counter`."""
+def note(span: Span, value: float | None = None, key: int | None = None, /) -> None:
+    """A mark with the name, key and switch of a span; with a value, a counter. Quicker than `mark` and `counter`.
+
+    `key`: another than that of the span; None, or what is no 64-bit number: its own.
+    """
 
 def count_steps(step: int, /) -> None:
     """Set the step of this process, as one that is counted: until somebody else sets it, `advance` goes on from it."""

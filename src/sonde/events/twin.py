@@ -812,19 +812,20 @@ def _point(
 # ── step and epoch ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def note(span: Span, value: float | None = None, /) -> None:
-    """A mark with the name, key and switch of a span; with a value, a counter."""
+def note(span: Span, value: float | None = None, key: int | None = None, /) -> None:
+    """A mark with the name, key and switch of a span; with a value, a counter. Another key may be given."""
     if _recording is None or not span._gate._on:
         return
     number = None if value is None else as_number(value)
     if value is not None and number is None:
         return
     kind, dur = (MARK, 0) if number is None else (COUNTER, _as_integer(_as_float(number))[0])
-    _note(span, kind, dur, None)
+    _note(span, kind, dur, None, key)
 
 
-def _note(span: Span, kind: int, dur: int, when: int | None) -> None:
-    key = None if span._key == NO_KEY else span._key
+def _note(span: Span, kind: int, dur: int, when: int | None, key: int | None = None) -> None:
+    if key is None or as_key(key) is None:
+        key = None if span._key == NO_KEY else span._key
     _point(kind, dur, span.name, span.cat, key, None, span._level, None, None, when)
 
 
