@@ -55,7 +55,7 @@ $(VENV)/.tools: $(VENV)/.torch
 	$(PIP) install 'setuptools>=77' wheel
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/*/*.c src/sonde/events/native/*.h)
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/*/*.c src/sonde/*/native/*.h)
 	$(PIP) install --no-build-isolation --editable '.[dev,tui,pipeline]'
 	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.events._core") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'

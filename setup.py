@@ -36,7 +36,7 @@ def extension(name: str, source: str) -> Extension:
         name,
         sources=[source],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
-        depends=sorted(glob("src/sonde/events/native/*.h")),
+        depends=sorted(glob("src/sonde/*/native/*.h")),
         py_limited_api=True,
         optional=True,
         extra_compile_args=["-O2", "-g0", "-Wall"],

@@ -23,6 +23,7 @@ from tests.probes.data import (  # noqa: E402
     waits,
 )
 
+import sonde  # noqa: E402
 from sonde import session  # noqa: E402
 from sonde.hooks.torch import loader as hooks  # noqa: E402
 from sonde.probes import loader as probe  # noqa: E402
@@ -105,6 +106,26 @@ def test_workers_record_the_items_that_are_delivered(context: str, workers: int,
     makers = {event["pid"] for event in recorded.named("fetch")}
     assert len(makers) == rounds * workers
     assert {event["pid"] for event in recorded.named("input_wait")}.isdisjoint(makers)
+
+
+def record_something() -> None:
+    """Called in a worker, before torch lets it know that it is one."""
+    sonde.mark("early")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_worker_that_records_before_its_loop_is_a_worker(first: bool) -> None:
+    """A garbage collection can come at any time: before Sonde knows of the worker, or after that."""
+    starter = f"{__name__}:record_something"
+    leave = hooks.start_in_workers(starter) if first else None
+    with record() as recorded:
+        leave = leave or hooks.start_in_workers(starter)
+        list(DataLoader(Numbers(4), batch_size=2, num_workers=2, multiprocessing_context="fork"))
+        leave()
+        with sonde.open_run(recorded.path) as run:
+            roles = run.sql("SELECT role, worker FROM processes WHERE role <> 'main' ORDER BY worker").fetchall()
+    assert roles == [("worker", 0), ("worker", 1)]
+    assert len(recorded.named("early")) == 2
 
 
 class Asking(Numbers):

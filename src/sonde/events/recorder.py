@@ -108,6 +108,7 @@ class Recorder:
         self.settings = settings
         self.born = os.getpid()
         self.rank = config.ranks().rank  # of the process that started to record: its children inherit the variable
+        self.worker: tuple[int, int] | None = None  # a process that is a loader worker, and which one
         self.pid = 0  # whose folder this is; another one in a forked child that has recorded nothing yet
         self.folder = ""
         self.facts: dict[str, Any] = {}  # what stands in process.json
@@ -227,6 +228,8 @@ class Recorder:
         if self.role is not None:
             return Role(self.role, None)
         worker = loader_worker()
+        if worker is None and self.worker is not None and self.worker[0] == os.getpid():
+            worker = self.worker[1]
         if worker is not None:
             return Role("worker", worker)
         if is_launcher():
@@ -242,6 +245,15 @@ class Recorder:
     def add(self, **facts: object) -> None:
         """Say more of this process, and of those that it forks, in process.json."""
         self.more |= facts
+        self._correct(facts)
+
+    @guard("writing process.json")
+    def become_worker(self, number: int) -> None:
+        """This process is a loader worker. Torch says so only when its loop runs, and something may be recorded before."""
+        self.worker = os.getpid(), number
+        self._correct({"role": "worker", "worker": number})
+
+    def _correct(self, facts: dict[str, Any]) -> None:
         if self.pid == os.getpid():
             self.facts |= facts
             with folder.opened(self.folder) as here:

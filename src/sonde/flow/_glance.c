@@ -1,9 +1,9 @@
 /* A batch at a glance: the quick way of `sample.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
    all batches are. Whatever else there is, Python looks. `_glance.pyi` says what is what. */
 #include "../events/native/dlpack.h"
+#include "../events/native/ledger.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -369,7 +369,7 @@ typedef struct {
 static PyTypeObject *delivery_type;
 static PyObject *attributes[ATTRIBUTES]; /* their names in a Kept */
 static PyObject *s_suspect, *s_due, *s_ring, *s_held, *s_exclude, *s_limit, *s_reads, *s_maxlen, *s_popleft, *s_settings,
-    *s_writer, *s_lock, *s_locked, *s_used, *s_room, *s_buffer;
+    *s_writer;
 
 static int64_t now_ns(void)
 {
@@ -389,15 +389,6 @@ static int is(PyObject *object, PyObject *name, PyObject *wanted)
     PyObject *value = PyObject_GetAttr(object, name);
     Py_XDECREF(value);
     return value == wanted;
-}
-
-/* The number that this attribute is; -1: it is none. */
-static int64_t number_at(PyObject *object, PyObject *name)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    int64_t number = value ? PyLong_AsLongLong(value) : -1;
-    Py_XDECREF(value);
-    return number;
 }
 
 static void replace(PyObject **place, PyObject *owned)
@@ -557,13 +548,6 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
 
 enum { ENTRY_BYTES = 24 };
 
-static char *put_number(char *place, uint64_t number)
-{
-    for (int i = 0; i < 8; i++)
-        place[i] = (char)(number >> (8 * i));
-    return place + 8;
-}
-
 /* The entry of a digest in the ledger: how it begins, then key and digest. */
 static int make_entry(char *entry, PyObject *beginning, PyObject *key, uint64_t digest)
 {
@@ -571,40 +555,8 @@ static int make_entry(char *entry, PyObject *beginning, PyObject *key, uint64_t 
     if (number < 0 || PyBytes_Size(beginning) != 8)
         return 0;
     memcpy(entry, PyBytes_AsString(beginning), 8);
-    put_number(put_number(entry + 8, (uint64_t)number), digest);
+    put_number(put_number(entry + 8, (uint64_t)number, 8), digest, 8);
     return 1;
-}
-
-static int write_at(PyObject *buffer, int64_t used, const char *entry)
-{
-    Py_buffer view;
-    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) != 0)
-        return 0;
-    int fits = used >= 0 && used + ENTRY_BYTES <= view.len;
-    if (fits) {
-        volatile char *place = (char *)view.buf + used;
-        memcpy((char *)place + 1, entry + 1, ENTRY_BYTES - 1);
-        atomic_signal_fence(memory_order_release);
-        *place = *entry; /* last: from now on it counts */
-    }
-    PyBuffer_Release(&view);
-    return fits;
-}
-
-/* As `Writer.put` of store/ledger.py where it has room, and nobody is at it: no Python code runs in here. */
-static int put_quickly(PyObject *writer, const char *entry)
-{
-    PyObject *lock = PyObject_GetAttr(writer, s_lock), *buffer = lock ? PyObject_GetAttr(writer, s_buffer) : NULL;
-    PyObject *locked = buffer ? PyObject_CallMethodObjArgs(lock, s_locked, NULL) : NULL;
-    int64_t used = locked == Py_False ? number_at(writer, s_used) : -1;
-    int64_t room = used >= 0 ? number_at(writer, s_room) : -1;
-    PyObject *end = room - used >= ENTRY_BYTES ? PyLong_FromLongLong(used + ENTRY_BYTES) : NULL;
-    int put = end && write_at(buffer, used, entry) && PyObject_SetAttr(writer, s_used, end) == 0;
-    Py_XDECREF(lock);
-    Py_XDECREF(buffer);
-    Py_XDECREF(locked);
-    Py_XDECREF(end);
-    return put;
 }
 
 /* As `note_digest` of probes/ledger.py, which does it where this cannot. */
@@ -614,7 +566,8 @@ static int note_digest(Delivery *delivery, PyObject *key, uint64_t digest, int w
     PyObject *book = part(delivery, BOOK), *writer = PyObject_GetAttr(book, s_writer), *done = NULL;
     int noted = writer && (writer == Py_None || is(book, s_settings, Py_None));
     if (writer && !noted)
-        noted = make_entry(entry, part(delivery, whole ? READ : SAMPLED), key, digest) && put_quickly(writer, entry);
+        noted = make_entry(entry, part(delivery, whole ? READ : SAMPLED), key, digest) &&
+                put_quickly(writer, entry, ENTRY_BYTES, 0);
     Py_XDECREF(writer);
     if (!noted && !interrupted())
         done = PyObject_CallFunction(part(delivery, NOTE), "OKO", key, (unsigned long long)digest, whole ? Py_True : Py_False);
@@ -738,11 +691,11 @@ static struct PyModuleDef definition = {
 static int make_names(void)
 {
     static const char *const texts[] = {"_version", "suspect", "due", "ring", "held", "exclude", "limit", "reads", "maxlen",
-                                        "popleft", "settings", "writer", "_lock", "locked", "_used", "_room", "_buffer"};
+                                        "popleft", "settings", "writer"};
     PyObject **const names[] = {&s_version, &s_suspect, &s_due, &s_ring, &s_held, &s_exclude, &s_limit, &s_reads, &s_maxlen,
-                                &s_popleft, &s_settings, &s_writer, &s_lock, &s_locked, &s_used, &s_room, &s_buffer};
+                                &s_popleft, &s_settings, &s_writer};
     static const char *const kept[ATTRIBUTES] = {"batch", "key", "data", "step", "epoch", "parts", "seen", "loss"};
-    for (int i = 0; i < 17; i++)
+    for (int i = 0; i < 12; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     for (int i = 0; i < ATTRIBUTES; i++)
@@ -753,7 +706,7 @@ static int make_names(void)
 
 PyMODINIT_FUNC PyInit__glance(void)
 {
-    if (make_names() < 0)
+    if (make_names() < 0 || ledger_names() < 0)
         return NULL;
     tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
     latest_type = (PyTypeObject *)PyType_FromSpec(&latest_spec);

@@ -6,10 +6,11 @@
    Lane: the quick way of a probe past its own Python function, for the plain case. A Python frame that runs once in a step is
    never in a cache, and costs a microsecond or more; this does not. Whatever is not plain goes to the Python function.
 
-   Block: the same for the block around a step of training. Batches in loader workers have such a way too. */
+   Block: the same for the block around a step of training. `native/loader.h` has such ways for the batches of loaders. */
 #define _GNU_SOURCE
 #include "../events/native/abi.h"
 #include "../events/native/dlpack.h"
+#include "../events/native/ledger.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
@@ -651,131 +652,7 @@ static PyObject *set_blocks(PyObject *Py_UNUSED(module), PyObject *parts)
     Py_RETURN_NONE;
 }
 
-/* ---- batches in a loader worker ---- */
-
-enum { FETCHER, WORKER, MOST, HERE, JUDGE, ITEMS, OPENS, CLOSES, FETCH, FAILED, TICK, PAUSE, FETCH_PARTS };
-
-static PyObject *fetch_parts;               /* a tuple; NULL: every batch goes the slow way */
-static PyObject *known_fetcher;             /* the one that was judged last; owned */
-static long long first_key = -1;            /* that of its first batch; -1: its batches are not plain */
-static int64_t ticked;                      /* when TICK was called last */
-static _Thread_local PyObject *fetching[2]; /* the fetcher that is at work here, and what it was asked for; NULL: none */
-static PyObject *s_number, *s_around, *s_keys, *s_loop, *s_close;
-
-static int all_numbers(PyObject *asked)
-{
-    Py_ssize_t size = PyList_CheckExact(asked) ? PyList_Size(asked) : 0;
-    for (Py_ssize_t i = 0; i < size; i++)
-        if (!PyLong_CheckExact(PyList_GetItem(asked, i)))
-            return 0;
-    return size > 0;
-}
-
-static void judge(PyObject *parts, PyObject *fetcher)
-{
-    PyObject *old = known_fetcher, *key = PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, JUDGE), fetcher, NULL);
-    first_key = key && key != Py_None ? PyLong_AsLongLong(key) : -1;
-    known_fetcher = Py_NewRef(fetcher);
-    Py_XDECREF(key);
-    Py_XDECREF(old);
-}
-
-/* The number in the records of the batch that is to be made; NULL, perhaps with an error set: it is no plain one. */
-static PyObject *plain_key(PyObject *parts, PyObject *fetcher, PyObject *asked)
-{
-    if ((PyObject *)Py_TYPE(fetcher) != PyTuple_GetItem(parts, FETCHER) || fetching[0] || !all_numbers(asked))
-        return NULL;
-    if (fetcher != known_fetcher)
-        judge(parts, fetcher);
-    PyObject *around = first_key < 0 ? NULL : PyObject_GetAttr(PyTuple_GetItem(parts, HERE), s_around);
-    Py_XDECREF(around); /* None, if it is of interest */
-    PyObject *number = around == Py_None ? PyObject_GetAttr(PyTuple_GetItem(parts, WORKER), s_number) : NULL;
-    long long value = number && number != Py_None ? PyLong_AsLongLong(number) : -1;
-    Py_XDECREF(number);
-    return value < 0 || value > PyLong_AsLongLong(PyTuple_GetItem(parts, MOST)) ? NULL : PyLong_FromLongLong(first_key + value);
-}
-
-/* The list that torch gets in the place of the one that it was asked for. */
-static PyObject *seen_items(PyObject *parts, PyObject *asked)
-{
-    PyObject *items = PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, ITEMS), asked, NULL);
-    if (items && PyObject_SetAttr(items, s_keys, asked) != 0)
-        Py_CLEAR(items);
-    return items;
-}
-
-static void fetch_ended(PyObject *parts, PyObject *items)
-{
-    PyObject *loop = PyObject_GetAttr(items, s_loop);
-    if (loop && loop != Py_None)
-        Py_XDECREF(PyObject_CallMethodObjArgs(loop, s_close, NULL));
-    Py_XDECREF(loop);
-    PyObject *given[] = {NULL, PyTuple_GetItem(parts, FETCH)};
-    Py_XDECREF(PyObject_Vectorcall(PyTuple_GetItem(parts, CLOSES), given + 1, 1 | OFFSET_BIT, NULL));
-    int64_t now = now_ns();
-    if (now - ticked < PyLong_AsLongLong(PyTuple_GetItem(parts, PAUSE)))
-        return;
-    ticked = now;
-    Py_XDECREF(PyObject_CallNoArgs(PyTuple_GetItem(parts, TICK)));
-}
-
-static void fetch_failed(PyObject *parts, PyObject *const *args, PyObject *items, PyObject *key)
-{
-    PyObject *kind, *value, *trace;
-    PyErr_Fetch(&kind, &value, &trace);
-    Py_XDECREF(PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, FAILED), args[0], args[1], items, key, kind, NULL));
-    PyErr_Restore(kind, value, trace); /* instead of whatever this has set */
-}
-
-static PyObject *fetched(PyObject *self, PyObject *parts, PyObject *const *args, PyObject *items, PyObject *key)
-{
-    PyObject *opened[] = {NULL, PyTuple_GetItem(parts, FETCH), key}, *given[] = {NULL, args[0], items};
-    Py_XDECREF(PyObject_Vectorcall(PyTuple_GetItem(parts, OPENS), opened + 1, 2 | OFFSET_BIT, NULL));
-    fetching[0] = args[0];
-    fetching[1] = args[1];
-    muted = 1;
-    PyObject *result = interrupted() ? NULL : PyObject_Vectorcall(part(self, 0), given + 1, 2 | OFFSET_BIT, NULL);
-    if (result)
-        fetch_ended(parts, items);
-    else
-        fetch_failed(parts, args, items, key);
-    fetching[0] = fetching[1] = NULL;
-    muted = 0;
-    if (result && interrupted())
-        Py_CLEAR(result);
-    return result;
-}
-
-/* parts: the function */
-static PyObject *fetch_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
-{
-    int plain = fetch_parts && !names && (flags & ~OFFSET_BIT) == 2;
-    PyObject *parts = plain ? Py_NewRef(fetch_parts) : NULL; /* they may be taken back meanwhile */
-    PyObject *key = plain ? plain_key(parts, args[0], args[1]) : NULL;
-    PyObject *items = key ? seen_items(parts, args[1]) : NULL;
-    PyObject *result = items ? fetched(self, parts, args, items, key) : go_slow(self, args, flags, names);
-    Py_XDECREF(items);
-    Py_XDECREF(key);
-    Py_XDECREF(parts);
-    return result;
-}
-
-static PyObject *set_fetches(PyObject *Py_UNUSED(module), PyObject *parts)
-{
-    if (parts != Py_None && (!PyTuple_Check(parts) || PyTuple_Size(parts) != FETCH_PARTS))
-        return PyErr_Format(PyExc_ValueError, "fetches have %d parts", FETCH_PARTS);
-    PyObject *old = fetch_parts;
-    fetch_parts = parts == Py_None ? NULL : Py_NewRef(parts);
-    Py_CLEAR(known_fetcher);
-    first_key = -1;
-    Py_XDECREF(old);
-    Py_RETURN_NONE;
-}
-
-static PyObject *get_fetching(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
-{
-    return fetching[0] ? PyTuple_Pack(2, fetching[0], fetching[1]) : Py_NewRef(Py_None);
-}
+#include "native/loader.h"
 
 /* ---- the module ---- */
 
@@ -785,7 +662,6 @@ static PyObject *begins(PyObject *Py_UNUSED(module), PyObject *args) { return la
 static PyObject *ends(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ends_call, 4, args); }
 static PyObject *ended(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ended_call, 3, args); }
 static PyObject *followed(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(followed_call, 3, args); }
-static PyObject *fetch(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(fetch_call, 1, args); }
 
 static PyObject *set_exchange(PyObject *Py_UNUSED(module), PyObject *capsule)
 {
@@ -825,8 +701,11 @@ static PyMethodDef functions[] = {
     {"ends", ends, METH_VARARGS, "A lane for its end."},
     {"ended", ended, METH_VARARGS, "A lane for the end of a step of training."},
     {"followed", followed, METH_VARARGS, "A lane that calls other functions for some modules."},
-    {"fetch", fetch, METH_VARARGS, "A lane for the making of a batch in a loader worker."},
-    {"fetches", set_fetches, METH_O, "Say what happens there; None: the slow way is taken."},
+    {"way", way, METH_VARARGS, "What stands in the place of a function of a loader: its name, the function, the slow way."},
+    {"batches", set_batches, METH_O, "Say what happens where batches are made and come; None: the slow ways are taken."},
+    {"forget", forget, METH_NOARGS, "Judge every iterator anew: a loop over data has begun."},
+    {"waiting", get_waiting, METH_NOARGS, "Is a plain batch waited for in this thread?"},
+    {"coming", get_coming, METH_NOARGS, "The plain batch that is waited for in this thread; None: none, or it is not known yet."},
     {"fetching", get_fetching, METH_NOARGS, "Who makes a plain batch in this thread, and what it was asked for; None: nobody."},
     {"blocks", set_blocks, METH_O, "Say what blocks do."},
     {"exchange", set_exchange, METH_O, "Say how numbers of tensors are read; None: by asking."},
@@ -843,12 +722,9 @@ static struct PyModuleDef module_def = {
 
 static int make_names(void)
 {
-    static const char *const texts[] = {"is_cpu", "item", "number", "around", "keys", "loop", "close"};
-    PyObject **const names[] = {&s_cpu, &s_item, &s_number, &s_around, &s_keys, &s_loop, &s_close};
-    for (int i = 0; i < 7; i++)
-        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
-            return -1;
-    return 0;
+    s_cpu = PyUnicode_InternFromString("is_cpu");
+    s_item = s_cpu ? PyUnicode_InternFromString("item") : NULL;
+    return s_item && ledger_names() == 0 && loader_names() == 0 ? 0 : -1;
 }
 
 PyMODINIT_FUNC PyInit__gate(void)
@@ -861,7 +737,7 @@ PyMODINIT_FUNC PyInit__gate(void)
     gate_type = method_type ? (PyTypeObject *)PyType_FromSpec(&gate_spec) : NULL;
     lane_type = gate_type ? (PyTypeObject *)PyType_FromSpec(&lane_spec) : NULL;
     block_type = lane_type ? (PyTypeObject *)PyType_FromSpec(&block_spec) : NULL;
-    PyObject *module = block_type ? PyModule_Create(&module_def) : NULL;
+    PyObject *module = block_type && make_items_type() == 0 ? PyModule_Create(&module_def) : NULL;
     if (module && PyModule_AddObjectRef(module, "Gate", (PyObject *)gate_type) != 0)
         Py_CLEAR(module);
     if (module && PyModule_AddObjectRef(module, "Block", (PyObject *)block_type) != 0)

@@ -72,18 +72,40 @@ def ended(slow: Function, parts: tuple[Callable[[Any], bool], Any, int], /) -> F
 def followed(slow: Function, parts: tuple[dict[int, Function], dict[str, Any], str], /) -> Function:
     """A lane for calls of some modules: the functions that are called for them, by address; where the compiler's flag is."""
 
-def fetch(slow: Function, parts: tuple[Function], /) -> Function:
-    """A lane for `fetch(fetcher, indices)` in a loader worker: what is called."""
+def way(name: str, function: Function, slow: Function, /) -> Gate:
+    """What stands in the place of a function of a loader: the quick way of plain batches. All others go to `slow`.
 
-def fetches(parts: tuple[Any, ...] | None, /) -> None:
-    """Say what happens where a batch is made; None: the slow way is taken.
-
-    A batch is plain if a list of ints is asked for. The parts: the class of fetchers; an object whose `number` is that of the batch;
-    the highest one that is plain; an object whose `around` is None, or else no batch is plain; `judge(fetcher)`, asked once, which
-    gives the key of its first batch, or None if its batches are not plain; a class of lists that note in `loop` who iterates
-    over them, and have `keys`; what enters a span, what leaves one, the span; what is called with fetcher, indices, list, key
-    and type of the exception when it fails; what is called when it is done, and how many ns it is not called again.
+    `name`: "next" (`__next__` of an iterator), "index" (it asks its sampler), "put" (it sends that to a worker), "fetch"
+    (a batch is made). The latter three are quick only for a batch that is waited for on the quick way, "fetch" in workers too.
     """
+
+def batches(parts: tuple[Any, ...] | None, /) -> None:
+    """Say what happens on the quick way of batches; None: the slow ones are taken.
+
+    A batch is plain if it is waited for in the main thread, outside of any other wait, while training goes on and is recorded
+    whole (`ready`), and `judge(iterator)` says so. Its parts:
+
+    - the highest number of a batch that is plain; the main thread; the class `Batch`; `judge`, which gives None if nothing can be said
+      yet, or: a weak reference, the key of the first batch (-1: none is plain), the numbers of loader and round, what is filed for
+      workers (None: there are none), the fetcher that makes items one by one (None: none does), whether it is a subset;
+    - an object with `listeners`, called with each batch, its key and its data, and `around`, called with what collates (or
+      None); the book of the ledger;
+    - of the event core: enter, leave, cancel, note, iterate_keyed; the spans of a wait, a size, a fetch and an item;
+    - numbers in the innermost dataset, of numbers and dataset; what writes into the ledger where C cannot (batch, key); what a batch gets
+      that turns out not to be plain (iterator, batch, data); a wait that failed (batch, exception); a fetch that failed (fetcher,
+      indices, (keys, iterator, loop), key, type); what is called now and then, and how many ns it is not called again;
+    - in a worker: an object whose `number` is that of the batch, the class of fetchers, and what gives the key of the first
+      batch of a fetcher, or None if its batches are not plain; elsewhere three times None.
+    """
+
+def forget() -> None:
+    """Judge every iterator anew: a loop over data has begun."""
+
+def waiting() -> bool:
+    """Is a plain batch waited for in this thread?"""
+
+def coming() -> Any:
+    """The plain batch that is being made for such a wait, as a `Batch`; None: there is none."""
 
 def fetching() -> tuple[Any, Any] | None:
     """The fetcher that makes a plain batch in this thread, and what it was asked for; None: there is none."""

@@ -123,8 +123,13 @@ def note_recipe(key: int, recipe: Recipe) -> None:
         writer.put(pack_recipe(key, recipe), 0)
 
 
+def book() -> object:
+    """What C needs to write down batches: the book, which has `settings` and `writer`."""
+    return _book
+
+
 def quick_parts() -> tuple[Any, ...]:
-    """What C needs to do the same: the book, how entries begin (of a sample, of all) before key and digest, and `note_digest`."""
+    """What C needs to write down digests: the book, how entries begin (of a sample, of all) before key and digest, and `note_digest`."""
     beginnings = (pack_digest(0, 0, whole=whole)[:-KEY_AND_DIGEST] for whole in (False, True))
     return (_book, *beginnings, note_digest)
 

@@ -15,13 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
-from sonde.events import core
+from sonde.events import core, recorder
 from sonde.guard import guard
 from sonde.hooks.torch import loader as hooks, order
 from sonde.probes import host, ledger, step
 from sonde.probes.off import switch_off
 from sonde.store.ledger import ALONE, STREAM
-from sonde.store.probe import FETCH, HIGHEST_NUMBER, INPUT_WAIT, ITEM, ITER, PREFETCH, PROBE, SAMPLES, batch_key
+from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, PREFETCH, PROBE, SAMPLES, batch_key
 from sonde.store.record import DETAIL
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _wait = core.Span(INPUT_WAIT, PROBE, base=step.phases)
 _prefetch = core.Span(PREFETCH, PROBE, base=step.phases)
 _fetch = core.Span(FETCH, PROBE, base=step.phases)
 _item = core.Span(ITEM, PROBE, level=DETAIL, base=step.phases)
+_sizes = core.Span(SAMPLES, PROBE, base=step.phases)
 
 
 class _Thread(threading.local):
@@ -101,7 +102,16 @@ def install(settings: Settings) -> Callable[[], None]:
         hooks.next_batch.lane(_wait_lane),
         hooks.fetch.lane(_fetch_lane),
     )
+    hooks.hurry(_parts())
     return _leave
+
+
+def _parts() -> tuple[Any, ...]:
+    """What happens to plain batches on their quick way."""
+    events = (core.enter, core.leave, core.cancel, core.note, core.iterate_keyed)
+    spans = (_wait, _sizes, _fetch, _item)
+    told = (_original, _enter_late, _deliver_late, _fail_late, _unmade, host.tick, step.PAUSE_NS)
+    return (_Here, ledger.book(), *events, *spans, *told)
 
 
 def _leave() -> None:
@@ -115,11 +125,12 @@ def _leave() -> None:
 def begin_worker() -> None:
     """Called in each worker. It does not know the step, and fetches for steps to come: all of them count as chosen."""
     _Here.worker = True
+    number, serving = hooks.worker_number(), recorder.serving()
+    if number is not None and serving is not None:
+        serving.become_worker(number)
     core.set_context(-1, -1)
     step.phases.on = not step.now.none
-    hooks.hurry(
-        HIGHEST_NUMBER, (_Here, _first_key, _Items, core.enter, core.leave, _fetch, _unmade, host.tick, step.PAUSE_NS)
-    )
+    hooks.hurry(_parts(), _first_key)
 
 
 def _give_up() -> None:
@@ -196,7 +207,7 @@ def _tell_unseen(batch: hooks.Batch | None, key: int | None, error: BaseExceptio
 
 class _Iters:
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> types.Span | None:
-        if _Here.worker or _thread.fetch is not None:
+        if _Here.worker or _thread.fetch is not None or hooks.waiting():
             return None
         with _following:
             if threading.current_thread() is threading.main_thread():
@@ -267,7 +278,7 @@ def _wait_lane(original: Callable[..., Any]) -> Callable[..., Any]:
 @_following
 def _begin_wait() -> types.Span:
     span, thread = _prefetch, _thread
-    if not thread.waits and thread.main and not _Here.worker:
+    if not thread.waits and thread.main and not _Here.worker and not hooks.waiting():
         span = _wait
         if not step.now.begun:
             step.begin()
@@ -286,7 +297,7 @@ def _fail_wait(span: types.Span | None, iterator: Any, error: BaseException) -> 
         return
     batch = None if _Here.worker else hooks.settle(iterator)
     core.leave(span, _key(batch), type(error))
-    if not _thread.waits and not _Here.worker:
+    if not _thread.waits and not _Here.worker and not hooks.waiting():
         _tell_unseen(batch, _key(batch), error)
 
 
@@ -301,17 +312,37 @@ def _end_wait(span: types.Span | None, iterator: Any, data: Any) -> None:
     batch = hooks.settle(iterator)
     key = _key(batch)
     core.leave(span, key)
-    if not _thread.waits:
+    if not _thread.waits and not hooks.waiting():
         _deliver(iterator, batch, key, data)
     host.tick()
+
+
+@_following
+def _deliver_late(iterator: Any, batch: hooks.Batch | None, data: Any) -> None:
+    """A batch came the quick way and is not plain: its indices are no list of numbers, or it is not known which it is."""
+    _deliver(iterator, batch, _key(batch), data)
+
+
+@_following
+def _enter_late(batch: hooks.Batch, key: int) -> None:
+    """The ledger had no room for a batch that came the quick way, or is not open yet."""
+    if batch.indices is not None:
+        ledger.note(key, batch.indices, batch.worker, 0)
+
+
+@_following
+def _fail_late(batch: hooks.Batch | None, error: BaseException) -> None:
+    """A wait on the quick way has ended with this."""
+    core.leave(_wait, _key(batch), type(error))
+    _tell_unseen(batch, _key(batch), error)
 
 
 def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: Any) -> None:
     """The program gets a batch."""
     stream = hooks.is_stream(iterator)
     count = _samples(iterator, batch, data, stream=stream)
-    if step.phases.on and count is not None:
-        core.counter(SAMPLES, count, PROBE, key)
+    if count is not None:
+        core.note(_sizes, count, key)
     batch = _settled(iterator, batch, count if stream else None)
     if key is not None and batch is not None and batch.indices is not None:
         flags = (STREAM if stream else 0) | (0 if iterator._auto_collation else ALONE)
@@ -417,9 +448,7 @@ class _Fetch:
             only = _keys(indices, fetcher.dataset)[0]
             self.item, self.index = (_item, only) if type(only) is int else (only, None)
             self._swap("collate_fn", partial(_collate, self, fetcher.collate_fn))
-        elif fetcher.auto_collation and (
-            not getattr(fetcher.dataset, "__getitems__", None) or _asks_one_by_one(fetcher.dataset)
-        ):
+        elif fetcher.auto_collation and hooks.item_by_item(fetcher.dataset):
             self.given = _Items(asked)
             self.given.keys = _keys(indices, fetcher.dataset)
         else:
@@ -482,7 +511,7 @@ def _fetch_lane(original: Callable[..., Any]) -> Callable[..., Any]:
 @_following
 def _begin_fetch(fetcher: Any, asked: Any) -> _Fetch | None:
     batch = hooks.fetching()
-    if _thread.fetch is not None or (_Here.worker and (batch is None or batch.worker is None)):
+    if _thread.fetch is not None or hooks.made_quickly() or (_Here.worker and (batch is None or batch.worker is None)):
         return None
     fetch = _Fetch()
     fetch.fetcher, fetch.asked, fetch.key = fetcher, asked, _key(batch)
@@ -519,10 +548,11 @@ def _first_key(fetcher: Any) -> int | None:
 
 
 @_following
-def _unmade(fetcher: Any, asked: Any, given: _Items, key: int, error: type[BaseException]) -> None:
-    """A batch that was made the quick way failed."""
+def _unmade(fetcher: Any, asked: Any, seen: tuple[Any, Any, Any], key: int, error: type[BaseException]) -> None:
+    """A batch that was made the quick way failed. `seen`: the numbers of its items, and who has iterated over them."""
     fetch = _Fetch()
-    fetch.fetcher, fetch.asked, fetch.given, fetch.key = fetcher, asked, given, key
+    fetch.fetcher, fetch.asked, fetch.given, fetch.key = fetcher, asked, _Items(asked), key
+    fetch.given.keys, fetch.given.inner, fetch.given.loop = seen
     _end_fetch(fetch, error)
 
 
@@ -530,14 +560,6 @@ def _collate(fetch: _Fetch, collate: Callable[[Any], Any], data: Any) -> Any:
     with _following:
         fetch.end_item(None)
     return collate(data)
-
-
-def _asks_one_by_one(dataset: Any) -> bool:
-    """Is it a subset, whose own `__getitems__` asks for one item after the other?"""
-    subset = sys.modules["torch"].utils.data.Subset
-    if getattr(type(dataset), "__getitems__", None) is not subset.__getitems__:
-        return False
-    return not callable(getattr(dataset.dataset, "__getitems__", None))
 
 
 def _keys(indices: Sequence[Any], dataset: Any) -> Sequence[Any]:

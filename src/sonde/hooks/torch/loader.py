@@ -29,6 +29,7 @@ from sonde.guard import guard
 from sonde.hooks.points import Point, dressed, telling
 from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.order import seeded
+from sonde.store.probe import HIGHEST_NUMBER, batch_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,12 +79,12 @@ class _Iteration:
     def __init__(self) -> None:
         self.loader: int | None = None
         self.round: int | None = None
-        self.batch: Batch | None = None
         self.renew()
 
     def renew(self) -> None:
         """A new round begins (an iterator with persistent workers is used again)."""
         self.loader, self.round = _thread.starting or (self.loader, None)
+        self.batch: Batch | None = None  # the one that was delivered last, the slow way
         self.asked: object = None  # the list that the sampler gave last
         self.recipe: Recipe | None = None  # how it shuffles
         self.filed: dict[int, tuple[tuple[Any, ...] | None, int]] = {}  # number -> indices, worker
@@ -108,10 +109,18 @@ class _Thread(threading.local):
 class _Worker:
     """This process, if it is a worker."""
 
+    id: int | None = None  # of the workers of its loader, from 0
     loader: int | None = None
     round: int | None = None  # of the fetcher that was made last
     number: int | None = None  # of the batch that it is at
     ordinals = 0
+
+
+class _Quick:
+    """The quick way of plain batches."""
+
+    parts: tuple[Any, ...] | None = None
+    judge: Callable[[Any], int | None] | None = None
 
 
 _batch = partial(tuple.__new__, Batch)  # without a Python frame
@@ -150,24 +159,39 @@ def fetching() -> Batch | None:
     batch = _thread.fetching
     if batch is None and native is not None:
         plain = native.fetching()
-        return None if plain is None else _worker_batch(*plain)
+        return None if plain is None else native.coming() or _worker_batch(*plain)
     return batch
 
 
-def hurry(most: int, parts: tuple[Any, ...]) -> None:
-    """Let plain batches of this worker be made the quick way, until `rest`; see `fetches` in `hooks/_gate.pyi`.
+def waiting() -> bool:
+    """Is a batch waited for in this thread that goes the quick way?"""
+    return native is not None and native.waiting()
 
-    `most` is the highest number of a batch that may go it, and `parts` are those from the fourth on. Subscribers of `fetch`
-    are told all the same, and then it is not taken. Without the C module nothing happens.
+
+def made_quickly() -> bool:
+    """Is a batch made in this thread that goes the quick way?"""
+    return native is not None and native.fetching() is not None
+
+
+def hurry(parts: tuple[Any, ...], judge: Callable[[Any], int | None] | None = None) -> None:
+    """Let plain batches go the quick way from now on, until `rest`; see `batches` in `hooks/_gate.pyi`.
+
+    `parts`: those of the probe. `judge`: this is a loader worker, and what tells of a fetcher. Where a point of loaders has
+    subscribers the way is not taken. Without the C module nothing happens.
     """
-    if native is not None and not telling():
-        native.fetches((sys.modules["torch"].utils.data._utils.fetch._MapDatasetFetcher, _worker, most, *parts))
+    _Quick.parts, _Quick.judge = parts, judge
+    _review()
 
 
 def rest() -> None:
     """Let batches go the slow way again."""
-    if native is not None:
-        native.fetches(None)
+    _Quick.parts = None
+    _review()
+
+
+def worker_number() -> int | None:
+    """Which of the workers of its loader this process is; None: it is none."""
+    return _worker.id
 
 
 def at_work() -> tuple[int, int] | None:
@@ -245,6 +269,8 @@ class _IterKeeper:
 
     def after(self, outer: tuple[int, int] | None, iterator: Any, error: BaseException | None) -> None:
         starting, _thread.starting = _thread.starting, outer
+        if native is not None:
+            native.forget()
         if error is None and hasattr(iterator, "_sampler_iter"):
             iteration = _iteration(iterator)
             iteration.loader, iteration.round = starting or (None, None)
@@ -336,7 +362,7 @@ class _FetchKeeper:
     def before(self, args: Arguments, _kwargs: Keywords) -> Batch | None:
         outer = _thread.fetching
         iteration = _thread.iteration
-        _thread.fetching = _worker_batch(*args[:2]) if iteration is None else iteration.batch
+        _thread.fetching = _coming(*args[:2]) if iteration is None else iteration.batch
         if native is not None:
             native.mute(True)
         return outer
@@ -375,12 +401,82 @@ def plain(asked: object, batched: bool) -> tuple[Any, ...] | None:
     return None if batched else (as_number(asked),)
 
 
+def _plain(asked: object) -> tuple[Any, ...] | None:
+    return plain(asked, batched=True)
+
+
 def as_number(index: Any) -> Any:
     """A plain number where it is one (NumPy's, or a tensor), else the key as it is."""
     try:
         return operator.index(index)
     except TypeError:
         return index
+
+
+def _coming(fetcher: Any, asked: Any) -> Batch | None:
+    """The batch that is made for a wait that goes the quick way, or in a worker."""
+    coming: Batch | None = None if native is None else native.coming()
+    return coming or _worker_batch(fetcher, asked)
+
+
+# ── the quick way ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _review() -> None:
+    """Say anew whether the quick way is open, and what happens on it."""
+    if native is None:
+        return
+    crowded = any(point.subscribers or point.steered for point in (next_index, _put, next_batch, fetch))
+    if crowded or _Quick.parts is None:
+        native.batches(None)
+        return
+    first = (HIGHEST_NUMBER, threading.main_thread().ident, Batch, _judging(_account), _judging(_plain))
+    last = (None, None, None) if _Quick.judge is None else (_worker, _map_fetcher(), _Quick.judge)
+    native.batches((*first, *_Quick.parts, *last))
+
+
+_judging = guard("judging a loader")
+
+
+def _account(iterator: Any) -> tuple[Any, ...] | None:
+    """What the quick way has to know of an iterator; None: its first batch is to go the slow way."""
+    books = _iterations.get(iterator)
+    if books is None or books.loader is None or books.round is None or books.batch is None:
+        return None
+    data, workers = sys.modules["torch"].utils.data, hasattr(iterator, "_task_info")
+    plain = type(iterator) in (
+        data.dataloader._SingleProcessDataLoaderIter,
+        data.dataloader._MultiProcessingDataLoaderIter,
+    )
+    plain = plain and iterator._auto_collation and not is_stream(iterator)
+    fetcher = None if workers or not _makes_items(iterator) else iterator._dataset_fetcher
+    key = batch_key(books.loader, books.round, 0) if plain else -1
+    subset = isinstance(iterator._dataset, data.Subset)
+    return ref(iterator), key, books.loader, books.round, books.filed if workers else None, fetcher, subset
+
+
+def _makes_items(iterator: Any) -> bool:
+    """Does this iterator make its batches item by item, in this process?"""
+    fetcher = getattr(iterator, "_dataset_fetcher", None)
+    return type(fetcher) is _map_fetcher() and item_by_item(iterator._dataset)
+
+
+def _map_fetcher() -> type:
+    found: type = sys.modules["torch"].utils.data._utils.fetch._MapDatasetFetcher
+    return found
+
+
+def item_by_item(dataset: Any) -> bool:
+    """Is this dataset asked for one item after the other? One that makes whole batches itself (`__getitems__`) is not.
+
+    A subset has that function too, and asks its dataset for one after the other, unless that makes whole batches.
+    """
+    if not getattr(dataset, "__getitems__", None):
+        return True
+    subset = sys.modules["torch"].utils.data.Subset
+    if getattr(type(dataset), "__getitems__", None) is not subset.__getitems__:
+        return False
+    return not callable(getattr(dataset.dataset, "__getitems__", None))
 
 
 # ── in a worker ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -456,6 +552,7 @@ def run_worker(
     """Call the starters, then the loop."""
     with guard("preparing a loader worker"):
         _enter_worker(starting)
+        _worker.id = args[_place(original, "worker_id")]
     for name, arguments in starters:
         with guard(f"starting {name} in a loader worker"):
             _named(name)(*arguments)
@@ -466,8 +563,14 @@ def run_worker(
 
 def _noting(loop: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of the loop of a worker, with a queue that notes what is taken."""
-    place = loop.__code__.co_varnames.index("index_queue")
+    place = _place(loop, "index_queue")
     return (*args[:place], Tasks(args[place]), *args[place + 1 :])
+
+
+def _place(loop: Any, name: str) -> int:
+    """Where in its arguments the loop of a worker gets this."""
+    place: int = loop.__code__.co_varnames.index(name)
+    return place
 
 
 def _enter_worker(starting: tuple[int, int] | None) -> None:
@@ -476,6 +579,7 @@ def _enter_worker(starting: tuple[int, int] | None) -> None:
     _iterations.clear()
     _worker.loader = None
     _worker.round = None
+    rest()  # the way of the main process
     if starting is not None:
         _worker.loader, _worker.round = starting[0], starting[1] - 1  # the first fetcher makes it the right one
     fetcher_made.hold()
@@ -496,7 +600,28 @@ class _LoopPoint(Point):
 
 
 class _KeptPoint(Point):
-    """A point of which every batch comes by: while nobody is told, its books are kept without the ceremony."""
+    """A point of which every batch comes by: while nobody is told, its books are kept without the ceremony.
+
+    `way`: its name among the quick ways, which plain batches go in C.
+    """
+
+    def __init__(self, name: str, reason: str, *, way: str, **options: Any) -> None:
+        super().__init__(name, reason, **options)
+        self._way = way
+
+    @property
+    def steered(self) -> bool:
+        """Is something else called in the place of the function?"""
+        return bool(self._steers)
+
+    def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
+        """What stands in the place of the function."""
+        told = self.around(original, link)
+        return dressed(told if native is None else native.way(self._way, original, told), original)
+
+    def _route(self) -> None:
+        super()._route()
+        _review()
 
     def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         told = super().around(original, link)
@@ -516,21 +641,6 @@ class _KeptPoint(Point):
                 raise
             after(token, result, None)
             return result
-
-        return call
-
-
-class _FetchPoint(_KeptPoint):
-    """In a worker plain batches have a way of their own, in C, if somebody has opened it."""
-
-    def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
-        kept = super().around(original, link)
-        if native is None:
-            return kept
-        quick = native.fetch(kept, (original,))
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return (kept if self.subscribers or self._steers or not link.on else quick)(*args, **kwargs)
 
         return call
 
@@ -573,15 +683,15 @@ loader_iter = Point(
 )
 loader_len = Point("torch DataLoader.__len__", "to see how long a loop over data is", library="torch", find=_len_place)
 next_index = _KeptPoint(
-    "torch loader's sampler", "to know the indices of a batch", library="torch", find=_index_place,
+    "torch loader's sampler", "to know the indices of a batch", way="index", library="torch", find=_index_place,
     keeper=_IndexKeeper(), needs=[loader_iter],
 )  # fmt: skip
 _put = _KeptPoint(
-    "torch loader's index queue", "to know which worker loads which batch", library="torch", find=_put_place,
-    keeper=_PutKeeper(),
+    "torch loader's index queue", "to know which worker loads which batch", way="put", library="torch",
+    find=_put_place, keeper=_PutKeeper(),
 )  # fmt: skip
 next_batch = _KeptPoint(
-    "torch loader's __next__", "to see which batch is delivered", library="torch", find=_next_place,
+    "torch loader's __next__", "to see which batch is delivered", way="next", library="torch", find=_next_place,
     keeper=_NextKeeper(), needs=[loader_iter, next_index, _put],
 )  # fmt: skip
 worker_loop = _LoopPoint(
@@ -592,7 +702,7 @@ fetcher_made = Point(
     "torch loader's fetcher", "to know the rounds in a worker", library="torch", find=_fetcher_place,
     keeper=_FetcherKeeper(),
 )  # fmt: skip
-fetch = _FetchPoint(
-    "torch loader's fetch", "to see items and batches being made", library="torch", find=_fetch_places,
+fetch = _KeptPoint(
+    "torch loader's fetch", "to see items and batches being made", way="fetch", library="torch", find=_fetch_places,
     keeper=_FetchKeeper(), needs=[next_batch, worker_loop],
 )  # fmt: skip
