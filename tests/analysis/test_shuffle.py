@@ -62,6 +62,7 @@ def sealed(folder: Path, raw: Book | None, notes: list[str] | None = None) -> Bo
     """The ledger as it is read when it was sealed."""
     assert raw is not None
     with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")  # as sealing does: rows keep their order
         write_sealed(connection, [("p", raw)], folder / "ledger.parquet")
     return reread(folder, notes)
 

@@ -8,11 +8,12 @@ can be made again (`shuffle`) becomes one row: its place in that order.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis import shuffle
+from sonde.analysis import draws, shuffle
 from sonde.analysis.tables import quoted
 from sonde.errors import RunUnreadable
 from sonde.store import ledger
@@ -75,13 +76,18 @@ class Book:
         texts: dict[int, str],
         orders: shuffle.Orders | None = None,
         noted: dict[int, list[ledger.Recipe]] | None = None,
+        weights: dict[int, bytes] | None = None,
     ) -> None:
-        """`start` has one more entry: where the rows end. `noted` are recipes that nobody has tried, for loaders' rounds."""
+        """`start` has one more entry: where the rows end. `noted` are recipes that nobody has tried, for loaders' rounds.
+
+        `weights` are those of samplers, by their digests.
+        """
         self.key, self.worker, self.flags = heads["key"], heads["worker"], heads["flags"]
         self.digest, self.digest_of, self.shuffle = heads["digest"], heads["digest_of"], heads["shuffle"]
         self.start, self.first, self.run, self.texts = start, first, run, texts
         self.orders = orders
         self.noted = noted or {}
+        self.weights = weights or {}
         self._places: dict[int, int] | None = None
 
     def __len__(self) -> int:
@@ -254,6 +260,7 @@ class _Taken:
         self._texts: dict[int, str] = {}
         self._digests: dict[int, tuple[int, int]] = {}
         self._noted: dict[int, list[ledger.Recipe]] = {}
+        self._weights: dict[int, list[bytes]] = {}  # their pieces
 
     def add(self, entry: Entry) -> None:
         import numpy as np
@@ -263,9 +270,7 @@ class _Taken:
             self._digests[entry.key] = (ledger.HASH.unpack(entry.content)[0], of)
             return
         if entry.code == ledger.RECIPE:
-            recipe = ledger.read_recipe(entry.content)
-            if recipe is not None:
-                self._noted.setdefault(entry.key >> ROUND_SHIFT, []).append(recipe)
+            self._add_recipe(entry)
             return
         rows = entry.count
         if rows and entry.code in self._types:
@@ -283,6 +288,15 @@ class _Taken:
         if len(self._heads) >= PIECE:
             self._close()
 
+    def _add_recipe(self, entry: Entry) -> None:
+        recipe = ledger.read_recipe(entry.content)
+        if recipe is not None and recipe.kind == ledger.WEIGHTS:
+            pieces = self._weights.setdefault(recipe.seed, [])
+            if recipe.rank == len(pieces):  # else one is missing, or they are there already
+                pieces.append(recipe.state)
+        elif recipe is not None:
+            self._noted.setdefault(entry.key >> ROUND_SHIFT, []).append(recipe)
+
     def book(self) -> Book:
         import numpy as np
 
@@ -292,7 +306,8 @@ class _Taken:
         start = np.append(0, np.cumsum(rows))
         whole["digest"], whole["digest_of"] = self._digest_columns(whole["key"])
         whole["shuffle"] = np.zeros(len(rows), np.uint32)
-        return Book(whole, start, first, run, self._texts, noted=self._noted)
+        weights = {digest: b"".join(pieces) for digest, pieces in self._weights.items()}
+        return Book(whole, start, first, run, self._texts, noted=self._noted, weights=weights)
 
     def _digest_columns(self, keys: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
         import numpy as np
@@ -402,14 +417,21 @@ def _packed(book: Book) -> Book:
     """The same ledger, with batches that are part of an order that can be made again as places in it."""
     moving = _Moving(book)
     subsets: dict[int, list[Ints]] = {}
+    weighted: dict[tuple[int, int], list[Ints]] = {}  # by digest and number of the weights
     for places, noted in _rounds(book):
-        found = shuffle.find(_round(book, places))
+        round = _round(book, places)
+        found = shuffle.find(round) or shuffle.find_drawn(round)
+        by_weights = next((recipe for recipe in noted if recipe.kind == ledger.WEIGHTED), None)
         if found is not None:
             moving.add(places, found)
+        elif by_weights is not None:
+            weighted.setdefault((by_weights.seed, by_weights.items), []).append(places)
         elif any(recipe.subset for recipe in noted):
             subsets.setdefault(int(book.key[places[0]]) >> LOADER_SHIFT, []).append(places)
     for rounds in subsets.values():
         _pack_subset(book, rounds, moving)
+    for (digest, items), rounds in weighted.items():
+        _pack_weighted(book, book.weights.get(digest, b""), items, rounds, moving)
     moved = moving.book()
     return moved if _same_items(book, moved) else book
 
@@ -438,6 +460,21 @@ def _pack_subset(book: Book, rounds: list[Ints], moving: _Moving) -> None:
             state = b"" if holder else shuffle.packed(subset)
             holder = holder or len(moving.recipes) + 1
             moving.add(places, found._replace(recipe=found.recipe._replace(subset=holder, state=state)))
+
+
+def _pack_weighted(book: Book, weights: bytes, items: int, rounds: list[Ints], moving: _Moving) -> None:
+    """The rounds that were drawn by the same weights, which are kept once: if together they take more room than these."""
+    table = draws.table(weights, items)
+    if table is None:
+        return
+    tried = [(places, shuffle.find_drawn(_round(book, places), table)) for places in rounds]
+    found = [(places, one) for places, one in tried if one is not None]
+    if sum(one.gain for _, one in found) <= len(zlib.compress(weights, 1)):
+        return
+    holder = len(moving.recipes) + 1
+    for number, (places, one) in enumerate(found):
+        state = one.recipe.state if number else one.recipe.state + weights
+        moving.add(places, one._replace(recipe=one.recipe._replace(subset=holder, state=state)))
 
 
 def _rounds(book: Book) -> Iterator[tuple[Ints, list[ledger.Recipe]]]:

@@ -1,4 +1,4 @@
-"""Makes the order of a round again from its recipe, and finds batches in it.
+"""Makes the order of a round again from its recipe, and finds batches in it. `draws` does it where items come again.
 
 A recipe was read from the sampler when the round began. Whether it is true only the comparison with what was delivered shows:
 nothing is kept as a place in an order that does not give the very same items.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.store.ledger import SEEDED, STATE, STATED, Recipe, read_recipe
+from sonde.analysis import draws
+from sonde.store.ledger import DRAWN, SEEDED, STATE, STATED, WEIGHTED, Recipe, read_recipe, recipe_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,14 +19,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Order = NDArray[np.uint32]
-    Ints = NDArray[np.int64]
+    from sonde.analysis.draws import Ints, Order, Table
 
 MOST_ITEMS = 1 << 26  # of an order that is made: a second for 4 million
 MOST_SKIP = 16  # draws that a loader may have made between the recipe and its order
 SEED_DRAWS = 2  # for the seed of its workers
 MOST_KEPT = 4  # orders in memory; a loop for training and one for checking take turns
-WORDS = 624  # of the state of a Mersenne Twister
+FIRST_ITEMS = 8  # by which it is found how many these were, where items come again
 _CHUNK = 1 << 16
 _WIDTH = 4  # bytes of a number
 _UNKNOWN = 2**32 - 1
@@ -33,16 +33,18 @@ _UNKNOWN = 2**32 - 1
 
 def is_known(recipe: Recipe) -> bool:
     """Can this version make such an order?"""
-    return recipe.kind in (SEEDED, STATED)
+    return recipe.kind in (SEEDED, STATED, DRAWN, WEIGHTED)
 
 
 def is_sound(recipe: Recipe) -> bool:
     """Can there be such an order, and does this version know how to make it?"""
-    sized = 0 < recipe.items <= MOST_ITEMS and 0 < recipe.total <= MOST_ITEMS and 0 <= recipe.rank < recipe.replicas
+    if not (0 < recipe.items <= MOST_ITEMS and 0 < recipe.total <= MOST_ITEMS and 0 <= recipe.rank < recipe.replicas):
+        return False
     if recipe.kind == SEEDED:
-        return sized and len(recipe.state) in (0, _WIDTH * recipe.items)
-    stated = recipe.kind == STATED and len(recipe.state) == STATE.size and not recipe.subset
-    return sized and stated and STATE.unpack(recipe.state)[0] <= WORDS
+        return len(recipe.state) in (0, _WIDTH * recipe.items)
+    if recipe.kind == STATED:
+        return draws.is_state(recipe.state) and not recipe.subset
+    return draws.is_sound(recipe)
 
 
 def make(recipe: Recipe) -> Order:
@@ -59,30 +61,17 @@ def _shuffled(recipe: Recipe) -> Order:
     """What `torch.randperm` gives: from the first place on, each is swapped with a later one or itself."""
     import numpy as np
 
-    count, draws = recipe.items, _draws(recipe)
-    draws.random_raw(recipe.skip, output=False)
+    count, twister = recipe.items, draws.twister(recipe)
+    twister.random_raw(recipe.skip, output=False)
     order = array("I", range(count))
     for begin in range(0, count - 1, _CHUNK):
         place = np.arange(begin, min(begin + _CHUNK, count - 1), dtype=np.uint64)
-        others = draws.random_raw(len(place)) % (np.uint64(count) - place) + place
+        others = twister.random_raw(len(place)) % (np.uint64(count) - place) + place
         for one, other in enumerate(others.tolist(), begin):
             item = order[other]
             order[other] = order[one]
             order[one] = item
     return np.frombuffer(order, np.uint32)
-
-
-def _draws(recipe: Recipe) -> np.random.MT19937:
-    import numpy as np
-
-    draws = np.random.MT19937(0)
-    if recipe.kind == SEEDED:
-        state: Any = np.random.RandomState(recipe.seed & 0xFFFFFFFF).get_state(legacy=False)
-    else:
-        place, *words = STATE.unpack(recipe.state)
-        state = {"bit_generator": "MT19937", "state": {"key": np.array(words, np.uint32), "pos": place}}
-    draws.state = state
-    return draws
 
 
 def _check(order: Order) -> int:
@@ -130,12 +119,17 @@ class Orders:
 
     def _items(self, recipe: Recipe) -> Order | None:
         """The order of a recipe, in numbers of the innermost dataset."""
-        if not recipe.subset:
+        if recipe.kind == DRAWN:
+            return draws.make(recipe)
+        if not recipe.subset and recipe.kind != WEIGHTED:
             return make(recipe)
-        holder = read_recipe(self.recipes[recipe.subset - 1]) if recipe.subset <= len(self.recipes) else None
-        if holder is None or len(holder.state) != _WIDTH * recipe.items:
+        holder = read_recipe(self.recipes[recipe.subset - 1]) if 0 < recipe.subset <= len(self.recipes) else None
+        if holder is None:
             return None
-        return _unpacked(holder.state)[make(recipe)]
+        if recipe.kind == WEIGHTED:
+            table = draws.table(holder.state[STATE.size :], recipe.items)
+            return None if table is None else draws.make(recipe, table)
+        return _unpacked(holder.state)[make(recipe)] if len(holder.state) == _WIDTH * recipe.items else None
 
     def _note(self, what: str) -> None:
         note = f"The ledger of {self._whose} {what}"
@@ -161,12 +155,17 @@ class Found(NamedTuple):
     recipe: Recipe
     places: Ints
     there: NDArray[np.bool_]
+    gain: int = 0  # about so many bytes less; of draws only
 
 
 def find(round: Round, subset: Order | None = None) -> Found | None:
     """Find the batches of a round in an order that was noted; None: most are in none. `subset` is what `learn` found."""
     for recipe in filter(is_sound, round.noted):
-        if bool(recipe.subset) != (subset is not None) or (subset is not None and len(subset) != recipe.items):
+        if (
+            recipe.kind in draws.KINDS
+            or bool(recipe.subset) != (subset is not None)
+            or (subset is not None and len(subset) != recipe.items)
+        ):
             continue
         for skip in _skips(recipe, round):
             exact = recipe._replace(skip=skip)
@@ -174,6 +173,27 @@ def find(round: Round, subset: Order | None = None) -> Found | None:
             places, there = _places(order, round.items, round.sizes)
             if 2 * int(there.sum()) >= len(there):
                 return Found(exact._replace(check=_check(order)), places, there)
+    return None
+
+
+def find_drawn(round: Round, table: Table | None = None) -> Found | None:
+    """The same for draws with replacement, with the table of their weights; None also if the recipe takes more room than they."""
+    import numpy as np
+
+    for noted in round.noted:
+        recipe = draws.cut(noted, round.numbers, round.sizes)
+        weighted = recipe.kind == WEIGHTED
+        if recipe.kind not in draws.KINDS or not is_sound(recipe) or weighted != (table is not None):
+            continue
+        if table is not None and len(table) != recipe.items:
+            continue
+        for skip in _skips_drawn(recipe, round, table):
+            exact = recipe._replace(skip=skip)
+            order = draws.make(exact, table)
+            places, there = draws.places(order, round.numbers, round.sizes, round.items)
+            gain = draws.room(round.items[np.repeat(there, round.sizes)]) - len(recipe_bytes(exact))
+            if 2 * int(there.sum()) >= len(there) and gain > 0:
+                return Found(exact._replace(check=_check(order)), places, there, gain)
     return None
 
 
@@ -225,10 +245,21 @@ def _skips(recipe: Recipe, round: Round) -> list[int]:
     """How many draws may have come before the order: by its first item, else what is usual."""
     if recipe.subset or recipe.replicas > 1:
         return [0]
-    firsts = (_draws(recipe).random_raw(MOST_SKIP) % recipe.items).tolist()
+    firsts = (draws.twister(recipe).random_raw(MOST_SKIP) % recipe.items).tolist()
     fitting = [skip for skip, first in enumerate(firsts) if len(round.items) and first == round.items[0]]
     usual = [0, SEED_DRAWS] if round.numbers[0] else [0]
     return list(dict.fromkeys([*fitting, *usual]))
+
+
+def _skips_drawn(recipe: Recipe, round: Round, table: Table | None) -> list[int]:
+    """The same for draws with replacement, by their first items."""
+    if not recipe.state:
+        return [0]
+    first = round.items[: min(FIRST_ITEMS, int(round.sizes[0]))]
+    if round.numbers[0] or not len(first):
+        return [0, SEED_DRAWS]
+    tries = [recipe._replace(skip=skip, total=len(first)) for skip in range(MOST_SKIP)]
+    return [one.skip for one in tries if (draws.make(one, table) == first).all()]
 
 
 def _places(order: Order, items: Ints, sizes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
