@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,14 +13,17 @@ torch: Any = pytest.importorskip("torch")
 
 from tests.hooks.torch.data import Count  # noqa: E402
 
+from sonde.analysis import draws  # noqa: E402
 from sonde.analysis.shuffle import make  # noqa: E402
-from sonde.hooks.torch import order  # noqa: E402
-from sonde.store.ledger import STATED, Recipe  # noqa: E402
+from sonde.hooks.torch import order, weights  # noqa: E402
+from sonde.store.ledger import DRAWN, STATED, WEIGHTED, Recipe  # noqa: E402
 
 BatchSampler = torch.utils.data.BatchSampler
 DataLoader = torch.utils.data.DataLoader
 DistributedSampler = torch.utils.data.DistributedSampler
 RandomSampler = torch.utils.data.RandomSampler
+Subset = torch.utils.data.Subset
+WeightedRandomSampler = torch.utils.data.WeightedRandomSampler
 QUICK = settings(max_examples=60, deadline=None)
 
 
@@ -125,6 +129,45 @@ class Every(torch.utils.data.BatchSampler):
                 yield batch
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_draws_with_replacement_are_told_by_seed_or_state(own: bool) -> None:
+    """As many as the sampler gives, however many items there are."""
+    generator = torch.Generator().manual_seed(8) if own else None
+    loader = DataLoader(Count(30), 7, sampler=RandomSampler(Count(30), True, 100, generator))
+    before = order.stated(loader)
+    iterator = iter(loader)
+    first = next(iterator)
+    recipe = before if own else order.seeded(iterator)
+    assert recipe is not None
+    assert (recipe.kind, recipe.items, recipe.total) == (DRAWN, 30, 100)
+    assert draws.make(recipe).tolist() == torch.cat([first, *iterator]).tolist()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_draws_by_weights_are_told_by_a_state_and_a_digest(own: bool) -> None:
+    """Of the generator that the sampler has, or of torch's."""
+    generator = torch.Generator().manual_seed(8) if own else None
+    sampler = WeightedRandomSampler([1.0, 2.0, 3.0], 100, generator=generator)
+    recipe = order.stated(DataLoader(Count(3), 7, sampler=sampler))
+    content = weights.packed(order.weights(DataLoader(Count(3), 7, sampler=sampler)), 99)
+    assert recipe is not None
+    assert content is not None
+    assert (recipe.kind, recipe.items, recipe.total) == (WEIGHTED, 3, 100)
+    assert recipe.seed == weights.digest(sampler.weights)
+    assert draws.make(recipe, draws.table(content, 3)).tolist() == list(sampler)
+
+
+def test_a_generator_that_is_no_mersenne_twister_tells_nothing() -> None:
+    """Its state is another one."""
+
+    class Other(torch.Generator):
+        def get_state(self) -> Any:
+            return torch.zeros(16, dtype=torch.uint8)
+
+    sampler = WeightedRandomSampler([1.0] * 9, 9, generator=Other())
+    assert order.stated(DataLoader(Count(9), 2, sampler=sampler)) is None
+
+
 def test_samplers_around_samplers() -> None:
     """The one that shuffles is found where it runs."""
     sampler = Reseeded(Count(40), generator=torch.Generator())
@@ -141,9 +184,19 @@ def test_reading_draws_nothing() -> None:
         torch.manual_seed(3)
         given_one = torch.Generator().manual_seed(4)
         orders = []
-        for loader in (DataLoader(Count(60), 4, shuffle=True), DataLoader(Count(60), 4, True, generator=given_one)):
+        samplers = (
+            RandomSampler(Count(60)),
+            RandomSampler(Count(60), generator=given_one),
+            RandomSampler(Count(60), True),
+            RandomSampler(Count(60), True, generator=given_one),
+            WeightedRandomSampler([1.0] * 60, 60),
+            WeightedRandomSampler([1.0] * 60, 60, generator=given_one),
+        )
+        for sampler in samplers:
+            loader = DataLoader(Count(60), 4, sampler=sampler, generator=given_one)
             if read:
                 order.stated(loader)
+                weights.packed(order.weights(loader), sys.maxsize)
             iterator = iter(loader)
             first = next(iterator)
             if read:
@@ -157,15 +210,16 @@ def test_reading_draws_nothing() -> None:
     "loader",
     [
         DataLoader(Count(9), 2),
-        DataLoader(Count(9), 2, sampler=RandomSampler(Count(9), replacement=True)),
-        DataLoader(Count(9), 2, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 9, 9)),
+        DataLoader(Subset(Count(9), range(9)), 2, sampler=RandomSampler(Count(9), replacement=True)),
+        DataLoader(Subset(Count(9), range(9)), 2, sampler=WeightedRandomSampler([1.0] * 9, 9)),
+        DataLoader(Count(9), 2, sampler=WeightedRandomSampler([1.0] * 9, 9, replacement=False)),
         DataLoader(Count(9), 2, sampler=torch.utils.data.SubsetRandomSampler([8, 7, 6])),
         DataLoader(Count(9), 2, sampler=DistributedSampler(Count(9), 2, 0, shuffle=False)),
         DataLoader(Count(9), batch_sampler=[[1, 2], [3, 4]]),
     ],
 )
 def test_other_samplers_have_no_recipe(loader: Any) -> None:
-    """In order, with repetitions, or of the user's own."""
+    """In order, weighted without replacement, drawn from a subset, or of the user's own."""
     assert order.stated(loader) is None
     assert order.seeded(begun(loader)) is None
 

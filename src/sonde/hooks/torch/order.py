@@ -1,4 +1,4 @@
-"""How the sampler of a loader shuffles: read from it, without drawing a number or asking it for one.
+"""How the sampler of a loader shuffles or draws: read from it, without drawing a number or asking it for one.
 
 The order of a round follows from few bytes, and takes many to write down. What these say need not be true: whoever uses them
 makes the order again and compares.
@@ -12,9 +12,10 @@ import sys
 from types import GeneratorType
 from typing import Any
 
-from sonde.store.ledger import SEEDED, STATE, STATED, Recipe
+from sonde.hooks.torch.weights import digest
+from sonde.store.ledger import DRAWN, SEEDED, STATE, STATED, WEIGHTED, Recipe
 
-LEAST_ITEMS = 8192  # of a dataset; the orders of smaller ones are small
+LEAST_ITEMS = 8192  # of an order; smaller ones take little room
 MOST_DEPTH = 6  # iterators inside each other
 
 # The state of a generator of torch: its seed, how many words are left and one more, whether it is seeded, the place of the
@@ -23,20 +24,48 @@ _STATE = struct.Struct("<QiiQ624Q")
 
 
 def stated(loader: Any) -> Recipe | None:
-    """Before a round of a loader: by the state of the generator that the user gave to its sampler; None if there is none."""
+    """Before a round of a loader: by the state of the generator that its sampler will use; None if that tells nothing.
+
+    That is the one that the user gave to it. Weights are drawn with torch's own generator if there is none.
+    """
     sampler, data = _innermost(loader._index_sampler), sys.modules["torch"].utils.data
-    if type(sampler) is not data.RandomSampler or sampler.generator is None or sampler.replacement:
-        return None
     if isinstance(loader.dataset, data.Subset):  # then nobody could tell which draws were others'
         return None
-    items, generator = len(sampler.data_source), sampler.generator
-    if items < LEAST_ITEMS or generator.device.type != "cpu":
+    if type(sampler) is data.WeightedRandomSampler:
+        return _weighted(sampler)
+    if type(sampler) is not data.RandomSampler or sampler.generator is None:
+        return None
+    kind = DRAWN if sampler.replacement else STATED
+    items = len(sampler.data_source)
+    total = sampler.num_samples if sampler.replacement else items
+    state = _state(sampler.generator) if total >= LEAST_ITEMS else None
+    return None if state is None else Recipe(kind, items, total, state=state)
+
+
+def weights(loader: Any) -> Any:
+    """By which the sampler of a loader draws; None: by none."""
+    return getattr(_innermost(loader._index_sampler), "weights", None)
+
+
+def _weighted(sampler: Any) -> Recipe | None:
+    """The digest of the weights stands for them."""
+    if not sampler.replacement or sampler.num_samples < LEAST_ITEMS:
+        return None
+    mark, state = digest(sampler.weights), _state(sampler.generator or sys.modules["torch"].default_generator)
+    if mark is None or state is None:
+        return None
+    return Recipe(WEIGHTED, len(sampler.weights), sampler.num_samples, seed=mark, state=state)
+
+
+def _state(generator: Any) -> bytes | None:
+    """As a recipe has it; None: it is none of a Mersenne Twister."""
+    if generator.device.type != "cpu":
         return None
     state = bytes(generator.get_state().tolist())
     if len(state) < _STATE.size:
         return None
     _, left, _, _, *words = _STATE.unpack_from(state)
-    return Recipe(STATED, items, items, state=STATE.pack(len(words) + 1 - left, *words))
+    return STATE.pack(len(words) + 1 - left, *words)
 
 
 def seeded(iterator: Any) -> Recipe | None:
@@ -53,9 +82,11 @@ def seeded(iterator: Any) -> Recipe | None:
     if items is None or generator is None:  # it has not begun
         return None
     given = type(sampler) is data.RandomSampler and sampler.generator is not None  # `stated` knows more of it
-    if given or sampler.replacement or items < LEAST_ITEMS:
+    total = sampler.num_samples if sampler.replacement else items
+    if given or total < LEAST_ITEMS or (sampler.replacement and subset):
         return None
-    return Recipe(SEEDED, items, items, subset=subset, seed=generator.initial_seed())
+    kind = DRAWN if sampler.replacement else SEEDED
+    return Recipe(kind, items, total, subset=subset, seed=generator.initial_seed())
 
 
 def _distributed(sampler: Any, subset: int) -> Recipe | None:
