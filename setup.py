@@ -39,7 +39,7 @@ def extension(name: str, source: str) -> Extension:
         depends=sorted(glob("src/sonde/*/native/*.h")),
         py_limited_api=True,
         optional=True,
-        extra_compile_args=["-O2", "-g0", "-Wall"],
+        extra_compile_args=["-O2", "-g0", "-Wall", *(["-fno-plt"] if sys.platform == "linux" else [])],
     )
 
 

@@ -19,6 +19,7 @@ from sonde import guard
 from sonde.errors import NonFinite, SettingError, WrapRefused
 from sonde.flow import finite, watch_nonfinite
 from sonde.flow.nonfinite import NonFiniteWatch
+from sonde.hooks.torch import direct
 from sonde.testing import Recorded, record
 
 NATIVE = finite.native
@@ -367,9 +368,9 @@ def test_a_fault_in_the_backward_pass_of_a_transformer_is_located(watch: NonFini
 
 def test_a_torch_without_the_function_that_counts_is_asked_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then a fault in backward is located as well."""
-    assert finite.counter(torch) != 0
-    monkeypatch.setattr(finite, "COUNTER", "no_such_function")
-    assert finite.counter(torch) == 0
+    assert direct.counter(torch) != 0
+    monkeypatch.setattr(direct, "COUNTER", "no_such_function")
+    assert direct.counter(torch) == 0
     with watch_nonfinite() as watch:
         train(Root())
         assert (birth(watch)["after"], birth(watch)["before"]) == ("first", "second")

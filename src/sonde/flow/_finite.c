@@ -3,7 +3,7 @@
    A model has hundreds of layers, and each runs a few microseconds: so the good case, in which all is finite, is here, without
    a Python frame. Whatever is found is told to Python, which judges it. `leaves.py` does the same where this was not built. */
 #include "../events/native/blame.h"
-#include "../events/native/dlpack.h"
+#include "../events/native/tensor.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,6 +31,7 @@
 #define INF 1
 #define NAN_ 2
 #define UNKNOWN (-1)
+#define NO_GRADIENT (-2)
 
 enum { OFF, ON, QUIET };
 
@@ -136,7 +137,7 @@ static int scan(int format, const void *data, int64_t count)
 
 /* ---- tensors ---- */
 
-enum { TENSOR, PARAMETER, DTYPES, EXCHANGE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, COUNTER, CALM, PARTS };
+enum { TENSOR, PARAMETER, DTYPES, EXCHANGE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, COUNTER, CALM, SIGHT, PARTS };
 static PyObject *parts[PARTS];
 static const Exchange *exchange; /* may be NULL */
 static uint64_t (*counter)(void); /* autograd's; may be NULL: then Python is asked */
@@ -259,7 +260,7 @@ static int look_at_view(const View *view)
 static int look(PyObject *tensor)
 {
     View view;
-    if (exchange && exchange->view(tensor, &view) == 0)
+    if (exchange && view_of(exchange, tensor, &view) == 0)
         return look_at_view(&view);
     int found = exchange ? UNKNOWN : look_by_asking(tensor);
     PyErr_Clear();
@@ -310,6 +311,7 @@ typedef struct {
     PyObject *layer, *original;
     PyObject *outs, *ins; /* tuples of tensors that carry the hooks, by the number of an output */
     int64_t first, end;   /* how far autograd had counted when its last call as a layer began and ended */
+    PyObject *hooks;      /* a tuple of dicts: while all are empty, it makes of finite numbers only such; NULL: that is not known */
     int own;              /* code of the program: its gradients are looked at on both sides */
 } Call;
 
@@ -337,6 +339,7 @@ typedef struct {
     PyObject *last;       /* the layer that ended last; owned */
     PyObject *last_given; /* its result, or the first of it, if that was finite; only compared */
     int64_t last_end;     /* how far autograd had counted then */
+    int last_made;        /* it made nodes of autograd's graph: whatever changes its result is counted */
     int depth, in_pass;
     unsigned calm; /* places behind a single harmless operation, since the batch came */
 } Thread;
@@ -345,6 +348,7 @@ static _Thread_local Thread mine;
 typedef struct {
     int64_t first;
     int adjacent, changed, parted;
+    int steady; /* its input is finite, so its result is */
 } Situation;
 
 RARE static int64_t counted_by_asking(void)
@@ -357,6 +361,13 @@ RARE static int64_t counted_by_asking(void)
 static int64_t counted(void)
 {
     return counter ? (int64_t)counter() : counted_by_asking();
+}
+
+/* Is this the very tensor that the last layer gave, which was finite, and has autograd counted nothing since? What it tracks was made
+   then, and not at the same address since, and whatever changes it is counted: so it is finite still. */
+static int is_known(const Thread *thread, PyObject *value)
+{
+    return value == thread->last_given && thread->last_made && counted() == thread->last_end && is_tracked(value);
 }
 
 static PyObject *or_none(PyObject *borrowed)
@@ -427,7 +438,7 @@ static void leaf_ended(Thread *thread, Call *call, PyObject *tensors, PyObject *
             ok = is_tensor(PyTuple_GetItem(tensors, i)) ? hook_node(PyTuple_GetItem(tensors, i), call->outs, 0) : 0;
     else
         ok = hook_node(result, call->outs, 0);
-    if (ok == 0 && (call->own || !at->adjacent) && !at->changed && given && is_tensor(given))
+    if (ok == 0 && (call->own || !at->adjacent) && !at->changed && given && is_tensor(given) && (is_tracked(given) || !direct.trusted))
         ok = hook_node(given, call->ins, !call->own && at->first - thread->last_end == 1);
     if (ok < 0)
         blame();
@@ -436,6 +447,7 @@ static void leaf_ended(Thread *thread, Call *call, PyObject *tensors, PyObject *
     Py_XDECREF(before);
     thread->last_given = bits ? NULL : !tensors ? result : PyTuple_Size(tensors) ? PyTuple_GetItem(tensors, 0) : NULL;
     thread->last_end = counted();
+    thread->last_made = thread->last_end != at->first;
     call->first = at->first;
     call->end = thread->last_end;
 }
@@ -449,6 +461,15 @@ static PyObject *tensors_of(PyObject *result)
     return plain ? Py_NewRef(result) : PyObject_CallFunctionObjArgs(parts[FOUND], result, NULL);
 }
 
+/* Does it make of finite numbers only such, and has nobody hooked it? */
+static int is_steady(const Call *call)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(call->hooks); i++)
+        if (PyDict_Size(PyTuple_GetItem(call->hooks, i)))
+            return 0;
+    return 1;
+}
+
 /* The call has ended: returns 0, or -1 with an exception that the program shall get. */
 static int judge(Thread *thread, Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, Situation *at)
 {
@@ -456,7 +477,8 @@ static int judge(Thread *thread, Call *call, PyObject *result, PyObject *const *
     PyObject *tensors = NULL;
     int bits = 0;
     if (is_tensor(result)) {
-        bits = look_well(result);
+        int known = at->parted ? is_known(thread, result) : at->steady;
+        bits = known ? 0 : look_well(result);
     } else {
         tensors = tensors_of(result);
         if (!tensors || !PyTuple_Check(tensors)) {
@@ -493,8 +515,9 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
         if (traced)
             return PyObject_Vectorcall(call->original, args, flags, names);
     }
-    Situation at = {counted(), 0, 0, 0};
+    Situation at = {counted(), 0, 0, 0, 0};
     at.adjacent = given && given == thread->last_given && at.first == thread->last_end;
+    at.steady = at.adjacent && call->hooks && is_known(thread, given) && is_steady(call);
     if (level)
         thread->stack[level - 1].parted = 1;
     thread->stack[level].call = Py_NewRef(self);
@@ -533,16 +556,38 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
     Py_RETURN_NONE;
 }
 
+/* A gradient that is read without a moment for others, so that nobody can take it away meanwhile. */
+static int look_at_small(void *handle)
+{
+    View view;
+    int dense;
+    if (view_of_handle(handle, &view) != 0 || count_of(&view, &dense) >= LARGE / 2 || !dense)
+        return UNKNOWN;
+    return look_at_view(&view);
+}
+
+/* The bits of the gradient of a parameter; or that it has none. */
+static int look_at_gradient(PyObject *weight)
+{
+    int bits = direct.trusted && is_tensor(weight) ? look_at_small(direct.grad(*(void **)handle_of(weight))) : UNKNOWN;
+    if (bits != UNKNOWN)
+        return bits;
+    PyObject *gradient = PyObject_GetAttr(weight, s_grad);
+    bits = gradient && gradient != Py_None ? look_well(gradient) : NO_GRADIENT;
+    Py_XDECREF(gradient);
+    PyErr_Clear();
+    return bits;
+}
+
 /* Which of the parameters has a gradient that is not finite; -1: none; `seen`: how many have one. */
 static Py_ssize_t bad_weight(int *bits, long *seen)
 {
     Py_ssize_t count = weights ? PyList_Size(weights) : 0;
     for (Py_ssize_t i = 0; i < count && i < PyList_Size(weights); i++) {
-        PyObject *weight = PyObject_CallNoArgs(PyList_GetItem(weights, i));
-        PyObject *gradient = weight && weight != Py_None ? PyObject_GetAttr(weight, s_grad) : NULL;
-        *bits = gradient && gradient != Py_None ? look_well(gradient) : 0;
-        *seen += gradient && gradient != Py_None;
-        Py_XDECREF(gradient);
+        PyObject *weight = Py_XNewRef(PyWeakref_GetObject(PyList_GetItem(weights, i)));
+        int found = weight && weight != Py_None ? look_at_gradient(weight) : NO_GRADIENT;
+        *seen += found != NO_GRADIENT;
+        *bits = found == NO_GRADIENT ? 0 : found;
         Py_XDECREF(weight);
         PyErr_Clear();
         if (*bits)
@@ -564,7 +609,7 @@ static int pass_begins(PyObject *loss)
 {
     if (mode == OFF || !loss)
         return 0;
-    int bits = look_well(loss);
+    int bits = is_known(&mine, loss) ? 0 : look_well(loss);
     bad_gradient = 0;
     Py_CLEAR(good);
     if (mode == QUIET) {
@@ -721,6 +766,7 @@ static void call_dealloc(PyObject *self)
     Py_XDECREF(call->original);
     Py_XDECREF(call->outs);
     Py_XDECREF(call->ins);
+    Py_XDECREF(call->hooks);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -732,6 +778,7 @@ static int call_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(((Call *)self)->original);
     Py_VISIT(((Call *)self)->outs);
     Py_VISIT(((Call *)self)->ins);
+    Py_VISIT(((Call *)self)->hooks);
     return 0;
 }
 
@@ -775,8 +822,7 @@ static PyType_Spec hook_spec = {"sonde.flow._finite.Hook", sizeof(Hook), 0, FLAG
 
 /* ---- the module ---- */
 
-static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *original, PyObject *outs, PyObject *ins,
-                           int own)
+static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *original, PyObject *outs, PyObject *ins)
 {
     Call *call = PyObject_GC_New(Call, call_type);
     if (!call)
@@ -786,7 +832,8 @@ static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *ori
     call->original = Py_NewRef(original);
     call->outs = Py_XNewRef(outs);
     call->ins = Py_XNewRef(ins);
-    call->own = own;
+    call->hooks = NULL;
+    call->own = 0;
     call->first = call->end = 0;
     PyObject_GC_Track(call);
     return (PyObject *)call;
@@ -794,16 +841,21 @@ static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *ori
 
 static PyObject *watched(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *layer, *original, *outs, *ins;
+    PyObject *layer, *original, *outs, *ins, *hooks;
     int own;
-    if (!PyArg_ParseTuple(args, "OOO!O!p", &layer, &original, &PyTuple_Type, &outs, &PyTuple_Type, &ins, &own))
+    if (!PyArg_ParseTuple(args, "OOO!O!pO", &layer, &original, &PyTuple_Type, &outs, &PyTuple_Type, &ins, &own, &hooks))
         return NULL;
-    return call_made(call_call, layer, original, outs, ins, own);
+    Call *call = (Call *)call_made(call_call, layer, original, outs, ins);
+    if (call) {
+        call->own = own;
+        call->hooks = PyTuple_Check(hooks) ? Py_NewRef(hooks) : NULL;
+    }
+    return (PyObject *)call;
 }
 
 static PyObject *passing(PyObject *Py_UNUSED(module), PyObject *original)
 {
-    return call_made(pass_call, NULL, original, NULL, NULL, 0);
+    return call_made(pass_call, NULL, original, NULL, NULL);
 }
 
 static PyObject *collating(PyObject *Py_UNUSED(module), PyObject *args)
@@ -811,7 +863,7 @@ static PyObject *collating(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *told, *original;
     if (!PyArg_ParseTuple(args, "OO", &told, &original))
         return NULL;
-    return call_made(collate_call, told, original, NULL, NULL, 0);
+    return call_made(collate_call, told, original, NULL, NULL);
 }
 
 static PyObject *arriving(PyObject *Py_UNUSED(module), PyObject *args)
@@ -820,7 +872,7 @@ static PyObject *arriving(PyObject *Py_UNUSED(module), PyObject *args)
     long long most;
     if (!PyArg_ParseTuple(args, "OO!LO", &state, &PyTuple_Type, &fields, &most, &slow))
         return NULL;
-    PyObject *made = call_made(arrived_call, state, slow, fields, NULL, 0);
+    PyObject *made = call_made(arrived_call, state, slow, fields, NULL);
     if (made)
         ((Call *)made)->end = most;
     return made;
@@ -858,6 +910,7 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
         Py_XDECREF(old);
     }
     exchange = exchange_of(parts[EXCHANGE]);
+    directly(exchange, parts[SIGHT]);
     counter = (uint64_t(*)(void))(uintptr_t)PyLong_AsUnsignedLongLong(parts[COUNTER]);
     if (PyErr_Occurred())
         return NULL;
@@ -907,7 +960,13 @@ static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
     return PyLong_FromLong(look_into(value, DEEPEST));
 }
 
+static PyObject *sees(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return PyBool_FromLong(direct.trusted);
+}
+
 static PyMethodDef functions[] = {
+    {"sees", sees, METH_NOARGS, "Are tensors seen through torch's own functions of C?"},
     {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
     {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
     {"collating", collating, METH_VARARGS, "What is called in the place of what collates a batch."},

@@ -15,6 +15,9 @@ class Call:
     end: int  # and a lower one than this
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+def sees() -> bool:
+    """Are tensors seen through torch's own functions of C? Else through the exchange between libraries."""
+
 def look(tensor: object, /) -> int:
     """Bits of what is in it: 1 infinity, 2 NaN; -1: it cannot be told here."""
 
@@ -31,8 +34,13 @@ def arriving(state: object, fields: tuple[str, ...], most: int, slow: Function, 
     known. `state` gets to know it. `fields`: where a dictionary has the ids of its items. `most`: as MOST_FOUND of `arrivals.py`.
     """
 
-def watched(layer: object, original: Function, outs: tuple[Any, ...], ins: tuple[Any, ...], own: bool, /) -> Call:
-    """What is called in the place of `original` for a layer: it looks at the result.
+def watched(
+    layer: object, original: Function, outs: tuple[Any, ...], ins: tuple[Any, ...], own: bool, hooks: object, /
+) -> Call:
+    """What is called in the place of `original` for a layer: it looks at the result, unless that is known to be finite.
+
+    That is so of a container that gives what its last layer gave, if autograd counts nothing in between, and, while the dicts `hooks` are
+    empty, of a layer whose input is what the last layer gave (`steady.py`).
 
     Where code of the program was at work, in the layer (`own`) or before it, it hooks the nodes on both sides of that, to
     look at gradients. `outs`, `ins`: tensors whose `_backward_hooks` are those for gradients of results and inputs, by the number of the output.
@@ -47,8 +55,8 @@ def hook(layer: object, side: int, /) -> Function:
 def prepare(parts: tuple[Any, ...], /) -> None:
     """Take what is needed: the class of tensors, and of parameters; the dtypes that are looked at (float32, float64, float16,
     bfloat16 first); the capsule of the exchange between libraries (DLPack), or None; autograd's counter; the state of a tracer; and functions in Python: the tensors of a result, the look at
-    one that is not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; the address of the function behind autograd's counter, or 0; and the classes of nodes that
-    make nothing of a gradient.
+    one that is not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; the address of the function behind autograd's counter, or 0; the classes of nodes that
+    make nothing of a gradient; and `sight` of `hooks/torch/direct.py`.
     """
 
 def turn(mode: int, /) -> None:

@@ -1,7 +1,7 @@
 /* A batch at a glance: the quick way of `sample.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
    all batches are. Whatever else there is, Python looks. `_glance.pyi` says what is what. */
-#include "../events/native/dlpack.h"
 #include "../events/native/ledger.h"
+#include "../events/native/tensor.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define MOST_DEPTH 4
 #define FIRST 8
 
-enum { TENSOR, EXCHANGE, DIGEST, LOOK, PARTS };
+enum { TENSOR, EXCHANGE, DIGEST, LOOK, SIGHT, PARTS };
 static PyObject *parts[PARTS];
 static const Exchange *exchange; /* may be NULL: then nothing is plain */
 static newfunc tuple_new;
@@ -71,7 +71,7 @@ static int look_at(Glance *glance, PyObject *tensor)
 {
     View view;
     int dense;
-    if (exchange->view(tensor, &view) != 0 || view.device != CPU || view.lanes != 1 || view.bits % 8 || !view.data)
+    if (view_of(exchange, tensor, &view) != 0 || view.device != CPU || view.lanes != 1 || view.bits % 8 || !view.data)
         return 0;
     if (view.code != SIGNED && view.code != UNSIGNED && view.code != FLOATING && view.code != BRAIN && view.code != TRUTH)
         return 0;
@@ -250,6 +250,7 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
         Py_XDECREF(old);
     }
     exchange = exchange_of(parts[EXCHANGE]);
+    directly(exchange, parts[SIGHT]);
     if (PyErr_Occurred())
         return NULL;
     Py_RETURN_NONE;

@@ -17,7 +17,7 @@ class Latest:
 
 def prepare(parts: tuple[Any, ...], /) -> None:
     """Take what is needed: the class of tensors, the capsule of the exchange between libraries (DLPack) or None, the function that
-    makes a digest, the class of a look.
+    makes a digest, the class of a look, `sight` of `hooks/torch/direct.py`.
     """
 
 def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:

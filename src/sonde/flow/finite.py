@@ -7,7 +7,6 @@ the greatest value are asked for, so that a sum that overflows is no alarm. Whol
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -23,8 +22,6 @@ NAN = 2
 KINDS = {INF: "inf", NAN: "nan", INF | NAN: "nan and inf"}
 MOST_VALUES = 64  # of one container
 DEEPEST = 4  # containers in each other
-COUNTER = "_ZN2at15sequence_number4peekEv"  # of autograd: what `_get_sequence_nr` of torch calls
-LIBRARIES = {"linux": "libtorch_cpu.so", "darwin": "libtorch_cpu.dylib"}
 
 
 def dtypes(torch: Any) -> tuple[Any, ...]:
@@ -32,30 +29,6 @@ def dtypes(torch: Any) -> tuple[Any, ...]:
     return (
         torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128, torch.complex32,
     )  # fmt: skip
-
-
-def exchange(torch: Any) -> Any:
-    """What lets C see a tensor without a call of Python; None where torch has none yet."""
-    return getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-
-
-def counter(torch: Any) -> int:
-    """The address of the function that says how far autograd has counted: it is asked of every layer, and a call through Python is
-    most of what that would cost. 0 where there is none of this name, or it says something else than torch itself.
-    """
-    import ctypes
-
-    if sys.platform not in LIBRARIES:
-        return 0
-    library = os.path.join(os.path.dirname(torch.__file__), "lib", LIBRARIES[sys.platform])
-    try:
-        function = ctypes.CDLL(library, os.RTLD_NOLOAD | os.RTLD_NOW)[COUNTER]  # only what torch has loaded
-    except (OSError, AttributeError):
-        return 0
-    function.restype, function.argtypes = ctypes.c_uint64, ()
-    if function() != torch._C._autograd._get_sequence_nr():
-        return 0
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def look(tensor: Any) -> int:

@@ -86,7 +86,13 @@ class Call:
     __slots__ = ("end", "first", "ins", "layer", "original", "outs", "own")
 
     def __init__(
-        self, layer: Any, original: Callable[..., Any], outs: tuple[Any, ...], ins: tuple[Any, ...], own: bool
+        self,
+        layer: Any,
+        original: Callable[..., Any],
+        outs: tuple[Any, ...],
+        ins: tuple[Any, ...],
+        own: bool,
+        _hooks: Any,
     ) -> None:
         self.layer, self.original, self.outs, self.ins, self.own = layer, original, outs, ins, own
         self.first = self.end = 0

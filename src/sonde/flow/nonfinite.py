@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from sonde.errors import NonFinite, SettingError, WrapRefused, nearest
 from sonde.events import core
-from sonde.flow import arrivals, backprop, birth, finite, leaves, origin
+from sonde.flow import arrivals, backprop, birth, finite, leaves, origin, steady
 from sonde.flow.arrivals import LOADER, LOOP
 from sonde.flow.backprop import Seen, Span
 from sonde.flow.birth import NOTHING, Inputs, Place
 from sonde.flow.origin import Origin
 from sonde.guard import guard
-from sonde.hooks.torch import loader
+from sonde.hooks.torch import direct, loader
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
@@ -223,9 +223,9 @@ class Watch:
         torch = sys.modules["torch"]
         told = (self.output, self.gradient, self.loss, self.ended, self.passed, _blame)
         parts = (
-            torch.Tensor, torch.nn.Parameter, finite.dtypes(torch), finite.exchange(torch), torch._C._autograd._get_sequence_nr,
-            torch._C._get_tracing_state, _tensors, finite.look_slowly if finite.native else finite.look, *told, finite.counter(torch),
-            backprop.calm_nodes(torch),
+            torch.Tensor, torch.nn.Parameter, finite.dtypes(torch), direct.exchange(torch), torch._C._autograd._get_sequence_nr,
+            torch._C._get_tracing_state, _tensors, finite.look_slowly if finite.native else finite.look, *told, direct.counter(torch),
+            backprop.calm_nodes(torch), direct.sight(torch),
         )  # fmt: skip
         if finite.native is not None:
             finite.native.prepare(parts)
@@ -292,7 +292,8 @@ class Watch:
         hooked = layer.own or (
             not layer.loss and backprop.is_asked(module)
         )  # what comes to it and what goes out, in backward
-        call = leaves.engine().watched(layer, self._original, *(_carriers(layer, side) for side in (0, 1)), hooked)
+        carriers = (_carriers(layer, side) for side in (0, 1))
+        call = leaves.engine().watched(layer, self._original, *carriers, hooked, steady.hooks(module))
         self.calls[address] = call
         self._all[address] = layer
         layer.call = lambda: self.calls.get(address)

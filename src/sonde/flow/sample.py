@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from sonde.flow import finite
+from sonde.hooks.torch import direct
 
 native: Any = None
 try:
@@ -64,7 +64,7 @@ def _prepare() -> None:
     """Let C know torch, if that is there by now."""
     torch: Any = sys.modules.get("torch")
     if native is not None and hasattr(torch, "Tensor"):
-        native.prepare((torch.Tensor, finite.exchange(torch), xxh3_64_intdigest, Look))
+        native.prepare((torch.Tensor, direct.exchange(torch), xxh3_64_intdigest, Look, direct.sight(torch)))
 
 
 def parts_of(data: Any, exclude: Container[str] = ()) -> Parts:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sonde.events import core
 from sonde.guard import guard
+from sonde.hooks.torch import direct
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.optimizer import optimizer_step, scaler_scale
@@ -60,7 +61,7 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
     if native is None:
         return call
     torch = sys.modules["torch"]
-    native.exchange(getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
+    native.exchange(direct.exchange(torch))
     parts = (timed, torch.Tensor, loss.writer(), loss.span, _unusual)
     return cast("Callable[..., Any]", native.backward(call, parts))
 

@@ -1,0 +1,24 @@
+"""Layers of torch that make of finite numbers nothing but finite ones: what they give is known without a look."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+STEADY = frozenset({"Identity", "Flatten", "Unflatten", "ReLU", "ReLU6", "Sigmoid", "Tanh", "Hardsigmoid"})
+
+
+def hooks(module: Any) -> tuple[dict[Any, Any], ...] | None:
+    """Where functions of the program may change what such a layer gets or gives; None: it is another one."""
+    kind = type(module)
+    if (
+        kind.__name__ not in STEADY
+        or getattr(sys.modules["torch"].nn, kind.__name__) is not kind
+        or "forward" in vars(module)
+    ):
+        return None
+    shared = sys.modules["torch.nn.modules.module"]
+    found = (
+        module._forward_pre_hooks, module._forward_hooks, shared._global_forward_pre_hooks, shared._global_forward_hooks,
+    )  # fmt: skip
+    return found if all(isinstance(one, dict) for one in found) else None
