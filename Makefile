@@ -59,6 +59,15 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py 
 	$(PIP) install --no-build-isolation --editable '.[dev,tui,pipeline]'
 	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.events._core") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
+	@touch $@
+
+# A browser, for the tests that open pages: the system's. Only root on Debian gets it by itself.
+$(VENV)/.browser: $(VENV)/.made
+	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium, for the tests that open pages."; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -qq --no-install-recommends chromium; } \
+	    >$(VENV)/browser.log 2>&1 || true; \
+	fi
 	@command -v chromium >/dev/null || echo "No chromium here: the tests that open pages in a browser are skipped. On Debian: apt install chromium"
 	@touch $@
 
@@ -95,7 +104,7 @@ docs: setup
 	$(BIN)/python tests/pipeline/test_config.py
 	$(BIN)/python tests/diagnosis/test_policy.py
 
-test: lint
+test: lint $(VENV)/.browser
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) $(TWO) tests/events || exit 1; \
 	done
