@@ -569,7 +569,7 @@ static int look_at_small(void *handle)
 /* The bits of the gradient of a parameter; or that it has none. */
 static int look_at_gradient(PyObject *weight)
 {
-    int bits = direct.trusted && is_tensor(weight) ? look_at_small(direct.grad(*(void **)handle_of(weight))) : UNKNOWN;
+    int bits = direct.trusted && is_tensor(weight) ? look_at_small(direct.ask.grad(*(void **)handle_of(weight))) : UNKNOWN;
     if (bits != UNKNOWN)
         return bits;
     PyObject *gradient = PyObject_GetAttr(weight, s_grad);

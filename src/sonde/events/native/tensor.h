@@ -8,15 +8,17 @@
 
 #include <string.h>
 
-enum { ASKED = 9 }; /* functions */
-/* They are in the order of ASKED in hooks/torch/direct.py. A handle is the address of a pointer to a tensor's part in C++. */
-static struct {
-    int trusted;
-    size_t offset; /* in the Python object, of that pointer */
+/* In the order of ASKED in hooks/torch/direct.py. A handle is the address of a pointer to a tensor's part in C++. */
+typedef struct {
     _Bool (*has_storage)(void *), (*requires_grad)(void *);
     void *(*grad)(void *); /* a handle */
     int (*device)(void *, int32_t *), (*dtype)(void *, int32_t *);
     int (*dim)(void *, int64_t *), (*sizes)(void *, int64_t **), (*strides)(void *, int64_t **), (*data)(void *, void **);
+} Asked;
+static struct {
+    int trusted;
+    size_t offset; /* in the Python object, of that pointer */
+    Asked ask;
 } direct;
 
 static inline void *handle_of(PyObject *tensor)
@@ -27,7 +29,7 @@ static inline void *handle_of(PyObject *tensor)
 /* Are gradients of this tensor computed? 0 also where nobody knows. */
 static inline int is_tracked(PyObject *tensor)
 {
-    return direct.trusted && direct.requires_grad(*(void **)handle_of(tensor));
+    return direct.trusted && direct.ask.requires_grad(*(void **)handle_of(tensor));
 }
 
 /* 0: `view` is filled. */
@@ -39,13 +41,13 @@ static inline int view_of_handle(void *handle, View *view)
                                        {BRAIN, 16}};
     int32_t device, dtype;
     int64_t dims;
-    if (!direct.has_storage(*(void **)handle) || direct.device(handle, &device) || device || direct.dtype(handle, &dtype))
+    if (!direct.ask.has_storage(*(void **)handle) || direct.ask.device(handle, &device) || device || direct.ask.dtype(handle, &dtype))
         return -1;
     if (dtype < 0 || dtype >= (int32_t)(sizeof known / sizeof *known) || !known[dtype][1])
         return -1;
     *view = (View){.device = CPU, .code = known[dtype][0], .bits = known[dtype][1], .lanes = 1};
-    if (direct.dim(handle, &dims) || direct.sizes(handle, &view->shape) || direct.strides(handle, &view->strides) ||
-        direct.data(handle, &view->data))
+    if (direct.ask.dim(handle, &dims) || direct.ask.sizes(handle, &view->shape) || direct.ask.strides(handle, &view->strides) ||
+        direct.ask.data(handle, &view->data))
         return -1;
     view->dims = (int32_t)dims;
     return 0;
@@ -76,9 +78,9 @@ static inline int is_proved(const Exchange *exchange, PyObject *tensor, void *im
     memcpy(&place, handle_of(tensor), sizeof place);
     if (place != impl || view_of_handle(handle_of(tensor), &one) || exchange->view(tensor, &other))
         return 0;
-    void *found = *(void **)direct.grad(impl);
-    int told = grad ? found == grad : !direct.has_storage(found);
-    return told && !!direct.requires_grad(impl) == wanted && same_views(&one, &other);
+    void *found = *(void **)direct.ask.grad(impl);
+    int told = grad ? found == grad : !direct.ask.has_storage(found);
+    return told && !!direct.ask.requires_grad(impl) == wanted && same_views(&one, &other);
 }
 
 static inline void *address_in(PyObject *tuple, Py_ssize_t place)
@@ -88,20 +90,21 @@ static inline void *address_in(PyObject *tuple, Py_ssize_t place)
 }
 
 /* `given`: the offset, the addresses of the functions, and samples, of which each is a tensor with the addresses of its part in C++ and of
-   that of its gradient, and whether gradients of it are computed. Returns whether all that is true. Perhaps with an exception. */
-static inline int directly(const Exchange *exchange, PyObject *given)
+   that of its gradient, and whether gradients of it are computed. Only if all that is true, they are asked from now on. */
+static inline void directly(const Exchange *exchange, PyObject *given)
 {
-    direct.trusted = 0;
     PyObject *offset, *addresses, *samples;
-    if (!exchange || given == Py_None || !PyArg_ParseTuple(given, "OO!O!", &offset, &PyTuple_Type, &addresses, &PyTuple_Type, &samples))
-        return 0;
-    void *functions[ASKED];
-    for (int i = 0; i < ASKED; i++)
-        if (!(functions[i] = address_in(addresses, i)))
-            return 0;
-    direct.offset = PyLong_AsSize_t(offset);
-    memcpy(&direct.has_storage, functions, sizeof functions);
-    int proved = !PyErr_Occurred() && PyTuple_Size(samples) > 0;
+    void *functions[sizeof(Asked) / sizeof(void *)];
+    int proved = exchange && given != Py_None &&
+                 PyArg_ParseTuple(given, "OO!O!", &offset, &PyTuple_Type, &addresses, &PyTuple_Type, &samples);
+    direct.trusted = 0;
+    for (size_t i = 0; proved && i < sizeof functions / sizeof *functions; i++)
+        proved = (functions[i] = address_in(addresses, (Py_ssize_t)i)) != NULL;
+    if (proved) {
+        memcpy(&direct.ask, functions, sizeof functions);
+        direct.offset = PyLong_AsSize_t(offset);
+        proved = !PyErr_Occurred() && PyTuple_Size(samples) > 0;
+    }
     for (Py_ssize_t i = 0; proved && i < PyTuple_Size(samples); i++) {
         PyObject *sample = PyTuple_GetItem(samples, i);
         proved = PyTuple_Check(sample) && PyTuple_Size(sample) == 4 &&
@@ -109,7 +112,7 @@ static inline int directly(const Exchange *exchange, PyObject *given)
                            PyTuple_GetItem(sample, 3) == Py_True);
     }
     direct.trusted = proved && !PyErr_Occurred();
-    return direct.trusted;
+    PyErr_Clear();
 }
 
 #endif
