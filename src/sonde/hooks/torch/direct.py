@@ -49,7 +49,7 @@ def sight(torch: Any) -> tuple[int, tuple[int, ...], tuple[Sample, ...]] | None:
     functions = [_function(torch, name) for name in ASKED]
     samples = tuple(map(_facts, _samples(torch)))
     offset = _offset(*samples[0][:2])
-    if offset is None or None in functions or exchange(torch) is None:
+    if offset is None or None in functions:
         return None
     return offset, tuple(map(_address, functions)), samples
 
