@@ -220,3 +220,19 @@ def test_a_layer_of_ones_own_of_the_same_name_is_looked_at() -> None:
     with watch_nonfinite() as watch:
         nn.Sequential(nn.Linear(4, 4), ReLU(), nn.Linear(4, 2))(torch.randn(2, 4))
         assert birth(watch)["layer"] == "1"
+
+
+def test_nothing_is_known_of_what_is_no_tensor() -> None:
+    """A layer may give None first, and the next one may get it."""
+
+    class Half(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return None, x * 2
+
+    half, same = Half(), nn.Identity()
+    with watch_nonfinite() as watch:
+        for _ in range(3):
+            nothing, rest = half(torch.ones(2, requires_grad=True))
+            assert same(nothing) is None
+            rest.sum().backward()
+        assert watch.birth is None

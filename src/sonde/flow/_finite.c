@@ -367,7 +367,7 @@ static int64_t counted(void)
    then, and not at the same address since, and whatever changes it is counted: so it is finite still. */
 static int is_known(const Thread *thread, PyObject *value)
 {
-    return value == thread->last_given && thread->last_made && counted() == thread->last_end && is_tracked(value);
+    return value == thread->last_given && is_tensor(value) && thread->last_made && counted() == thread->last_end && is_tracked(value);
 }
 
 static PyObject *or_none(PyObject *borrowed)
