@@ -32,3 +32,17 @@ def few_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch warns where there are more workers than cores; this is no test of that."""
     loaders = sys.modules["torch.utils.data"].DataLoader
     monkeypatch.setattr(loaders, "check_worker_number_rationality", lambda _: None)
+
+
+@pytest.fixture
+def watch_ended() -> Iterator[None]:
+    """A test begins with the same random numbers, and ends with no failure that was swallowed and no watch that still runs."""
+    import torch
+
+    from sonde.flow.nonfinite import NonFiniteWatch
+
+    before = guard.counts()
+    torch.manual_seed(0)
+    yield
+    NonFiniteWatch().close()
+    assert guard.counts() == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,26 +14,16 @@ from tests.flow.faults import After, Between, InPlace, Items, Log, Pair, Root, R
 from torch import nn
 
 import sonde
-from sonde import guard
 from sonde.errors import NonFinite, SettingError, WrapRefused
 from sonde.flow import finite, watch_nonfinite
 from sonde.flow.nonfinite import NonFiniteWatch
 from sonde.hooks.torch import direct
 from sonde.testing import Recorded, record
 
+pytestmark = pytest.mark.usefixtures("watch_ended")
 NATIVE = finite.native
 functional: Any = nn.functional
 trace: Any = torch.jit.trace
-
-
-@pytest.fixture(autouse=True)
-def _no_failures() -> Iterator[None]:
-    """No test may end with a failure that was swallowed, or with a watch that still runs."""
-    before = guard.counts()
-    torch.manual_seed(0)
-    yield
-    NonFiniteWatch().close()
-    assert guard.counts() == before
 
 
 @pytest.fixture(autouse=True, params=["c", "python"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,23 +10,14 @@ from hypothesis import given, settings, strategies as st
 from tests.flow.faults import birth
 from torch import nn
 
-from sonde import guard
 from sonde.flow import finite, sample, watch_nonfinite
-from sonde.flow.nonfinite import NonFiniteWatch
 from sonde.hooks.torch import direct
 
-pytestmark = pytest.mark.skipif(finite.native is None, reason="the C part was not built")
+pytestmark = [
+    pytest.mark.usefixtures("watch_ended"),
+    pytest.mark.skipif(finite.native is None, reason="the C part was not built"),
+]
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.int64, torch.bool)
-
-
-@pytest.fixture(autouse=True)
-def _no_failures() -> Iterator[None]:
-    """No test may end with a failure that was swallowed, or with a watch that still runs."""
-    before = guard.counts()
-    torch.manual_seed(0)
-    yield
-    NonFiniteWatch().close()
-    assert guard.counts() == before
 
 
 def _net() -> nn.Sequential:
