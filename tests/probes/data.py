@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +44,44 @@ class Words(Dataset[Any]):
     def __getitem__(self, index: Any) -> Any:
         """The length of the name."""
         return len(index)
+
+
+class Pair(NamedTuple):
+    """A batch with names."""
+
+    x: Any
+    y: Any
+
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda rows: rows,
+    "tuple": lambda rows: (rows, 7),
+    "list": lambda rows: ["word", rows],
+    "dict": lambda rows: {"name": "word", "x": rows},
+    "deep": lambda rows: {"a": {"b": [None, (1.5, rows)]}},
+    "names": lambda rows: Pair(rows, 3),
+    "numpy": lambda rows: {"x": rows.numpy()},
+    "scalar": lambda rows: rows.sum(),
+    "none": lambda _rows: ("word", 1, None, 2.5, True),
+    "odd": lambda rows: (..., rows),
+    "ninth": lambda rows: (*range(8), rows),
+    "empty": lambda _rows: [],
+}
+
+
+class Rows(Dataset[Any]):
+    """Whole batches of three rows, as what a program makes of them."""
+
+    def __init__(self, kind: str, length: int = 4) -> None:
+        self.kind = kind
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        """The batch."""
+        return KINDS[self.kind](torch.full((3, 2), float(index)))
 
 
 class Stream(IterableDataset[Any]):

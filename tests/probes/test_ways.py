@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from tests.probes.data import Nested, Numbers, Stream, Together, fetched, shape, waits  # noqa: E402
+from tests.probes.data import KINDS, Nested, Numbers, Rows, Stream, Together, Words, fetched, shape, waits  # noqa: E402
 
 from sonde import open_run  # noqa: E402
 from sonde.hooks.torch import loader as hooks  # noqa: E402
@@ -86,7 +87,24 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "workers": lambda: DataLoader(Numbers(20), batch_size=3, num_workers=2, multiprocessing_context="fork"),
     "subset, workers": lambda: DataLoader(Subset(Numbers(30), range(20, 0, -1)), batch_size=3, num_workers=1),
     "stream, workers": lambda: DataLoader(Stream(8, 8), batch_size=2, num_workers=2),
+    "whole batches, workers": lambda: DataLoader(Together(10), batch_size=3, num_workers=2),
+    "whole batches of a subset": lambda: DataLoader(Subset(Together(30), [9, 20, 1, 4, 7, 28]), batch_size=2),
+    "many whole batches": lambda: DataLoader(Together(900), batch_size=300),
+    "one by one of a subset": lambda: DataLoader(Subset(Numbers(30), [9, 20, 1, 4]), batch_size=None),
+    "one by one, workers": lambda: DataLoader(Numbers(6), batch_size=None, num_workers=2),
+    "words, one by one": lambda: DataLoader(Words(), batch_size=None, sampler=["a", "bb", "ccc", "dddd"]),
+    "lists, one by one": lambda: DataLoader(Numbers(10), batch_size=None, sampler=[[1, 2], [3, 4], [5, 6], [7, 8]]),
+    "stream, one by one": lambda: DataLoader(Stream(5), batch_size=None),
+    "stream, one by one, workers": lambda: DataLoader(Stream(4, 5), batch_size=None, num_workers=2),
+    "stream, only whole batches": lambda: DataLoader(Stream(7), batch_size=2, drop_last=True),
+    "stream, its own collate": lambda: DataLoader(Stream(7), batch_size=2, collate_fn=list),
+    "empty stream": lambda: DataLoader(Stream(0), batch_size=2),
+    **{f"rows, {kind}": partial(DataLoader, Rows(kind), batch_size=None) for kind in KINDS},
 }
+
+
+def result(batch: Any) -> Any:
+    return batch.tolist() if hasattr(batch, "tolist") else repr(batch)
 
 
 @pytest.mark.parametrize("name", LOADERS)
@@ -98,17 +116,27 @@ def test_both_ways_record_the_same(name: str, tmp_path: Path, monkeypatch: pytes
             monkeypatch.setattr(hooks, "native", None)
         loader = LOADERS[name]()
         with record(dir=tmp_path) as recorded:
-            came = [batch.tolist() if hasattr(batch, "tolist") else batch for _ in range(2) for batch in loader]
+            came = [result(batch) for _ in range(2) for batch in loader]
         spans = tables(recorded) if not loader.num_workers else tables(recorded)[1:]  # workers are in no order
         found.append((came, spans, entries(recorded)))
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_plain_batch_runs_no_python_of_ours(workers: int) -> None:
+QUICK: dict[str, Callable[[], Any]] = {
+    "batches": lambda: DataLoader(Numbers(40), batch_size=2, shuffle=True),
+    "workers": lambda: DataLoader(Numbers(40), batch_size=2, shuffle=True, num_workers=2),
+    "one by one": lambda: DataLoader(Rows("tuple", 12), batch_size=None),
+    "stream": lambda: DataLoader(Stream(40), batch_size=2),
+    "stream, one by one": lambda: DataLoader(Stream(40), batch_size=None),
+    "stream, workers": lambda: DataLoader(Stream(40, 40), batch_size=2, num_workers=2),
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_plain_batch_runs_no_python_of_ours(name: str) -> None:
     """From the second batch of a round on, but for what is done now and then."""
     with record() as recorded:
-        batches = iter(DataLoader(Numbers(40), batch_size=2, shuffle=True, num_workers=workers))
+        batches = iter(QUICK[name]())
         next(batches), next(batches)
         seen = [python_frames(lambda: next(batches)) for _ in range(9)]
     assert min(map(len, seen)) == 0
@@ -152,6 +180,57 @@ def test_an_item_that_raises_is_blamed() -> None:
     assert (batch.number, batch.indices, key == failed[0].key) == (3, (12, 13, 14, 15), True)
     errors = [(event["name"], event["key"] & 0xFF) for event in recorded.events if event["error"]]
     assert errors == [("input_wait", 3), ("fetch", 3), ("item", 13)]
+
+
+FAILING: dict[str, Callable[[], Any]] = {
+    "item": lambda: DataLoader(Numbers(20, bad=13), batch_size=4),
+    "of a batch made at once": lambda: DataLoader(Together(20, bad=13), batch_size=4),
+    "single item": lambda: DataLoader(Numbers(20, bad=3), batch_size=None),
+    "single item of a subset": lambda: DataLoader(Subset(Numbers(20, bad=3), [9, 8, 7, 3]), batch_size=None),
+    "single item, converted": lambda: DataLoader(Numbers(20), batch_size=None, collate_fn=fails_at_three),
+    "stream": lambda: DataLoader(Stream(8, fail=True), batch_size=2),
+    "stream, one by one": lambda: DataLoader(Stream(4, fail=True), batch_size=None),
+    "batch of a stream": lambda: DataLoader(Stream(8), batch_size=1, collate_fn=fails_at_three),
+}
+
+
+def fails_at_three(items: Any) -> Any:
+    if items in (torch.tensor(3), [torch.tensor(3)]):
+        raise ValueError("three")
+    return items
+
+
+class Blamed(Failures):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def unmade(self, one: Failed) -> None:
+        self.told.append((one.position, one.index, one.worker))
+
+    def unseen(self, batch: Any, _key: int | None, error: BaseException) -> None:
+        self.told.append((batch.number, batch.indices, str(error)))
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_both_ways_blame_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever raises: the same item is named, and the same records are marked."""
+    found = []
+    for slow in (False, True):
+        if slow:
+            monkeypatch.setattr(hooks, "native", None)
+        blamed = Blamed()
+        with record(dir=tmp_path) as recorded:
+            leave = probe.at_failure(blamed)
+            loader = FAILING[name]()
+            with pytest.raises(ValueError, match=r"is bad|is broken|three"):
+                list(loader)
+            leave()
+        spans = [event for event in recorded.events if event["kind"] == "span"]
+        found.append((blamed.told, [(event["name"], event["key"] & 0xFF, event["error"]) for event in spans]))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 2
 
 
 def test_a_batch_whose_worker_raises_is_known() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from typing import cast
 
 from sonde.guard import guard
 
@@ -13,6 +14,7 @@ MIN_TOTAL = 4096
 MAX_DEPTH = 8
 MAX_ITEMS = 256  # of one list or dict
 MAX_INT_BITS = 4096
+ROOM_FOR_NUMBER = 8
 CIRCULAR = "<circular>"
 TOO_DEEP = "<too deep>"
 LEFT_OUT = "<left out: the arguments are too long>"
@@ -59,9 +61,20 @@ def _is_plain(args: object, limit: int) -> bool:
         elif kind is float:
             if not math.isfinite(value):
                 return False
+        elif kind is list:
+            if not _are_numbers(value, limit):
+                return False
         elif kind is not bool and value is not None:
             return False
     return True
+
+
+def _are_numbers(values: list[object], limit: int) -> bool:
+    """The items of a batch: whole numbers, and not so many that they would have to be cut."""
+    if not values or len(values) > MAX_ITEMS or set(map(type, values)) != {int}:
+        return False
+    bits = max(map(int.bit_length, cast("list[int]", values)))
+    return len(values) * (2 + ROOM_FOR_NUMBER + bits // 3) < max(TOTAL_FACTOR * limit, MIN_TOTAL)
 
 
 class _Plain:
@@ -109,7 +122,7 @@ class _Plain:
 
     def integer(self, value: int) -> int | str:
         bits = int.bit_length(value)
-        self.room -= 8 + bits // 3
+        self.room -= ROOM_FOR_NUMBER + bits // 3
         if bits > MAX_INT_BITS:
             self.cut = True
             return f"<int of {bits} bits>"

@@ -460,13 +460,8 @@ static PyObject *ended_call(PyObject *self, PyObject *const *args, size_t flags,
     return PyObject_Vectorcall(lane->slow, args, flags, names);
 }
 
-static PyObject *lane_made(vectorcallfunc call, Py_ssize_t size, PyObject *args)
+static Lane *lane_new(vectorcallfunc call, PyObject *slow, PyObject *parts)
 {
-    PyObject *slow, *parts;
-    if (!PyArg_ParseTuple(args, "OO!", &slow, &PyTuple_Type, &parts))
-        return NULL;
-    if (PyTuple_Size(parts) != size)
-        return PyErr_Format(PyExc_ValueError, "this lane has %zd parts", size);
     Lane *lane = PyObject_GC_New(Lane, lane_type);
     if (!lane)
         return NULL;
@@ -476,7 +471,17 @@ static PyObject *lane_made(vectorcallfunc call, Py_ssize_t size, PyObject *args)
     lane->kinds[0] = lane->kinds[1] = NULL;
     lane->last = 0;
     PyObject_GC_Track(lane);
-    return (PyObject *)lane;
+    return lane;
+}
+
+static PyObject *lane_made(vectorcallfunc call, Py_ssize_t size, PyObject *args)
+{
+    PyObject *slow, *parts;
+    if (!PyArg_ParseTuple(args, "OO!", &slow, &PyTuple_Type, &parts))
+        return NULL;
+    if (PyTuple_Size(parts) != size)
+        return PyErr_Format(PyExc_ValueError, "this lane has %zd parts", size);
+    return (PyObject *)lane_new(call, slow, parts);
 }
 
 static int lane_traverse(PyObject *self, visitproc visit, void *arg)

@@ -87,13 +87,16 @@ def batches(parts: tuple[Any, ...] | None, /) -> None:
 
     - the highest number of a batch that is plain; the main thread; the class `Batch`; `judge`, which gives None if nothing can be said
       yet, or: a weak reference, the key of the first batch (-1: none is plain), the numbers of loader and round, what is filed for
-      workers (None: there are none), the fetcher that makes items one by one (None: none does), whether it is a subset;
+      workers (None: there are none), what counts the items of an iterable dataset (None: it is none), the fetcher that makes batches
+      here (None: none does), whether it is a subset, whether it asks for batches, how it makes them, torch's class of tensors;
+      and what makes numbers of what a sampler gave (that, whether it is a batch);
     - an object with `listeners`, called with each batch, its key and its data, and `around`, called with what collates (or
       None); the book of the ledger;
-    - of the event core: enter, leave, cancel, note, iterate_keyed; the spans of a wait, a size, a fetch and an item;
-    - numbers in the innermost dataset, of numbers and dataset; what writes into the ledger where C cannot (batch, key); what a batch gets
-      that turns out not to be plain (iterator, batch, data); a wait that failed (batch, exception); a fetch that failed (fetcher,
-      indices, (keys, iterator, loop), key, type); what is called now and then, and how many ns it is not called again;
+    - of the event core: enter, leave, cancel, note, iterate_keyed, iterate; the spans of a wait, a size, a fetch and an item;
+    - what gives the span of a batch that is made at once (numbers); numbers in the innermost dataset, of numbers and dataset; what writes
+      into the ledger where C cannot (batch, key, flags); what a batch gets that turns out not to be plain (iterator, batch, data); a wait
+      that failed (batch, exception); a fetch that failed (fetcher, what it was asked for, what was seen of it, key, type); what is
+      called now and then, and how many ns it is not called again;
     - in a worker: an object whose `number` is that of the batch, the class of fetchers, and what gives the key of the first
       batch of a fetcher, or None if its batches are not plain; elsewhere three times None.
     """

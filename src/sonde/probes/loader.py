@@ -108,9 +108,9 @@ def install(settings: Settings) -> Callable[[], None]:
 
 def _parts() -> tuple[Any, ...]:
     """What happens to plain batches on their quick way."""
-    events = (core.enter, core.leave, core.cancel, core.note, core.iterate_keyed)
+    events = (core.enter, core.leave, core.cancel, core.note, core.iterate_keyed, core.iterate)
     spans = (_wait, _sizes, _fetch, _item)
-    told = (_original, _enter_late, _deliver_late, _fail_late, _unmade, host.tick, step.PAUSE_NS)
+    told = (_together, _original, _enter_late, _deliver_late, _fail_late, _unmade, host.tick, step.PAUSE_NS)
     return (_Here, ledger.book(), *events, *spans, *told)
 
 
@@ -328,10 +328,10 @@ def _deliver_late(iterator: Any, batch: hooks.Batch | None, data: Any) -> None:
 
 
 @_following
-def _enter_late(batch: hooks.Batch, key: int) -> None:
+def _enter_late(batch: hooks.Batch, key: int, flags: int) -> None:
     """The ledger had no room for a batch that came the quick way, or is not open yet."""
     if batch.indices is not None:
-        ledger.note(key, batch.indices, batch.worker, 0)
+        ledger.note(key, batch.indices, batch.worker, flags)
 
 
 @_following
@@ -456,7 +456,7 @@ class _Fetch:
             self.given = _Items(asked)
             self.given.keys = _keys(indices, fetcher.dataset)
         else:
-            self.span = _batch_span(indices, fetcher.dataset)
+            self.span = _batch_span(_original(indices[:MOST_INDICES], fetcher.dataset), len(indices))
 
     def _swap(self, name: str, value: Any) -> None:
         self.swapped, self.original = name, getattr(self.fetcher, name)
@@ -487,7 +487,7 @@ class _Fetch:
             self.fetcher.collate_fn = self.collate
         if self.swapped is not None:
             setattr(self.fetcher, self.swapped, self.original)
-            self.end_item(error)
+        self.end_item(error)
         if self.given is not None and self.given.loop is not None:
             self.given.loop.close(error)
         if error is not None and issubclass(error, StopIteration) and not (self.loop and self.loop.count):
@@ -553,11 +553,28 @@ def _first_key(fetcher: Any) -> int | None:
 
 @_following
 def _unmade(fetcher: Any, asked: Any, seen: tuple[Any, Any, Any], key: int, error: type[BaseException]) -> None:
-    """A batch that was made the quick way failed. `seen`: the numbers of its items, and who has iterated over them."""
+    """A batch that was made the quick way failed.
+
+    `seen`: the numbers of its items, and who has iterated over them; of an iterable dataset the first number, None, and who has; of a
+    batch that was made at once, or a single item, the number of that while it is open, else None, and the span.
+    """
     fetch = _Fetch()
-    fetch.fetcher, fetch.asked, fetch.given, fetch.key = fetcher, asked, _Items(asked), key
-    fetch.given.keys, fetch.given.inner, fetch.given.loop = seen
+    fetch.fetcher, fetch.asked, fetch.key = fetcher, asked, key
+    numbers, inner, loop = seen
+    if hasattr(fetcher, "dataset_iter"):
+        fetch.first, fetch.loop = numbers, loop
+    elif isinstance(inner, core.Span):
+        fetch.span, fetch.index, fetch.item = inner, numbers, None if numbers is None else _item
+    else:
+        fetch.given = _Items(asked)
+        fetch.given.keys, fetch.given.inner, fetch.given.loop = seen
     _end_fetch(fetch, error)
+
+
+@_following
+def _together(numbers: tuple[int, ...]) -> types.Span:
+    """The span of a batch that is made at once, on the quick way."""
+    return _batch_span(numbers[:MOST_INDICES], len(numbers)) if _item.on else _fetch
 
 
 def _collate(fetch: _Fetch, collate: Callable[[Any], Any], data: Any) -> Any:
@@ -578,8 +595,8 @@ def _named_item(place: int, key: Any) -> types.Span:
     return core.Span(ITEM, PROBE, key=place, args={"key": key}, level=DETAIL, base=step.phases)
 
 
-def _batch_span(indices: tuple[Any, ...], dataset: Any) -> types.Span:
-    facts = {"indices": list(_original(indices[:MOST_INDICES], dataset)), "count": len(indices)}
+def _batch_span(numbers: Sequence[Any], count: int) -> types.Span:
+    facts = {"indices": list(numbers), "count": count}
     return core.Span(FETCH, PROBE, args=facts, base=step.phases)
 
 

@@ -166,7 +166,7 @@ static void loop_hold(Loop *self, Span *span, int64_t key)
 static void loop_hold_keyed(Loop *self)
 {
     PyObject *key = PyIter_Next(self->keys);
-    if (key && PyObject_TypeCheck(key, span_type))
+    if (key && !PyLong_CheckExact(key) && PyObject_TypeCheck(key, span_type))
         loop_hold(self, (Span *)key, ((Span *)key)->key);
     else if (key)
         loop_hold(self, self->block, key_of(key, NO_KEY));

@@ -548,7 +548,7 @@ static int is_span(PyObject *const *args, Py_ssize_t count, Py_ssize_t most, con
 static int64_t key_of(PyObject *key, int64_t otherwise)
 {
     int overflow = 0;
-    PyObject *number = key != Py_None && PyIndex_Check(key) ? PyNumber_Index(key) : NULL;
+    PyObject *number = PyLong_CheckExact(key) ? Py_NewRef(key) : key != Py_None && PyIndex_Check(key) ? PyNumber_Index(key) : NULL;
     long long value = number ? PyLong_AsLongLongAndOverflow(number, &overflow) : otherwise;
     Py_XDECREF(number);
     forget_error();

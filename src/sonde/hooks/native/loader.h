@@ -8,9 +8,9 @@
 enum {
     MOST, MAIN, BATCH, JUDGE, PLAIN,
     HERE, BOOK,
-    ENTERS, LEAVES, CANCELS, NOTES, ITERATES, /* functions of the event core */
-    WAIT, SAMPLES, FETCH, ITEM,               /* spans */
-    ORIGINAL, ENTERED, DELIVER, UNSEEN, UNMADE, TICK, PAUSE,
+    ENTERS, LEAVES, CANCELS, NOTES, ITERATES, STREAMS, /* functions of the event core */
+    WAIT, SAMPLES, FETCH, ITEM,                        /* spans */
+    TOGETHER, ORIGINAL, ENTERED, DELIVER, UNSEEN, UNMADE, TICK, PAUSE,
     WORKER, FETCHER, JUDGE_FETCHER,
     BATCH_PARTS
 };
@@ -18,6 +18,12 @@ enum {
 #define MOST_ENTRY 2048    /* bytes of an entry in the ledger; a larger one is written by Python */
 #define ENTRY_HEAD 16      /* as in store/ledger.py */
 enum { RANGE = 1, U16, U32, I64 };
+enum { STREAM = 1, ALONE };
+#define MOST_SEARCH 8      /* values of a batch that are looked at, and how deep, for its size: as in probes/loader.py */
+enum { NO_ROWS = -1, UNTOLD = -2 };
+
+/* How a loader makes its batches: item by item; all at once, by the dataset; one item that is no batch; from an iterable dataset. */
+enum { ONE_BY_ONE, AT_ONCE, SINGLY, FLOWING };
 
 /* What is known of an iterator. It is not kept alive. */
 typedef struct {
@@ -25,9 +31,12 @@ typedef struct {
     PyObject *reference;      /* a weak one to it; NULL: no book */
     PyObject *loader, *round; /* their numbers */
     PyObject *filed;          /* what workers were asked for, by number: (indices, worker); None: there are no workers */
+    PyObject *ordinals;       /* of an iterable dataset: how many items were asked for, by worker; else None */
     void *fetcher;            /* which makes its batches here, if they are plain; only compared */
     long long first_key;      /* that of its first batch; -1: its batches are not plain */
     int subset;               /* numbers are places in a subset */
+    int batched;              /* what it asks for is a batch, not one item */
+    int making;               /* how it makes them */
 } Account;
 
 static PyObject *batch_parts; /* a tuple; NULL: everything goes the slow way */
@@ -37,7 +46,8 @@ static int64_t ticked;             /* when TICK was called last */
 static PyObject *known_fetcher;    /* of a worker: the one that was judged last; owned */
 static long long known_key = -1;   /* and the key of its first batch; -1: its batches are not plain */
 static newfunc tuple_new;
-static PyObject *s_number, *s_around, *s_close, *s_collate, *s_listeners, *s_yielded, *s_sent, *s_tasks, *s_dataset,
+static PyObject *tensor_class; /* torch's */
+static PyObject *s_iter, *s_number, *s_around, *s_close, *s_collate, *s_listeners, *s_yielded, *s_sent, *s_tasks, *s_dataset,
     *s_settings, *s_writer;
 
 /* What runs in this thread. */
@@ -49,15 +59,16 @@ static _Thread_local struct {
     PyObject *asked;    /* what its sampler gave last; owned, may be NULL */
     PyObject *indices;  /* the numbers of the batch that is made here; owned, may be NULL */
     long long number;   /* of that batch */
+    long long first;    /* of an iterable dataset: the ordinal of its first item */
 } under;
 
 static int loader_names(void)
 {
     static const char *const texts[] = {"number", "around", "close", "collate_fn", "listeners", "_num_yielded", "_send_idx",
-                                        "_task_info", "_dataset", "settings", "writer"};
+                                        "_task_info", "_dataset", "settings", "writer", "dataset_iter"};
     PyObject **const names[] = {&s_number, &s_around, &s_close, &s_collate, &s_listeners, &s_yielded, &s_sent,
-                                &s_tasks, &s_dataset, &s_settings, &s_writer};
-    for (int i = 0; i < 11; i++)
+                                &s_tasks, &s_dataset, &s_settings, &s_writer, &s_iter};
+    for (int i = 0; i < 12; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
@@ -106,6 +117,7 @@ static void account_closed(Account *account)
     Py_XDECREF(old.loader);
     Py_XDECREF(old.round);
     Py_XDECREF(old.filed);
+    Py_XDECREF(old.ordinals);
 }
 
 static Account account_held(const Account *account)
@@ -114,6 +126,7 @@ static Account account_held(const Account *account)
     Py_XINCREF(account->loader);
     Py_XINCREF(account->round);
     Py_XINCREF(account->filed);
+    Py_XINCREF(account->ordinals);
     return *account;
 }
 
@@ -127,14 +140,19 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 /* Takes what JUDGE says of an iterator; 0, perhaps with an exception: it says nothing yet. */
 static int account_opened(Account *account, PyObject *iterator, PyObject *told)
 {
-    PyObject *reference, *loader, *round, *filed, *fetcher;
+    PyObject *reference, *loader, *round, *filed, *ordinals, *fetcher, *tensor;
     long long key;
-    int subset;
-    if (told == Py_None || !PyArg_ParseTuple(told, "OLOOOOp", &reference, &key, &loader, &round, &filed, &fetcher, &subset))
+    int subset, batched, making;
+    if (told == Py_None || !PyArg_ParseTuple(told, "OLOOOOOppiO", &reference, &key, &loader, &round, &filed, &ordinals, &fetcher, &subset,
+                                             &batched, &making, &tensor))
         return 0;
     account_closed(account);
-    Account made = {iterator, reference, loader, round, filed, fetcher == Py_None ? NULL : (void *)fetcher, key, subset};
+    Account made = {iterator, reference, loader, round, filed, ordinals, fetcher == Py_None ? NULL : (void *)fetcher, key, subset, batched,
+                    making};
     *account = account_held(&made);
+    PyObject *old = tensor_class;
+    tensor_class = Py_NewRef(tensor);
+    Py_XDECREF(old);
     return 1;
 }
 
@@ -173,7 +191,49 @@ static PyObject *originals(PyObject *parts, PyObject *numbers)
 /* What a sampler gave, as a tuple; None: it cannot be told. NULL with an exception. */
 static PyObject *indices_of(PyObject *parts, PyObject *asked)
 {
-    return all_numbers(asked) ? PyList_AsTuple(asked) : PyObject_CallFunctionObjArgs(of(parts, PLAIN), asked, NULL);
+    if (!under.account.batched && PyLong_CheckExact(asked))
+        return PyTuple_Pack(1, asked);
+    if (under.account.batched && all_numbers(asked))
+        return PyList_AsTuple(asked);
+    return PyObject_CallFunctionObjArgs(of(parts, PLAIN), asked, under.account.batched ? Py_True : Py_False, NULL);
+}
+
+/* How many items of an iterable dataset are asked for; -1: it cannot be told. */
+static Py_ssize_t items_asked(PyObject *asked)
+{
+    if (!under.account.batched)
+        return 1;
+    return PyList_CheckExact(asked) ? PyList_Size(asked) : -1;
+}
+
+/* The ordinal of the first of the items that are asked of this worker now, as `_indices` of torch/loader.py counts them. -1, perhaps with an
+   exception: it cannot be told. */
+static long long ordinal_taken(PyObject *worker, PyObject *asked)
+{
+    PyObject *before = PyDict_GetItemWithError(under.account.ordinals, worker);
+    Py_ssize_t count = items_asked(asked);
+    long long first = before ? PyLong_AsLongLong(before) : 0;
+    if (PyErr_Occurred() || count < 0)
+        return -1;
+    PyObject *after = PyLong_FromLongLong(first + count);
+    int set = after ? PyDict_SetItem(under.account.ordinals, worker, after) : -1;
+    Py_XDECREF(after);
+    return set == 0 ? first : -1;
+}
+
+/* Ordinals in a row, as a tuple; None: they cannot be told. */
+static PyObject *ordinals_from(long long first, PyObject *asked)
+{
+    Py_ssize_t count = items_asked(asked);
+    if (first < 0 || count < 0)
+        return Py_NewRef(Py_None);
+    PyObject *made = PyTuple_New(count);
+    for (Py_ssize_t i = 0; made && i < count; i++) {
+        PyObject *one = PyLong_FromLongLong(first + i);
+        if (!one || PyTuple_SetItem(made, i, one) != 0)
+            Py_CLEAR(made);
+    }
+    return made;
 }
 
 static PyObject *batch_made(PyObject *parts, PyObject *number, PyObject *indices, PyObject *worker)
@@ -192,7 +252,7 @@ static int fits_in(int64_t value, int code)
 }
 
 /* The entry of a batch, as `Packer.batch` makes it; 0, perhaps with an exception: Python has to. */
-static int64_t entry_made(char *entry, PyObject *indices, PyObject *worker, long long key)
+static int64_t entry_made(char *entry, PyObject *indices, PyObject *worker, long long key, int flags)
 {
     static const int widths[] = {0, 8, 2, 4, 8};
     Py_ssize_t count = PyTuple_Size(indices);
@@ -215,20 +275,20 @@ static int64_t entry_made(char *entry, PyObject *indices, PyObject *worker, long
     for (Py_ssize_t i = 0; i < (ranged ? 1 : count); i++)
         at = put_number(at, (uint64_t)(ranged ? first : PyLong_AsLongLong(PyTuple_GetItem(indices, i))), widths[code]);
     entry[0] = (char)code;
-    entry[1] = 0;
+    entry[1] = (char)flags;
     put_number(put_number(put_number(entry + 2, (uint64_t)place, 2), (uint64_t)count, 4), (uint64_t)key, 8);
     return at - entry;
 }
 
 /* 1: which items the batch has is in the ledger. 0, perhaps with an exception: Python has to write it. */
-static int ledgered(PyObject *parts, long long key, PyObject *indices, PyObject *worker)
+static int ledgered(PyObject *parts, long long key, PyObject *indices, PyObject *worker, int flags)
 {
     char entry[MOST_ENTRY];
     PyObject *book = of(parts, BOOK), *settings = PyObject_GetAttr(book, s_settings);
     PyObject *writer = settings ? PyObject_GetAttr(book, s_writer) : NULL;
     int kept = settings == Py_None; /* there is no ledger */
     if (!kept && writer && writer != Py_None && PyTuple_CheckExact(indices)) {
-        int64_t size = entry_made(entry, indices, worker, key);
+        int64_t size = entry_made(entry, indices, worker, key, flags);
         kept = size > 0 && put_quickly(writer, entry, size, 1);
     }
     Py_XDECREF(settings);
@@ -269,6 +329,12 @@ static PyObject *come_from_worker(PyObject **indices, PyObject **worker)
     return highest;
 }
 
+/* The numbers of the batch that is made here. */
+static PyObject *indices_here(PyObject *parts)
+{
+    return under.account.ordinals == Py_None ? indices_of(parts, under.asked) : ordinals_from(under.first, under.asked);
+}
+
 /* Its number, its indices (or None) and its worker (or None); NULL, perhaps with an exception: it is not known which it was. */
 static PyObject *come(PyObject *parts, PyObject **indices, PyObject **worker)
 {
@@ -276,7 +342,7 @@ static PyObject *come(PyObject *parts, PyObject **indices, PyObject **worker)
         return come_from_worker(indices, worker);
     if (!under.asked)
         return NULL;
-    *indices = under.indices ? Py_NewRef(under.indices) : indices_of(parts, under.asked);
+    *indices = under.indices ? Py_NewRef(under.indices) : indices_here(parts);
     *worker = Py_NewRef(Py_None);
     return *indices ? PyLong_FromLongLong(under.number) : NULL;
 }
@@ -295,23 +361,86 @@ static int tell_listeners(PyObject *parts, PyObject *batch, PyObject *key, PyObj
     return listeners != NULL;
 }
 
+static int64_t rows_in(PyObject *data, int deeper);
+
+static int64_t rows_in_row(PyObject *data, int deeper)
+{
+    int64_t found = NO_ROWS;
+    Py_ssize_t size = PyTuple_CheckExact(data) ? PyTuple_Size(data) : PyList_Size(data);
+    for (Py_ssize_t i = 0; found == NO_ROWS && i < size && i < MOST_SEARCH; i++)
+        found = rows_in(PyTuple_CheckExact(data) ? PyTuple_GetItem(data, i) : PyList_GetItem(data, i), deeper);
+    return found;
+}
+
+static int64_t rows_in_dict(PyObject *data, int deeper)
+{
+    int64_t found = NO_ROWS;
+    PyObject *key, *value;
+    Py_ssize_t place = 0;
+    for (int i = 0; found == NO_ROWS && i < MOST_SEARCH && PyDict_Next(data, &place, &key, &value); i++)
+        found = rows_in(value, deeper);
+    return found;
+}
+
+/* The first dimension of the first tensor in plain data, as `_rows` of probes/loader.py finds it; NO_ROWS: there is none; UNTOLD: Python has
+   to look. No Python code runs in here. */
+static int64_t rows_in(PyObject *data, int deeper)
+{
+    View view;
+    PyTypeObject *type = Py_TYPE(data);
+    if ((PyObject *)type == tensor_class) {
+        int seen = exchange && exchange->view(data, &view) == 0;
+        PyErr_Clear();
+        return seen ? (view.dims ? view.shape[0] : NO_ROWS) : UNTOLD;
+    }
+    if (type == &PyTuple_Type || type == &PyList_Type)
+        return deeper ? rows_in_row(data, deeper - 1) : NO_ROWS;
+    if (type == &PyDict_Type)
+        return deeper ? rows_in_dict(data, deeper - 1) : NO_ROWS;
+    return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || data == Py_None ? NO_ROWS
+                                                                                                                               : UNTOLD;
+}
+
+/* How many samples this batch has; UNTOLD: Python has to say, and which of its items came, if its stream ended in it. */
+static int64_t samples_in(PyObject *data, PyObject *indices)
+{
+    if (under.account.batched && under.account.ordinals == Py_None)
+        return PyTuple_Size(indices);
+    int64_t rows = rows_in(data, MOST_SEARCH);
+    return rows >= 0 && under.account.ordinals != Py_None && rows < PyTuple_Size(indices) ? UNTOLD : rows;
+}
+
+static int sized(PyObject *parts, int64_t samples, PyObject *key)
+{
+    PyObject *count = samples < 0 ? NULL : PyLong_FromLongLong(samples);
+    int done = samples < 0 || (count && call_one(of(parts, NOTES), of(parts, SAMPLES), count, key));
+    Py_XDECREF(count);
+    return done;
+}
+
+static int entered_late(PyObject *parts, PyObject *batch, PyObject *key, int flags)
+{
+    PyObject *number = PyLong_FromLong(flags);
+    PyErr_Clear();
+    int done = number && call_one(of(parts, ENTERED), batch, key, number);
+    Py_XDECREF(number);
+    return done;
+}
+
 /* A batch of which all is known: its size, its items, and whoever wants to know of it. 0: only with an exception. */
-static int delivered(PyObject *parts, PyObject *number, PyObject *key, PyObject *indices, PyObject *worker, PyObject *data)
+static int delivered(PyObject *parts, PyObject *number, PyObject *key, PyObject *indices, PyObject *worker, PyObject *data, int64_t samples)
 {
     long long value = PyLong_AsLongLong(key);
+    int flags = (under.account.ordinals != Py_None ? STREAM : 0) | (under.account.batched ? 0 : ALONE);
     PyObject *own = under.account.subset && indices != under.indices ? originals(parts, indices) : Py_NewRef(indices);
     PyObject *numbers = own && !PyTuple_CheckExact(own) ? PySequence_Tuple(own) : Py_XNewRef(own);
-    PyObject *count = PyLong_FromSsize_t(PyTuple_Size(indices));
     PyObject *batch = numbers ? batch_made(parts, number, numbers, worker) : NULL;
-    int done = batch && count && call_one(of(parts, NOTES), of(parts, SAMPLES), count, key);
-    if (done && !ledgered(parts, value, numbers, worker)) {
-        PyErr_Clear();
-        done = call_one(of(parts, ENTERED), batch, key, NULL);
-    }
+    int done = batch && sized(parts, samples, key);
+    if (done && !ledgered(parts, value, numbers, worker, flags))
+        done = entered_late(parts, batch, key, flags);
     done = done && tell_listeners(parts, batch, key, data);
     Py_XDECREF(own);
     Py_XDECREF(numbers);
-    Py_XDECREF(count);
     Py_XDECREF(batch);
     return done;
 }
@@ -326,8 +455,9 @@ static void wait_ended(PyObject *parts, PyObject *data)
     PyErr_Clear();
     call_one(of(parts, LEAVES), of(parts, WAIT), key, NULL);
     if (!interrupted()) {
-        if (key && indices != Py_None)
-            delivered(parts, number, key, indices, worker, data);
+        int64_t samples = key && indices != Py_None ? samples_in(data, indices) : UNTOLD;
+        if (samples != UNTOLD)
+            delivered(parts, number, key, indices, worker, data, samples);
         else {
             PyObject *batch = number ? batch_made(parts, number, indices, worker) : Py_NewRef(Py_None);
             if (batch)
@@ -444,7 +574,20 @@ static PyObject *index_call(PyObject *self, PyObject *const *args, size_t flags,
     PyObject *old = under.asked;
     under.asked = Py_XNewRef(result);
     Py_XDECREF(old);
+    if (result && under.account.ordinals != Py_None && under.account.filed == Py_None) {
+        under.first = ordinal_taken(Py_None, result);
+        if (interrupted())
+            Py_CLEAR(result);
+    }
     return result;
+}
+
+/* What a worker is asked for, as numbers. */
+static PyObject *indices_for(PyObject *parts, PyObject *worker)
+{
+    if (under.account.ordinals == Py_None)
+        return indices_of(parts, under.asked);
+    return ordinals_from(ordinal_taken(worker, under.asked), under.asked);
 }
 
 /* Notes what was sent to which worker, as `_PutKeeper` does. */
@@ -452,8 +595,9 @@ static void file_task(PyObject *parts, PyObject *iterator, int64_t number)
 {
     PyObject *tasks = PyObject_GetAttr(iterator, s_tasks), *key = PyLong_FromLongLong(number);
     PyObject *task = tasks && key && PyDict_Check(tasks) ? PyDict_GetItemWithError(tasks, key) : NULL;
-    PyObject *indices = task && PyTuple_Check(task) && PyTuple_Size(task) > 0 ? indices_of(parts, under.asked) : NULL;
-    PyObject *entry = indices ? PyTuple_Pack(2, indices, PyTuple_GetItem(task, 0)) : NULL;
+    PyObject *worker = task && PyTuple_Check(task) && PyTuple_Size(task) > 0 ? PyTuple_GetItem(task, 0) : NULL;
+    PyObject *indices = worker ? indices_for(parts, worker) : NULL;
+    PyObject *entry = indices ? PyTuple_Pack(2, indices, worker) : NULL;
     if (entry)
         PyDict_SetItem(under.account.filed, key, entry);
     Py_XDECREF(tasks);
@@ -503,37 +647,71 @@ static PyObject *key_in_worker(PyObject *parts, PyObject *fetcher)
     return value < 0 || value > PyLong_AsLongLong(of(parts, MOST)) ? NULL : PyLong_FromLongLong(known_key + value);
 }
 
-/* The same, and `keys`: the numbers of its items. Both owned. */
-static PyObject *plain_key(PyObject *parts, PyObject *const *args, PyObject **keys)
+/* The number in the records of a batch that is made here; NULL: it is not the one that is waited for. */
+static PyObject *key_here(PyObject *const *args)
 {
-    if (fetching[0] || !all_numbers(args[1]))
-        return NULL;
-    *keys = Py_NewRef(args[1]);
-    if (of(parts, WORKER) != Py_None)
-        return key_in_worker(parts, args[0]);
     if (!under.iterator || (void *)args[0] != under.account.fetcher || args[1] != under.asked)
         return NULL;
-    if (under.account.subset) {
-        PyObject *found = originals(parts, *keys);
-        Py_DECREF(*keys);
-        *keys = found ? PySequence_Tuple(found) : NULL;
-        Py_XDECREF(found);
-        under.indices = Py_XNewRef(*keys);
-    }
-    return *keys ? PyLong_FromLongLong(under.account.first_key + under.number) : NULL;
+    return PyLong_FromLongLong(under.account.first_key + under.number);
 }
 
-/* Lets what is named by `around` stand around what collates; `collate` gets that, if it does. */
-static void put_around(PyObject *parts, PyObject *fetcher, PyObject **collate)
+/* The numbers of these items in the innermost dataset, where places in a subset were asked for; `indices` is taken over. */
+static PyObject *own_numbers(PyObject *parts, PyObject *indices)
 {
-    PyObject *around = PyObject_GetAttr(of(parts, HERE), s_around), *made = NULL;
-    if (around && around != Py_None) {
-        *collate = PyObject_GetAttr(fetcher, s_collate);
-        made = *collate ? PyObject_CallFunctionObjArgs(around, *collate, NULL) : NULL;
-        if (!made || PyObject_SetAttr(fetcher, s_collate, made) != 0)
-            Py_CLEAR(*collate);
+    if (of(parts, WORKER) != Py_None || !under.account.subset || !indices)
+        return indices;
+    PyObject *found = originals(parts, indices), *own = found ? PySequence_Tuple(found) : NULL;
+    Py_DECREF(indices);
+    Py_XDECREF(found);
+    PyObject *old = under.indices;
+    under.indices = Py_XNewRef(own);
+    Py_XDECREF(old);
+    return own;
+}
+
+/* Ends the only item of a batch that is none, then collates. `last`: it is open still. */
+static PyObject *convert_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Lane *lane = (Lane *)self;
+    PyObject *parts = lane->parts;
+    if (lane->last) {
+        lane->last = 0;
+        call_one(of(parts, LEAVES), of(parts, ITEM), NULL, NULL);
+    }
+    return interrupted() ? NULL : PyObject_Vectorcall(lane->slow, args, flags, names);
+}
+
+static PyObject *converting(PyObject *parts, PyObject *collate)
+{
+    Lane *lane = lane_new(convert_call, collate, parts);
+    if (lane)
+        lane->last = 1;
+    return (PyObject *)lane;
+}
+
+/* What shall stand in the place of what collates: what `around` makes of it, and for a single item what ends that, which `item` gets. */
+static PyObject *surrounded(PyObject *parts, PyObject *collate, int singly, PyObject **item)
+{
+    PyObject *around = PyObject_GetAttr(of(parts, HERE), s_around);
+    PyObject *made = singly ? converting(parts, collate) : Py_NewRef(collate);
+    *item = singly ? Py_XNewRef(made) : NULL;
+    if (made && around && around != Py_None) {
+        PyObject *inner = made;
+        made = PyObject_CallFunctionObjArgs(around, inner, NULL);
+        Py_DECREF(inner);
     }
     Py_XDECREF(around);
+    return made;
+}
+
+/* Puts that there; `collate` gets what was there before, if it does. */
+static void put_around(PyObject *parts, PyObject *fetcher, int singly, PyObject **collate, PyObject **item)
+{
+    PyObject *before = PyObject_GetAttr(fetcher, s_collate);
+    PyObject *made = before ? surrounded(parts, before, singly, item) : NULL;
+    if (made && made != before && PyObject_SetAttr(fetcher, s_collate, made) == 0)
+        *collate = Py_NewRef(before);
+    Py_XDECREF(before);
     Py_XDECREF(made);
 }
 
@@ -624,43 +802,102 @@ static int make_items_type(void)
     return items_type ? 0 : -1;
 }
 
-static void fetch_failed(PyObject *parts, PyObject *const *args, PyObject *items, PyObject *key)
+/* A batch that is being made. All owned, all but the first three may be NULL. */
+typedef struct {
+    PyObject *key;   /* its number in the records */
+    PyObject *span;
+    PyObject *given; /* what torch gets in the place of what it asked for */
+    PyObject *items; /* the same, where items are made one by one */
+    PyObject *index; /* the number of a single item */
+    PyObject *item;  /* what ends that */
+    PyObject *stream, *loop; /* of an iterable dataset: what it is read from, and what stands in its place meanwhile */
+    long long first;         /* the ordinal of its first item */
+} Making;
+
+static void making_cleared(Making *making)
 {
-    PyObject *kind, *value, *trace;
+    if (making->items)
+        items_cleared(making->items);
+    Py_XDECREF(making->key);
+    Py_XDECREF(making->span);
+    Py_XDECREF(making->given);
+    Py_XDECREF(making->items);
+    Py_XDECREF(making->index);
+    Py_XDECREF(making->item);
+    Py_XDECREF(making->stream);
+    Py_XDECREF(making->loop);
+}
+
+/* The only item of a batch that is none is entered inside of it. */
+static void item_begun(PyObject *parts, Making *making)
+{
+    if (making->index)
+        call_one(of(parts, ENTERS), of(parts, ITEM), making->index, NULL);
+}
+
+static int item_is_open(const Making *making)
+{
+    return making->index && (!making->item || ((Lane *)making->item)->last);
+}
+
+/* `_unmade` of probes/loader.py says what it is told. */
+static void fetch_failed(PyObject *parts, PyObject *const *args, Making *making)
+{
+    PyObject *kind, *value, *trace, *seen;
     PyErr_Fetch(&kind, &value, &trace);
-    Noting *note = noting(items);
-    PyObject *seen = PyTuple_Pack(3, note->keys, note->inner ? note->inner : Py_None, note->loop ? note->loop : Py_None);
+    Noting *note = making->items ? noting(making->items) : NULL;
+    if (note)
+        seen = PyTuple_Pack(3, note->keys, note->inner ? note->inner : Py_None, note->loop ? note->loop : Py_None);
+    else if (making->loop)
+        seen = Py_BuildValue("(LOO)", making->first, Py_None, making->loop);
+    else
+        seen = PyTuple_Pack(3, item_is_open(making) ? making->index : Py_None, making->span, Py_None);
     if (seen)
-        Py_XDECREF(PyObject_CallFunctionObjArgs(of(parts, UNMADE), args[0], args[1], seen, key, kind, NULL));
+        Py_XDECREF(PyObject_CallFunctionObjArgs(of(parts, UNMADE), args[0], args[1], seen, making->key, kind, NULL));
     Py_XDECREF(seen);
     PyErr_Restore(kind, value, trace); /* instead of whatever this has set */
 }
 
-static void fetch_ended(PyObject *parts, PyObject *items)
+static void fetch_ended(PyObject *parts, Making *making)
 {
-    PyObject *loop = Py_XNewRef(noting(items)->loop);
+    PyObject *loop = making->items ? Py_XNewRef(noting(making->items)->loop) : NULL;
     if (loop)
         Py_XDECREF(PyObject_CallMethodObjArgs(loop, s_close, NULL));
     Py_XDECREF(loop);
-    call_one(of(parts, LEAVES), of(parts, FETCH), NULL, NULL);
+    if (item_is_open(making))
+        call_one(of(parts, LEAVES), of(parts, ITEM), NULL, NULL);
+    call_one(of(parts, LEAVES), making->span, NULL, NULL);
     if (of(parts, WORKER) != Py_None)
         come_by(parts);
 }
 
-static PyObject *fetched(PyObject *function, PyObject *parts, PyObject *const *args, PyObject *items, PyObject *key)
+/* Puts back what an iterable dataset is read from. An exception that is set stays. */
+static void flow_back(PyObject *fetcher, Making *making)
 {
-    PyObject *collate = NULL, *given[] = {NULL, args[0], items};
-    put_around(parts, args[0], &collate);
-    call_one(of(parts, ENTERS), of(parts, FETCH), key, NULL);
+    PyObject *kind, *value, *trace;
+    if (!making->loop)
+        return;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyObject_SetAttr(fetcher, s_iter, making->stream);
+    PyErr_Restore(kind, value, trace);
+}
+
+static PyObject *fetched(PyObject *function, PyObject *parts, PyObject *const *args, Making *making)
+{
+    PyObject *collate = NULL, *given[] = {NULL, args[0], making->given};
+    put_around(parts, args[0], making->index != NULL, &collate, &making->item);
+    call_one(of(parts, ENTERS), making->span, making->key, NULL);
+    item_begun(parts, making);
     fetching[0] = args[0];
     fetching[1] = args[1];
     muted = 1;
     PyObject *result = interrupted() ? NULL : PyObject_Vectorcall(function, given + 1, 2 | OFFSET_BIT, NULL);
     take_away(args[0], collate);
+    flow_back(args[0], making);
     if (result)
-        fetch_ended(parts, items);
+        fetch_ended(parts, making);
     else
-        fetch_failed(parts, args, items, key);
+        fetch_failed(parts, args, making);
     fetching[0] = fetching[1] = NULL;
     muted = 0;
     if (result && interrupted())
@@ -668,20 +905,73 @@ static PyObject *fetched(PyObject *function, PyObject *parts, PyObject *const *a
     return result;
 }
 
+/* Each of these prepares `making` for its kind of batch. 0, perhaps with an exception: it is not plain. */
+static int making_items(PyObject *parts, PyObject *const *args, Making *making)
+{
+    PyObject *keys = all_numbers(args[1]) ? own_numbers(parts, Py_NewRef(args[1])) : NULL;
+    making->items = keys ? items_made(parts, args[1], keys) : NULL;
+    making->given = Py_XNewRef(making->items);
+    making->span = Py_NewRef(of(parts, FETCH));
+    Py_XDECREF(keys);
+    return making->items != NULL;
+}
+
+static int making_at_once(PyObject *parts, PyObject *const *args, Making *making)
+{
+    PyObject *numbers = all_numbers(args[1]) ? own_numbers(parts, PyList_AsTuple(args[1])) : NULL;
+    making->span = numbers ? PyObject_CallFunctionObjArgs(of(parts, TOGETHER), numbers, NULL) : NULL;
+    making->given = Py_NewRef(args[1]);
+    Py_XDECREF(numbers);
+    if (making->span == Py_None) /* it failed */
+        Py_CLEAR(making->span);
+    return making->span != NULL;
+}
+
+static int making_singly(PyObject *parts, PyObject *const *args, Making *making)
+{
+    PyObject *numbers = PyLong_CheckExact(args[1]) ? own_numbers(parts, PyTuple_Pack(1, args[1])) : NULL;
+    PyObject *number = numbers && PyTuple_Size(numbers) == 1 ? PyTuple_GetItem(numbers, 0) : NULL;
+    making->index = number && PyLong_CheckExact(number) ? Py_NewRef(number) : NULL;
+    making->given = Py_NewRef(args[1]);
+    making->span = Py_NewRef(of(parts, FETCH));
+    Py_XDECREF(numbers);
+    return making->index != NULL;
+}
+
+static int making_flow(PyObject *parts, PyObject *const *args, Making *making)
+{
+    making->first = under.first;
+    making->given = Py_NewRef(args[1]);
+    making->span = Py_NewRef(of(parts, FETCH));
+    making->stream = under.first >= 0 ? PyObject_GetAttr(args[0], s_iter) : NULL;
+    PyObject *loop = making->stream ? PyObject_CallFunction(of(parts, STREAMS), "OOOL", making->stream, of(parts, ITEM), Py_None, under.first)
+                                    : NULL;
+    if (loop && PyObject_SetAttr(args[0], s_iter, loop) == 0)
+        making->loop = Py_NewRef(loop);
+    Py_XDECREF(loop);
+    return making->loop != NULL;
+}
+
+/* Is this batch made on the quick way? Then `making` is prepared. */
+static int is_made_here(PyObject *parts, PyObject *const *args, Making *making)
+{
+    static int (*const ways[])(PyObject *, PyObject *const *, Making *) = {making_items, making_at_once, making_singly, making_flow};
+    if (fetching[0])
+        return 0;
+    int worker = of(parts, WORKER) != Py_None;
+    making->key = worker ? key_in_worker(parts, args[0]) : key_here(args);
+    return making->key && ways[worker ? ONE_BY_ONE : under.account.making](parts, args, making);
+}
+
 static PyObject *fetch_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    int plain = batch_parts && !names && (flags & ~OFFSET_BIT) == 2;
-    PyObject *parts = plain ? Py_NewRef(batch_parts) : NULL, *keys = NULL; /* they may be taken back meanwhile */
-    PyObject *key = plain ? plain_key(parts, args, &keys) : NULL, *result = NULL;
-    PyObject *items = key ? items_made(parts, args[1], keys) : NULL;
-    if (items) {
-        result = fetched(((Gate *)self)->function, parts, args, items, key);
-        items_cleared(items);
-        Py_DECREF(items);
-    } else if (!interrupted())
+    Making making = {0};
+    PyObject *parts = batch_parts && !names && (flags & ~OFFSET_BIT) == 2 ? Py_NewRef(batch_parts) : NULL, *result = NULL;
+    if (parts && is_made_here(parts, args, &making)) /* the parts may be taken back meanwhile */
+        result = fetched(((Gate *)self)->function, parts, args, &making);
+    else if (!interrupted())
         result = slowly((Gate *)self, args, flags, names);
-    Py_XDECREF(keys);
-    Py_XDECREF(key);
+    making_cleared(&making);
     Py_XDECREF(parts);
     return result;
 }
@@ -738,7 +1028,7 @@ static PyObject *get_coming(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(non
 {
     if (!under.iterator || !batch_parts || under.account.filed != Py_None || !under.asked)
         Py_RETURN_NONE;
-    PyObject *number = PyLong_FromLongLong(under.number), *indices = number ? indices_of(batch_parts, under.asked) : NULL;
+    PyObject *number = PyLong_FromLongLong(under.number), *indices = number ? indices_here(batch_parts) : NULL;
     PyObject *batch = indices ? batch_made(batch_parts, number, indices, Py_None) : NULL;
     Py_XDECREF(number);
     Py_XDECREF(indices);

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 WORKER = "torch.utils.data._utils.worker"
 _WHOLE = {int}
+ONE_BY_ONE, AT_ONCE, SINGLY, FLOWING = range(4)  # how a loader makes its batches: as in native/loader.h
 
 
 class Batch(NamedTuple):
@@ -401,10 +402,6 @@ def plain(asked: object, batched: bool) -> tuple[Any, ...] | None:
     return None if batched else (as_number(asked),)
 
 
-def _plain(asked: object) -> tuple[Any, ...] | None:
-    return plain(asked, batched=True)
-
-
 def as_number(index: Any) -> Any:
     """A plain number where it is one (NumPy's, or a tensor), else the key as it is."""
     try:
@@ -430,8 +427,8 @@ def _review() -> None:
     if crowded or _Quick.parts is None:
         native.batches(None)
         return
-    first = (HIGHEST_NUMBER, threading.main_thread().ident, Batch, _judging(_account), _judging(_plain))
-    last = (None, None, None) if _Quick.judge is None else (_worker, _map_fetcher(), _Quick.judge)
+    first = (HIGHEST_NUMBER, threading.main_thread().ident, Batch, _judging(_account), _judging(plain))
+    last = (None, None, None) if _Quick.judge is None else (_worker, _fetcher_class("_MapDatasetFetcher"), _Quick.judge)
     native.batches((*first, *_Quick.parts, *last))
 
 
@@ -443,26 +440,33 @@ def _account(iterator: Any) -> tuple[Any, ...] | None:
     books = _iterations.get(iterator)
     if books is None or books.loader is None or books.round is None or books.batch is None:
         return None
-    data, workers = sys.modules["torch"].utils.data, hasattr(iterator, "_task_info")
+    torch = sys.modules["torch"]
+    data, stream = torch.utils.data, is_stream(iterator)
     plain = type(iterator) in (
         data.dataloader._SingleProcessDataLoaderIter,
         data.dataloader._MultiProcessingDataLoaderIter,
     )
-    plain = plain and iterator._auto_collation and not is_stream(iterator)
-    fetcher = None if workers or not _makes_items(iterator) else iterator._dataset_fetcher
     key = batch_key(books.loader, books.round, 0) if plain else -1
-    subset = isinstance(iterator._dataset, data.Subset)
-    return ref(iterator), key, books.loader, books.round, books.filed if workers else None, fetcher, subset
-
-
-def _makes_items(iterator: Any) -> bool:
-    """Does this iterator make its batches item by item, in this process?"""
+    filed, ordinals = books.filed if hasattr(iterator, "_task_info") else None, books.ordinals if stream else None
     fetcher = getattr(iterator, "_dataset_fetcher", None)
-    return type(fetcher) is _map_fetcher() and item_by_item(iterator._dataset)
+    if type(fetcher) is not _fetcher_class("_IterableDatasetFetcher" if stream else "_MapDatasetFetcher"):
+        fetcher = None
+    subset = not stream and isinstance(iterator._dataset, data.Subset)
+    known = (ref(iterator), key, books.loader, books.round, filed, ordinals, fetcher, subset)
+    return (*known, iterator._auto_collation, _making(iterator, stream=stream), torch.Tensor)
 
 
-def _map_fetcher() -> type:
-    found: type = sys.modules["torch"].utils.data._utils.fetch._MapDatasetFetcher
+def _making(iterator: Any, *, stream: bool) -> int:
+    """How a loader makes its batches, as C calls it."""
+    if stream:
+        return FLOWING
+    if not iterator._auto_collation:
+        return SINGLY
+    return ONE_BY_ONE if item_by_item(iterator._dataset) else AT_ONCE
+
+
+def _fetcher_class(name: str) -> type:
+    found: type = getattr(sys.modules["torch"].utils.data._utils.fetch, name)
     return found
 
 
