@@ -15,42 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.feeding import Fed, Ready
 from benchmarks.step import MODELS, Subject, measure_each, pairs, sonde
 
 BATCHES = 3
 SHAPES = {"MLP": (32, 64), "CNN": (8, 3, 16, 16), "transformer": (4, 16, 32)}  # of a batch
-ROUND = 1_000_000  # batches of one iteration of the loader: it ends only once in a while
-
-
-class _Ready:
-    """A dataset whose items are batches that are there already: what is measured is the loader, not the data."""
-
-    def __init__(self, batch: tuple[Any, Any]) -> None:
-        self.batch = batch
-
-    def __len__(self) -> int:
-        return ROUND
-
-    def __getitem__(self, _index: int) -> tuple[Any, Any]:
-        return self.batch
-
-
-class Fed:
-    """The step, after a batch has come from a loader."""
-
-    def __init__(self, torch: Any, step: Callable[[], None], shape: tuple[int, ...]) -> None:
-        batch = torch.randn(shape), torch.zeros(shape[0], dtype=torch.long)
-        self.loader = torch.utils.data.DataLoader(_Ready(batch), batch_size=None)
-        self.step = step
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin an iteration of the loader: one that was under way when the recording began is not known to it."""
-        self.batches = iter(self.loader)
-
-    def __call__(self) -> None:
-        next(self.batches)
-        self.step()
 
 
 def _besides(**settings: Any) -> Callable[[Callable[[], None], str], Subject]:
@@ -117,7 +86,8 @@ def run(name: str, rounds: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
         for model, make in MODELS.items():
-            step = Fed(torch, make(torch), SHAPES[model])
+            batch = torch.randn(SHAPES[model]), torch.zeros(SHAPES[model][0], dtype=torch.long)
+            step = Fed(make(torch), torch.utils.data.DataLoader(Ready(batch), batch_size=None))
             for _ in range(50):
                 step()
             subject = SUBJECTS[name](step, folder)

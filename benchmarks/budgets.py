@@ -67,6 +67,7 @@ def _of_training(results: dict[str, Any]) -> list[Budget]:
     ledger = results["ledger"]
     return [
         Budget("all phases of an MLP step", _share(steps["sonde"]["MLP"]), 5.0, "% of the step"),
+        *_of_feeding(results["feeding"]),
         Budget("trace_step, MLP step", _share(steps["sonde trace_step"]["MLP"]), 5.0, "% of the step"),
         Budget("deep, 12-layer encoder", _share(results["deep"]["sonde deep"]), 10.0, "% of the step"),
         *(
@@ -94,6 +95,21 @@ def _of_training(results: dict[str, Any]) -> list[Budget]:
         *_of_launching(results["launching"]),
         Budget("fault suite, wrong verdicts", 100 * (1 - faults["right"] / faults["trials"]), 5.0, "%"),
         Budget("fault suite, false criticals", float(faults["false_criticals"]), 0.0, "cases"),
+    ]
+
+
+def _of_feeding(found: dict[str, Any]) -> list[Budget]:
+    """A batch that is there already is a phase like any other; each item that a loader makes may take a microsecond more."""
+    ready = [name for name in found if name.startswith("ready")]
+    return [
+        *(Budget(f"the same, with {name} from a loader", _share(found[name]), 5.0, "% of the step") for name in ready),
+        *(
+            Budget(
+                f"the same, with {name} from a loader", one.get("added_us"), 32 + 0.05 * one.get("bare_us", 0), "µs"
+            )
+            for name, one in found.items()
+            if name not in ready
+        ),
     ]
 
 

@@ -19,6 +19,7 @@ def show(results: dict[str, Any], checked: list[budgets.Budget], console: Consol
     console.print(reading_table(results["reading"]))
     console.print(value_table(results["values"]))
     console.print(step_table(results["steps"]))
+    console.print(feeding_table(results["feeding"]))
     console.print(deep_table(results["deep"]))
     console.print(step_table(results["blackbox"], "The black box and the watch: CPU µs added to a step of training"))
     console.print(pipeline_table(results))
@@ -99,6 +100,16 @@ def step_table(result: dict[str, Any], title: str = STEP_TITLE) -> Table:
         table.add_column(model, justify="right")
     for name, found in result.items():
         table.add_row(name, *(_added(found[model]) for model in step.MODELS))
+    return table
+
+
+def feeding_table(result: dict[str, Any]) -> Table:
+    """What recording adds to a step that is fed by a loader."""
+    table = Table(title="CPU µs added to the step of an MLP that takes its batch from a loader", title_justify="left")
+    table.add_column("loader")
+    table.add_column("MLP", justify="right")
+    for name, found in result.items():
+        table.add_row(name, _added(found))
     return table
 
 
