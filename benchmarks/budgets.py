@@ -104,9 +104,7 @@ def _of_feeding(found: dict[str, Any]) -> list[Budget]:
     return [
         *(Budget(f"the same, with {name} from a loader", _share(found[name]), 5.0, "% of the step") for name in ready),
         *(
-            Budget(
-                f"the same, with {name} from a loader", one.get("added_us"), 32 + 0.05 * one.get("bare_us", 0), "µs"
-            )
+            Budget(f"the same, with {name} from a loader", one.get("added_us"), 32 + 0.05 * one.get("bare_us", 0), "µs")
             for name, one in found.items()
             if name not in ready
         ),

@@ -10,6 +10,7 @@ import mmap
 import struct
 import sys
 import threading
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.store.descriptor import File
@@ -67,6 +68,9 @@ _RECIPE = struct.Struct("<HHIqqIIIQ")
 _RANGED = struct.Struct(ENTRY.format + "q")
 _HASHED = struct.Struct(ENTRY.format + "Q")
 _LOADER_SHIFT = 44
+USED, ROOM, BATCHES, BUSY = range(
+    4
+)  # of a writer's state: bytes in its buffer, bytes that it may hold, batches in it, at work
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 # Maps that must not be closed, because their descriptor's number may belong to the user by now.
@@ -204,10 +208,9 @@ class Writer:
         self._map = self._mapped() if mapped else None
         page = memoryview(self._map or bytearray(DATA))
         self._head = page[:HEAD_BYTES].cast("Q")
-        self._buffer = page[HEAD_BYTES:]
-        self._room = BUFFER_BYTES if self._map is not None else BLOCK_ROOM
-        self._used = 0
-        self._batches = 0  # in the buffer
+        self.buffer = page[HEAD_BYTES:]
+        # C writes into the buffer too (`put_quickly` in native/ledger.h): while there is room, and nobody else is at it.
+        self.state = array("q", [0, BUFFER_BYTES if self._map is not None else BLOCK_ROOM, 0, 0])
         self._lock = threading.Lock()
         page[: len(MAGIC)] = MAGIC
         self._take(DATA)
@@ -218,23 +221,29 @@ class Writer:
         if not self._lock.acquire(False) and not self._lock.acquire(timeout=WAIT_S):
             self._head[LOST_SPACE] += batches
             return
+        state = self.state
+        state[BUSY] = 1
         try:
-            if len(entry) > self._room - self._used and not self._make_room(entry, batches):
+            if len(entry) > state[ROOM] - state[USED] and not self._make_room(entry, batches):
                 return
-            start, end = self._used, self._used + len(entry)
-            self._buffer[start + 1 : end] = entry[1:]
-            self._buffer[start] = entry[0]  # last: from now on it counts
-            self._used = end
-            self._batches += batches
+            start = state[USED]
+            end = start + len(entry)
+            self.buffer[start + 1 : end] = entry[1:]
+            self.buffer[start] = entry[0]  # last: from now on it counts
+            state[USED] = end
+            state[BATCHES] += batches
         finally:
+            state[BUSY] = 0
             self._lock.release()
 
     def flush(self) -> None:
         """Write out what a mapping would have kept."""
         if self._map is None and self._lock.acquire(timeout=WAIT_S):
+            self.state[BUSY] = 1
             try:
                 self._spill()
             finally:
+                self.state[BUSY] = 0
                 self._lock.release()
 
     def close(self) -> None:
@@ -244,11 +253,11 @@ class Writer:
 
     def abandon(self) -> None:
         """Let go of the file as it is; what a forked child does with that of its parent."""
+        self.state[ROOM] = self.state[USED] = self.state[BATCHES] = 0  # first: C knows where the buffer is
         if self._map is not None and not self._file.is_ours():
             _kept.append(self._map)
         self._file.close()
-        self._head, self._buffer, self._map = memoryview(bytearray(HEAD_BYTES)).cast("Q"), memoryview(b""), None
-        self._room = self._used = self._batches = 0
+        self._head, self.buffer, self._map = memoryview(bytearray(HEAD_BYTES)).cast("Q"), memoryview(b""), None
 
     def _mapped(self) -> mmap.mmap | None:
         # Without this option (before Python 3.13) each map keeps a descriptor of its own.
@@ -260,9 +269,9 @@ class Writer:
 
     def _make_room(self, entry: bytes, batches: int) -> bool:
         """Empty the buffer. An entry that is larger than it goes straight into the file: False."""
-        if self._used:
+        if self.state[USED]:
             self._spill()
-        if len(entry) <= self._room:
+        if len(entry) <= self.state[ROOM]:
             return True
         self._append(entry, batches)
         self._head[BASE] = self._head[LENGTH]
@@ -270,12 +279,13 @@ class Writer:
         return False
 
     def _spill(self) -> None:
-        if not self._used:
+        used = self.state[USED]
+        if not used:
             return
-        self._append(bytes(self._buffer[: self._used]), self._batches)
-        self._buffer[: self._used] = bytes(self._used)
+        self._append(bytes(self.buffer[:used]), self.state[BATCHES])
+        self.buffer[:used] = bytes(used)
         self._head[BASE] = self._head[LENGTH]  # after that: until now the buffer did not count
-        self._used = self._batches = 0
+        self.state[USED] = self.state[BATCHES] = 0
         self._write_head()
 
     def _append(self, content: bytes, batches: int) -> None:

@@ -8,16 +8,22 @@
 #include <stdint.h>
 #include <string.h>
 
-static PyObject *s_lock, *s_locked, *s_used, *s_room, *s_buffer, *s_batches;
+/* The fields of `Writer.state`. */
+enum { USED, ROOM, IN_BUFFER, BUSY, STATE_FIELDS };
+
+/* The writer that was met last. Its memory is nobody's as soon as it says that there is no room, so only the numbers are held on to. */
+static struct {
+    PyObject *writer; /* owned; NULL: none */
+    Py_buffer state;
+    char *buffer;
+} known_ledger;
+static PyObject *s_state, *s_buffer;
 
 static int ledger_names(void)
 {
-    static const char *const texts[] = {"_lock", "locked", "_used", "_room", "_buffer", "_batches"};
-    PyObject **const names[] = {&s_lock, &s_locked, &s_used, &s_room, &s_buffer, &s_batches};
-    for (int i = 0; i < 6; i++)
-        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
-            return -1;
-    return 0;
+    s_state = PyUnicode_InternFromString("state");
+    s_buffer = s_state ? PyUnicode_InternFromString("buffer") : NULL;
+    return s_buffer ? 0 : -1;
 }
 
 /* The number that this attribute is; -1, perhaps with an exception: it is none. */
@@ -29,45 +35,53 @@ static int64_t number_at(PyObject *object, PyObject *name)
     return number;
 }
 
-static int set_number(PyObject *object, PyObject *name, int64_t number)
+/* Gets the memory behind an attribute; to be released. */
+static int memory_at(PyObject *object, PyObject *name, Py_buffer *view)
 {
-    PyObject *value = PyLong_FromLongLong(number);
-    int set = value && PyObject_SetAttr(object, name, value) == 0;
+    PyObject *value = PyObject_GetAttr(object, name);
+    int got = value ? PyObject_GetBuffer(value, view, PyBUF_WRITABLE) : -1;
     Py_XDECREF(value);
-    return set;
+    return got == 0;
 }
 
-static int write_at(PyObject *buffer, int64_t used, const char *entry, int64_t size)
+/* 1: `known_ledger` is of this writer. 0, with an exception: it is none that can be known. */
+static int is_known_ledger(PyObject *writer)
 {
-    Py_buffer view;
-    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) != 0)
+    Py_buffer state, buffer;
+    if (known_ledger.writer == writer)
+        return 1;
+    if (!memory_at(writer, s_state, &state))
         return 0;
-    int fits = used >= 0 && used + size <= view.len;
-    if (fits) {
-        volatile char *place = (char *)view.buf + used;
-        memcpy((char *)place + 1, entry + 1, (size_t)size - 1);
-        atomic_signal_fence(memory_order_release);
-        *place = *entry; /* last: from now on it counts */
+    if (state.len != STATE_FIELDS * (Py_ssize_t)sizeof(int64_t) || !memory_at(writer, s_buffer, &buffer)) {
+        PyBuffer_Release(&state);
+        return 0;
     }
-    PyBuffer_Release(&view);
-    return fits;
+    PyObject *old = known_ledger.writer;
+    if (old)
+        PyBuffer_Release(&known_ledger.state);
+    known_ledger.writer = Py_NewRef(writer);
+    known_ledger.state = state;
+    known_ledger.buffer = buffer.buf;
+    PyBuffer_Release(&buffer);
+    Py_XDECREF(old);
+    return 1;
 }
 
-/* Adds an entry that stands for so many batches. No Python code runs in here. 0, perhaps with an exception: it is not written. */
+/* Adds an entry that stands for so many batches. No Python code runs while it is written. 0, perhaps with an exception: it is not. */
 static int put_quickly(PyObject *writer, const char *entry, int64_t size, int batches)
 {
-    PyObject *lock = PyObject_GetAttr(writer, s_lock), *buffer = lock ? PyObject_GetAttr(writer, s_buffer) : NULL;
-    PyObject *locked = buffer ? PyObject_CallMethodObjArgs(lock, s_locked, NULL) : NULL;
-    int64_t used = locked == Py_False ? number_at(writer, s_used) : -1;
-    int64_t room = used >= 0 ? number_at(writer, s_room) : -1;
-    int64_t before = batches && room - used >= size ? number_at(writer, s_batches) : 0;
-    int put = room - used >= size && before >= 0 && write_at(buffer, used, entry, size) && set_number(writer, s_used, used + size);
-    if (put && batches)
-        put = set_number(writer, s_batches, before + batches);
-    Py_XDECREF(lock);
-    Py_XDECREF(buffer);
-    Py_XDECREF(locked);
-    return put;
+    if (!is_known_ledger(writer))
+        return 0;
+    int64_t *state = known_ledger.state.buf;
+    if (state[BUSY] || state[USED] < 0 || state[ROOM] - state[USED] < size)
+        return 0;
+    volatile char *place = known_ledger.buffer + state[USED];
+    memcpy((char *)place + 1, entry + 1, (size_t)size - 1);
+    atomic_signal_fence(memory_order_release);
+    *place = *entry; /* last: from now on it counts */
+    state[USED] += size;
+    state[IN_BUFFER] += batches;
+    return 1;
 }
 
 static char *put_number(char *place, uint64_t number, int bytes)

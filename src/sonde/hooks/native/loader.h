@@ -160,11 +160,7 @@ static int account_opened(Account *account, PyObject *iterator, PyObject *told)
 static Account *account_of(PyObject *parts, PyObject *iterator)
 {
     for (int i = 0; i < MOST_BOOKS; i++) {
-        if (accounts[i].iterator != iterator || !accounts[i].reference)
-            continue;
-        PyObject *same = PyObject_CallNoArgs(accounts[i].reference);
-        Py_XDECREF(same); /* the caller has it */
-        if (same == iterator)
+        if (accounts[i].iterator == iterator && accounts[i].reference && PyWeakref_GetObject(accounts[i].reference) == iterator)
             return &accounts[i];
     }
     PyObject *told = PyObject_CallFunctionObjArgs(of(parts, JUDGE), iterator, NULL);
@@ -347,18 +343,13 @@ static PyObject *come(PyObject *parts, PyObject **indices, PyObject **worker)
     return *indices ? PyLong_FromLongLong(under.number) : NULL;
 }
 
-static int tell_listeners(PyObject *parts, PyObject *batch, PyObject *key, PyObject *data)
+static void tell_listeners(PyObject *listeners, PyObject *batch, PyObject *key, PyObject *data)
 {
-    PyObject *listeners = PyObject_GetAttr(of(parts, HERE), s_listeners);
-    for (Py_ssize_t i = 0; listeners && i < PyTuple_Size(listeners); i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(listeners) && !PyErr_Occurred(); i++) {
         call_one(PyTuple_GetItem(listeners, i), batch, key, data);
-        if (interrupted()) {
-            Py_DECREF(listeners);
-            return 0;
-        }
+        if (interrupted())
+            return;
     }
-    Py_XDECREF(listeners);
-    return listeners != NULL;
 }
 
 static int64_t rows_in(PyObject *data, int deeper);
@@ -418,31 +409,34 @@ static int sized(PyObject *parts, int64_t samples, PyObject *key)
     return done;
 }
 
-static int entered_late(PyObject *parts, PyObject *batch, PyObject *key, int flags)
+static void entered_late(PyObject *parts, PyObject *batch, PyObject *key, int flags)
 {
     PyObject *number = PyLong_FromLong(flags);
-    PyErr_Clear();
-    int done = number && call_one(of(parts, ENTERED), batch, key, number);
+    if (number)
+        call_one(of(parts, ENTERED), batch, key, number);
     Py_XDECREF(number);
-    return done;
 }
 
-/* A batch of which all is known: its size, its items, and whoever wants to know of it. 0: only with an exception. */
-static int delivered(PyObject *parts, PyObject *number, PyObject *key, PyObject *indices, PyObject *worker, PyObject *data, int64_t samples)
+/* A batch of which all is known: its size, its items, and whoever wants to know of it. A `Batch` is made only for one who does. */
+static void delivered(PyObject *parts, PyObject *number, PyObject *key, PyObject *indices, PyObject *worker, PyObject *data, int64_t samples)
 {
-    long long value = PyLong_AsLongLong(key);
     int flags = (under.account.ordinals != Py_None ? STREAM : 0) | (under.account.batched ? 0 : ALONE);
     PyObject *own = under.account.subset && indices != under.indices ? originals(parts, indices) : Py_NewRef(indices);
     PyObject *numbers = own && !PyTuple_CheckExact(own) ? PySequence_Tuple(own) : Py_XNewRef(own);
-    PyObject *batch = numbers ? batch_made(parts, number, numbers, worker) : NULL;
-    int done = batch && sized(parts, samples, key);
-    if (done && !ledgered(parts, value, numbers, worker, flags))
-        done = entered_late(parts, batch, key, flags);
-    done = done && tell_listeners(parts, batch, key, data);
+    PyObject *listeners = numbers ? PyObject_GetAttr(of(parts, HERE), s_listeners) : NULL;
+    if (listeners && sized(parts, samples, key)) {
+        int written = ledgered(parts, PyLong_AsLongLong(key), numbers, worker, flags);
+        PyErr_Clear();
+        PyObject *batch = !written || PyTuple_Size(listeners) ? batch_made(parts, number, numbers, worker) : NULL;
+        if (batch && !written)
+            entered_late(parts, batch, key, flags);
+        if (batch && !interrupted())
+            tell_listeners(listeners, batch, key, data);
+        Py_XDECREF(batch);
+    }
+    Py_XDECREF(listeners);
     Py_XDECREF(own);
     Py_XDECREF(numbers);
-    Py_XDECREF(batch);
-    return done;
 }
 
 /* The wait has ended with a batch. What fails here is ours, and forgotten; the wait is closed in any case. */
