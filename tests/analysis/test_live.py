@@ -97,6 +97,14 @@ def test_numbers_of_a_program_that_counts_its_own_steps_are_those_of_the_tables(
     assert_same(looked(path), path)
 
 
+def test_a_first_step_that_has_not_ended_is_none(tmp_path: Path) -> None:
+    """The probes count steps from 0, before any has ended."""
+    records = [
+        BuiltRecord(probe.FORWARD, probe.PROBE, start=START_NS + n * MS, dur=MS, key=3, step=0) for n in range(3)
+    ]
+    assert not from_live(looked(build_run(tmp_path / "run", [BuiltProcess(records)])))
+
+
 def test_communication_that_a_wrapper_measured_is_taken_out_of_the_backward(tmp_path: Path) -> None:
     """DistributedDataParallel tells of a step when the next one is over."""
     (process,) = training_processes(steps=20)

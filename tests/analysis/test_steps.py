@@ -218,10 +218,32 @@ def test_probes_come_before_the_vocabulary(tmp_path: Path) -> None:
 
 
 def test_a_program_that_never_trains_has_no_steps(tmp_path: Path) -> None:
-    """Its phases stand without a step."""
-    with build(tmp_path, probed("forward", 0, 10, key=0), probed("forward", 20, 10, key=0)) as run:
+    """Its phases stand without a step, although the probes count steps from 0."""
+    with build(tmp_path, *(probed("forward", at, 10, key=0, step=0) for at in (0, 20))) as run:
         assert rows(run, "SELECT count(*) FROM steps") == [(0,)]
         assert rows(run, "SELECT step, phase, dur_ns FROM phases") == [(None, "evaluation", 30)]
+
+
+def test_batches_of_a_program_that_never_trains_are_for_evaluation(tmp_path: Path) -> None:
+    """Nothing was updated with them."""
+    records = [probed(probe.INPUT_WAIT, 20 * n, 5, key=n, step=0) for n in range(3)]
+    records += [probed("forward", 20 * n + 10, 5, key=0, step=0) for n in range(3)]
+    with build(tmp_path, *sorted(records, key=lambda one: one.start)) as run:
+        assert rows(run, "SELECT step, purpose FROM batches") == [(None, "evaluate")] * 3
+
+
+def test_a_first_step_that_has_not_ended_is_none(tmp_path: Path) -> None:
+    """Its batch was for training all the same."""
+    records = [probed(probe.INPUT_WAIT, 0, 5, key=0, step=0), probed("forward", 10, 5, key=3, step=0)]
+    with build(tmp_path, *records, probed("backward", 20, 5, key=0, step=0)) as run:
+        assert rows(run, "SELECT count(*) FROM steps") == [(0,)]
+        assert rows(run, "SELECT step, purpose FROM batches") == [(None, "train")]
+
+
+def test_steps_that_only_the_program_counts_are_steps_beside_the_probes(tmp_path: Path) -> None:
+    """A program without an optimizer that calls `ai.update(step=)`."""
+    with build(tmp_path, *(probed("forward", 20 * n, 10, key=3, step=n) for n in range(3))) as run:
+        assert rows(run, "SELECT step FROM steps ORDER BY step") == [(0,), (1,), (2,)]
 
 
 def test_a_worker_of_a_fork_server_works_for_the_trainer_of_its_rank(tmp_path: Path) -> None:

@@ -66,19 +66,22 @@ def trainers(source: Source, rows: Sequence[Row], but: Collection[str] = ()) -> 
         names = {one.name for one in named if one.cat == probe.PROBE}
         aside = any(one.name in _WAITS and one.cat == probe.PROBE and one.lane not in lanes for one in named)
         wanted = Wanted(codes, lanes, names, not _updating(named), aside)
-        yield _trainer(number, row, names, source.read(row["process"], wanted))  # and kept nowhere here: they are large
+        counting = _counting(named)
+        yield _trainer(
+            number, row, names, source.read(row["process"], wanted), counting=counting
+        )  # kept nowhere: large
     source.forget()
 
 
-def _trainer(number: int, row: Row, names: set[str], trail: Trail) -> Trainer:
-    return Trainer(number, row, _timeline(trail), names, trail.aside, trail.garbage, trail.counters)
+def _trainer(number: int, row: Row, names: set[str], trail: Trail, *, counting: bool) -> Trainer:
+    return Trainer(number, row, _timeline(trail, counting=counting), names, trail.aside, trail.garbage, trail.counters)
 
 
-def _timeline(trail: Trail) -> Timeline:
+def _timeline(trail: Trail, *, counting: bool) -> Timeline:
     found = trail.spans
     spans = Spans(found["code"], found["start_ns"], found["end_ns"], found["key"])
     if not len(trail.updates["start_ns"]):
-        return Timeline(spans, told_by_steps(spans, found["step"]))
+        return Timeline(spans, told_by_steps(spans, found["step"], counting=counting))
     updates, lane_of = _updates(trail.updates)
     if "lane" in found:
         spans = in_turn(spans, found["lane"], updates.time, lane_of)
@@ -142,6 +145,11 @@ def _codes(named: Sequence[Named]) -> dict[tuple[str, str], int]:
     return {name: found[0] for name, found in spans.items() if found and (found[1] or found[0] not in seen)}
 
 
+def _counting(named: Sequence[Named]) -> bool:
+    """Did the probes count the steps, as they do from the first phase on that they see?"""
+    return any(one.kind == "span" and one.cat == probe.PROBE and phase_of(one.cat, one.name) for one in named)
+
+
 def _updating(named: Sequence[Named]) -> set[int]:
     """The threads with updates."""
     return {one.lane for one in named if (one.kind, one.cat, one.name) == ("mark", probe.PROBE, probe.UPDATE)}
@@ -164,11 +172,16 @@ def _lanes(named: Sequence[Named]) -> list[int]:
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def told_by_steps(spans: Spans, steps: Ints) -> Updates:
-    """Steps of a program that counts them itself: each ends where the first span of the next one begins."""
+def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
+    """Steps of a program that counts them itself: each ends where the first span of the next one begins.
+
+    `counting`: the probes counted too. Their count is 0 until the first update: that alone is no step.
+    """
     import numpy as np
 
     known = np.flatnonzero(steps >= 0)
+    if counting and not steps[known].any():
+        known = known[:0]
     order = known[np.argsort(spans.start[known], kind="stable")]
     number = steps[order].astype(np.int64)
     turns = np.flatnonzero(number[1:] != number[:-1])

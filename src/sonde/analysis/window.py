@@ -245,7 +245,7 @@ class Window:
         chosen = self._chosen()
         steps = self._kept.records["step"][chosen].astype(np.int64)
         steps[steps == record.NO_STEP] = -1
-        return told_by_steps(self._spans(), steps)
+        return told_by_steps(self._spans(), steps, counting=bool(self._probed))
 
     def _spans(self) -> Spans:
         """The phases of the threads that train, each in its turn."""

@@ -35,7 +35,10 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
         "Wait until it has made more steps." if facts.state == RECORDING else _next(facts),
         figures={"steps after the warm-up": speed.steps, "steps of the warm-up": speed.warmup}
         if speed.trained
-        else {"evaluation ns": speed.whole["evaluation"], "forward passes": speed.whole["evaluation_calls"]},
+        else {
+            "evaluation ns": speed.whole["evaluation"],
+            "fetches and forward passes": speed.whole["evaluation_calls"],
+        },
     )
 
 
@@ -45,7 +48,7 @@ def _instead(facts: Facts) -> str:
     passes = facts.speed.whole["evaluation_calls"].value
     if passes:
         lasting = ms(facts.speed.whole["evaluation"].value)
-        return f" The run only evaluates: {several(passes, 'forward pass', 'forward passes')} and no backward, {lasting} in all."
+        return f" The run only evaluates: {passes:,.0f} fetches and forward passes and no backward, {lasting} in all."
     return " The run has no training loop that was seen." if facts.state != RECORDING else ""
 
 
