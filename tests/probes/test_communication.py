@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.probes import training
 
 import sonde
+from sonde.probes import communication, step
+from sonde.testing import record
 
 RANK = """
 import os, sys, time, torch, sonde
@@ -100,3 +104,28 @@ def test_the_logger_of_the_model_has_the_times_of_the_step_before(recorded: Any)
     assert steps
     assert steps <= set(range(5))
     assert all(0 < value < 60e9 for _, _, value in found)
+
+
+class Model:
+    """What a distributed model tells of itself."""
+
+    def _set_ddp_runtime_logging_sample_rate(self, rate: int) -> None:
+        assert rate == 1
+
+    def _get_ddp_logging_data(self) -> dict[str, int]:
+        return dict.fromkeys(communication.TIMES.values(), 1)
+
+
+def test_the_logger_is_asked_at_the_end_of_the_step_after_a_long_one() -> None:
+    """What a step waited for is known then, however short the next one is."""
+    net, distributed = training.model(), Model()
+    optimizer = training.sgd(net)
+    models = communication._Models()
+    with record() as recorded:
+        models.after(distributed, None, None)
+        for number in range(30):
+            if number == 20:
+                time.sleep(2 * step.PAUSE_NS / 1e9)
+            training.train(net, optimizer, 1)
+        models.forget()
+    assert 20 in {event["step"] for event in recorded.events if event["name"] == "ddp.backward_comm"}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch.collectives import collective, ddp_made
+from sonde.hooks.torch.optimizer import optimizer_step
 from sonde.probes import step
 from sonde.probes.off import switch_off
 from sonde.store.probe import COMMUNICATION, DDP, PROBE
@@ -99,6 +100,8 @@ class _Models:
         with guard(ASKING):
             for model in tuple(self.models):
                 _tell(model._get_ddp_logging_data(), following - 2)
+            # What this step waited for is known at the end of the next one, which may come soon: it has to be told of too.
+            optimizer_step.unlead()
             return
         self.leave()
         switch_off("ddp", ASKING)
