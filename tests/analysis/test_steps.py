@@ -14,6 +14,7 @@ from sonde.analysis import tables
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
 from sonde.store import probe, record
+from sonde.store.folder import host
 from sonde.store.record import COUNTER, MARK
 from sonde.testing import (
     START_NS,
@@ -350,6 +351,22 @@ def test_a_step_named_with_its_memory_keeps_it(tmp_path: Path) -> None:
     )
     with build(tmp_path, probed("forward", 0, 10), update(20, 0), peak, update(40, 1)) as run:
         assert rows(run, "SELECT step, device, peak, rss FROM memory") == [(0, "cuda:1", 9, None)]
+
+
+def test_a_process_that_ended_without_a_word_and_with_code_0_did_not_die(tmp_path: Path) -> None:
+    """So torch ends persistent workers; with another code, or if nobody saw the end, it died."""
+    marks = [
+        BuiltRecord(
+            probe.EXIT, probe.PROCESS, kind=MARK, start=START_NS + MS, key=pid, args={"code": code, "signal": None}
+        )
+        for pid, code in ((1000, 0), (1001, 1))
+    ]
+    dead = {"end": None, "host": host(), "boot_id": "x"}
+    silent = [BuiltProcess([BuiltRecord()], pid, host(), process=dead) for pid in (1000, 1001, 1002)]
+    path = build_run(tmp_path / "run", [*silent, BuiltProcess(marks, 5, host())])
+    with open_run(path) as run:
+        query = "SELECT state FROM processes WHERE pid >= 1000 ORDER BY pid"
+        assert rows(run, query) == [("ended",), ("died",), ("died",)]
 
 
 def test_who_started_a_process_tells_how_it_ended(tmp_path: Path) -> None:

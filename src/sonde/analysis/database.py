@@ -15,6 +15,7 @@ from sonde.analysis.source import Sealed, Source
 from sonde.analysis.training import owners
 from sonde.errors import RunUnreadable
 from sonde.store import probe
+from sonde.store.alive import DIED, ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,6 +216,10 @@ class Database:
             row = max(known, key=_began, default=None)
             if row is not None and row["exit_code"] is None and row["signal"] is None:
                 row["exit_code"], row["signal"] = code, signal
+                if code == 0 and row["state"] == DIED:
+                    row["state"] = (
+                        ENDED  # it could not say so: torch ends persistent workers in the middle of what they do
+                    )
 
     def _create(self, table: str, columns: tables.Columns, rows: Sequence[Sequence[object]]) -> None:
         import numpy as np
