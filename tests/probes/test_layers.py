@@ -442,6 +442,17 @@ def test_a_compiled_part_is_recorded_as_a_whole(way: str) -> None:
     assert about == {"0": True, "0.a": True, "0.b": True, "1": False}
 
 
+def test_a_compiled_layer_has_the_class_and_the_parameters_of_what_was_compiled() -> None:
+    """The wrapper that torch.compile makes has none of its own."""
+    part: Any = torch.compile(nn.Linear(4, 2), backend="eager")
+    net = nn.Sequential(part, nn.Linear(2, 1))
+    with record(deep=True) as recorded:
+        for _ in range(2):
+            net(torch.ones(2, 4)).sum().backward()
+    about = spans(recorded, "layer.info")["0"]["args"]
+    assert about == {"type": "Linear", "parameters": 40, "gradients": 40, "compiled": True}
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning")
 def test_tracing_and_scripting_see_the_bare_model() -> None:
     """No operation of ours gets into the graph."""

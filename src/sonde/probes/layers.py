@@ -131,7 +131,7 @@ class Layer(Followed):
         super().__init__(span, options.gradients)
         self.forward = core.Span(name, LAYER, level=DETAIL, base=step.phases) if options.forward else None
         self.name = name
-        self.type = type(module).__name__
+        self.type = type(naming.inside(module)).__name__
         self.module: weakref.ref[Any] = weakref.ref(module)
         self.options = options
         self.compiled = compiled
@@ -143,7 +143,7 @@ class Layer(Followed):
         found: dict[str, Any] = {"type": self.type, "parameters": None, "gradients": None, "compiled": self.compiled}
         module = self.module()
         if module is not None and self.options.parameters:
-            own = list(module.parameters(recurse=False))
+            own = list(naming.inside(module).parameters(recurse=False))
             grads = [one.grad for one in own if one.grad is not None]
             found["parameters"] = _total(own)
             if grads or not any(one.requires_grad for one in own):
@@ -471,7 +471,8 @@ def _total(tensors: list[Any]) -> int | None:
 
 
 def _has_gradients(module: Any) -> bool:
-    return module is not None and any(one.grad is not None for one in module.parameters(recurse=False))
+    own = [] if module is None else naming.inside(module).parameters(recurse=False)
+    return any(one.grad is not None for one in own)
 
 
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -54,7 +54,11 @@ def bare(model: Any) -> Any:
     return model
 
 
+def inside(module: Any) -> Any:
+    """The module that torch.compile wrapped, or else the module itself: there are its class, and its own parameters."""
+    return getattr(module, "_orig_mod", module)
+
+
 def kind(model: Any) -> str:
     """The class of a model."""
-    model = bare(model)
-    return type(getattr(model, "_orig_mod", model)).__name__
+    return type(inside(bare(model))).__name__
