@@ -65,6 +65,13 @@ def test_a_batch_that_was_fetched_ahead_is_used_after_the_next_fetch() -> None:
     assert found.over.tolist() == [0, 0, 1]
 
 
+def test_a_batch_that_was_fetched_with_others_and_not_used_is_in_no_step() -> None:
+    """Training ended in the middle of a round, and the loop fetched one batch ahead."""
+    found = judge("AAA fbfb AA fbfb AA fbfb")
+    assert [bool(over) for over in found.over] == [False] * 6 + [True]
+    assert found.over[-1] > 1 << 32
+
+
 def test_batches_of_a_step_that_were_fetched_at_once_are_used_in_that_step() -> None:
     """Also where one more is fetched ahead."""
     assert judge("AAA fbfbfb AAA fbfbfb").used.tolist() == [2, 2, 2, 5, 5, 5]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 UNKNOWN, TRAIN, EVALUATE = range(3)
 WORDS = ("unknown", "train", "evaluate")
 _NEVER = 2**63 - 1
+_UNUSED = 1 << 40  # after so many more batches: behind all steps
 ITERATOR_SHIFT, LOADER_SHIFT = 28, 44  # a batch key without its number, and without its round
 
 
@@ -132,7 +133,7 @@ class _Fetches:
             each = slice(first, first + size)
             known = _one_by_one(backwards[each], acted[each])
             if known is not None:
-                used[each] = first + np.minimum(known, size - 1)
+                used[each] = first + np.where(known < size, known, _UNUSED)
                 found.append(first + np.flatnonzero(known < size))
         return np.concatenate(found)
 
