@@ -234,6 +234,20 @@ def test_the_first_birth_by_time_is_the_one(tmp_path: Path) -> None:
     assert [(one.rank, one.certificate.layer) for one in box.births] == [(1, "b"), (0, "a")]
 
 
+def test_a_gradient_that_comes_of_another_rank_stands_behind_its_birth(tmp_path: Path) -> None:
+    """A pass adds up the gradients of all ranks before it ends, so the other rank may see it first."""
+    first, second = training_processes(ranks=2, steps=3)
+    echo = certificate(where="gradient", producer=False, layer="a", items=[], items_total=0)
+    made = certificate(where="backward", layer="b")
+    path = build_run(tmp_path / "run", [with_marks(first, birth(echo, 5)), with_marks(second, birth(made, 9))])
+    write_dump(path, "nonfinite", nonfinite=echo, pid=first.pid, rank=0)
+    own = write_dump(path, "nonfinite", number=1, nonfinite=made, pid=second.pid, rank=1)
+    box = read(path)
+    assert [(one.rank, one.certificate.layer) for one in box.births] == [(1, "b"), (0, "a")]
+    assert box.telling is not None
+    assert box.telling.name == own.name
+
+
 def test_a_birth_knows_the_dump_that_was_written_for_it(tmp_path: Path) -> None:
     """It is told once, though mark and dump both have it."""
     path = build_run(tmp_path / "run", [with_marks(PLAIN, birth(certificate()))])

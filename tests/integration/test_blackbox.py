@@ -249,7 +249,9 @@ def test_a_program_that_hangs_dies_of_sigterm_all_the_same(
 
 def test_sigterm_while_python_ends_is_sigterm(programs: Programs) -> None:
     """Its handlers are gone by then, and the signal that would call ours would end the process with its own status."""
-    late = "class Late:\n    def __del__(self, os=os, time=time):\n        os.kill(os.getpid(), 15)\n        time.sleep(2)"
+    late = (
+        "class Late:\n    def __del__(self, os=os, time=time):\n        os.kill(os.getpid(), 15)\n        time.sleep(2)"
+    )
     text = code(late, f"{MAIN}late = Late()\n    train(most=8)")
     launching.run(programs, "-q", "--blackbox", str(launching.script(programs.folder, text)), code=128 + signal.SIGTERM)
 

@@ -28,13 +28,17 @@ class BlackBox:
 
     @property
     def telling(self) -> Dump | None:
-        """The dump that tells most: of a cause before one of its effects, and of several the first. On demand: the last."""
+        """The dump that tells most: of a cause before one of its effects, and of several the first. On demand: the last.
+
+        Of births it is that of the first one.
+        """
         if not self.dumps:
             return None
         caused = [dump for dump in self.dumps if dump.reason in REASONS[:-1]]
         if not caused:
             return self.dumps[-1]
-        return min(caused, key=lambda dump: (REASONS.index(dump.reason), self.dumps.index(dump)))
+        born = self.births[0].dump if self.births else None
+        return min(caused, key=lambda dump: (REASONS.index(dump.reason), dump.name != born, self.dumps.index(dump)))
 
     @property
     def raised(self) -> Dump | None:
@@ -64,7 +68,18 @@ def _together(run: Run, dumps: list[Dump], marked: list[Birth]) -> list[Birth]:
         of = written.pop((birth.host, birth.pid), None)
         found.append(birth if of is None else dataclasses.replace(birth, dump=of.name))
     found += [_of(run, dump) for dump in written.values()]
-    return sorted(found, key=lambda birth: (birth.when_ns is None, birth.when_ns or 0, birth.rank or 0))
+    return _ordered(sorted(found, key=lambda birth: (birth.when_ns is None, birth.when_ns or 0, birth.rank or 0)))
+
+
+def _ordered(found: list[Birth]) -> list[Birth]:
+    """By time; but gradients that come of a birth in another rank, which may have been seen before it, stand behind it."""
+    made = {birth.certificate.step for birth in found if birth.certificate.producer}
+    echoes = [birth for birth in found if _is_echo(birth) and birth.certificate.step in made]
+    return [birth for birth in found if birth not in echoes] + echoes
+
+
+def _is_echo(birth: Birth) -> bool:
+    return birth.certificate.where == "gradient" and not birth.certificate.producer
 
 
 def _of(run: Run, dump: Dump) -> Birth:

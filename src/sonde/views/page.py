@@ -102,7 +102,8 @@ def later(losses: int) -> str:
 def _later(one: BirthLine, first: BirthLine) -> str:
     if one.when_ns is None or first.when_ns is None:
         return one.sentence
-    return f"+{units.duration(one.when_ns - first.when_ns)}: {one.sentence}"
+    sign = "+" if one.when_ns >= first.when_ns else "-"
+    return f"{sign}{units.duration(abs(one.when_ns - first.when_ns))}: {one.sentence}"
 
 
 def _inputs(birth: BirthLine, console: Console) -> None:
