@@ -39,6 +39,13 @@ class Log(Module):
         return torch.log(value)
 
 
+class PlainLog(Module):
+    """The same, with types that TorchScript knows."""
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return torch.log(value)
+
+
 class Pair(Module):
     """Gives two tensors in a tuple, or in a dict; the second one is bad."""
 

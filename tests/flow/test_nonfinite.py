@@ -23,6 +23,7 @@ from sonde.testing import Recorded, record
 pytestmark = pytest.mark.usefixtures("watch_ended")
 NATIVE = finite.native
 functional: Any = nn.functional
+script: Any = torch.jit.script
 trace: Any = torch.jit.trace
 
 
@@ -545,6 +546,14 @@ def test_a_compiled_part_is_reported_as_not_visible() -> None:
     assert [event["name"] for event in recorded.events if event["cat"] == "nonfinite.unseen"] == ["Between"]
     (facts,) = marks(recorded)
     assert (facts["layer"], facts["producer"]) == ("Between", True)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_a_part_in_torchscript_is_the_producer(watch: NonFiniteWatch) -> None:
+    """Its class has no `forward` that could be asked where it stands."""
+    train(nn.Sequential(nn.Linear(4, 4), script(faults.PlainLog()), nn.Linear(4, 2)))
+    facts = birth(watch)
+    assert (facts["where"], facts["layer"], facts["producer"]) == ("forward", "1", True)
 
 
 def test_a_traced_model_is_the_same_model(watch: NonFiniteWatch) -> None:

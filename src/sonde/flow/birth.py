@@ -191,9 +191,9 @@ def _item(arrival: Arrival | None, position: int) -> dict[str, Any]:
 
 def code_of(module: Any) -> str | None:
     """Where the code of a module begins; None if that is not the program's."""
-    forward = type(module).forward
+    forward = next((vars(one)["forward"] for one in type(module).__mro__ if "forward" in vars(one)), None)
     code = getattr(forward, "__code__", None)
-    if code is None or str(forward.__module__).partition(".")[0] in OURS:
+    if forward is None or code is None or str(forward.__module__).partition(".")[0] in OURS:
         return None
     return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno} in {forward.__qualname__}"
 
