@@ -96,6 +96,18 @@ class After(Between):
         return torch.sqrt(self.second(self.first(value)) - 1e3)
 
 
+class Masked(Between):
+    """Hides all values of some items, whose softmax is of nothing then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.soft = nn.Softmax(dim=1)
+
+    def forward(self, value: Any) -> Any:
+        scores = self.first(value) @ torch.eye(4)
+        return self.second(self.soft(scores.masked_fill(value[:, :1] > 0.5, -float("inf"))))
+
+
 class Root(Between):
     """Is finite forwards; the gradient of the root of zero is not."""
 

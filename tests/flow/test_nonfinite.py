@@ -146,6 +146,13 @@ def test_code_between_two_layers_is_named(watch: NonFiniteWatch) -> None:
     assert facts["inputs"][0]["finite"]
 
 
+def test_a_mask_is_blamed_for_what_it_fills_in(watch: NonFiniteWatch) -> None:
+    """And not the product before it, which was finite."""
+    train(faults.Masked())
+    facts = birth(watch)
+    assert (facts["kind"], facts["before"], facts["op"]) == ("inf", "soft", "masked_fill")
+
+
 def test_code_after_the_last_layer_is_named(watch: NonFiniteWatch) -> None:
     """It is seen when the module that it is of has ended."""
     train(After())
@@ -288,6 +295,13 @@ def test_a_loss_by_a_module_is_a_loss(watch: NonFiniteWatch) -> None:
     """All layers were fine."""
     train(nn.Linear(4, 2), loss=nn.PoissonNLLLoss(log_input=False, eps=0.0))
     assert (birth(watch)["where"], birth(watch)["layer"]) == ("loss", "PoissonNLLLoss")
+
+
+def test_the_mean_of_nothing_is_told(watch: NonFiniteWatch) -> None:
+    """As where no value of a batch has a label."""
+    train(nn.Linear(4, 2), loss=lambda made, wanted: ((made - wanted)[wanted > 5] ** 2).mean())
+    facts = birth(watch)
+    assert (facts["where"], facts["op"]) == ("loss", "mean")
 
 
 def test_a_loss_by_functions_is_told_by_its_operation(watch: NonFiniteWatch) -> None:

@@ -43,6 +43,8 @@ def forward(tensor: Any, since: int) -> Origin:
             continue
         seen.add(node)
         names.append(name(node))
+        if _by_itself(names[-1], node, tensor):
+            return Origin(names[-1])
         kept, whole = _kept(node)
         wrong = next((one for one in kept if finite.look(one)), None)
         if whole and wrong is None:
@@ -100,6 +102,14 @@ def _read(node: Any, attribute: str) -> Any:
     except RuntimeError:  # the pass has gone through it
         return None
     return value if isinstance(value, sys.modules["torch"].Tensor) else None
+
+
+def _by_itself(op: str, node: Any, tensor: Any) -> bool:
+    """Has this operation made what it was not given? The mean of nothing; or all of it is what was filled in."""
+    if op == "mean":
+        return getattr(node, "_saved_self_sym_numel", 1) == 0
+    mask = _read(node, "_saved_mask") if op == "masked_fill" and node is tensor.grad_fn else None
+    return mask is not None and not bool((finite.bad(tensor) & ~mask.detach().cpu()).any())
 
 
 def _result_bad(node: Any) -> bool:
