@@ -99,6 +99,7 @@ def test_each_place_has_its_words(fields: dict[str, Any], words: str) -> None:
         ({"producer": False, "inputs": [summary("0", None, None, finite=False)]}, "; an input was non-finite already"),
         ({"inputs_known": False, "inputs": []}, "; inputs not known, they are changed in place"),
         ({"inputs_known": False, "op": "log"}, "; inputs not known"),
+        ({"inputs_known": False, "after": "a", "before": "b", "op": None}, "; inputs not known"),
         ({"where": "backward", "inputs": []}, "; the gradient that came to it was finite"),
         ({"where": "gradient"}, "of batch 812"),
     ],

@@ -428,6 +428,16 @@ def test_stop_raises_at_the_place() -> None:
     assert all(torch.isfinite(one).all() for one in net.parameters())
 
 
+def test_the_sentence_says_no_more_than_is_known() -> None:
+    """Of inputs that nobody has kept not that they were finite, of others also the least."""
+    with watch_nonfinite() as watch:
+        train(faults.Masked())
+    assert str(watch).endswith("; inputs not known>")
+    with watch_nonfinite() as watch:
+        train(nn.Sequential(nn.Linear(4, 4), Log(), nn.Linear(4, 2)))
+    assert "; inputs finite, min -" in str(watch)
+
+
 def test_stop_raises_out_of_backward() -> None:
     """Before the update."""
     net = Root()

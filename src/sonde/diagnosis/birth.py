@@ -108,7 +108,8 @@ def origin(one: Certificate) -> str:
     if one.where in ("data", "gradient"):
         return ""
     if not one.inputs_known:
-        return "inputs not known" + (", they are changed in place" if one.layer is not None and one.op is None else "")
+        layer = one.layer is not None and one.op is None and one.after is None and one.before is None
+        return "inputs not known" + (", they are changed in place" if layer else "")
     if any(input.finite is False for input in one.inputs):
         return "an input was non-finite already"
     if not one.producer:

@@ -112,8 +112,15 @@ def _before(facts: dict[str, Any]) -> str:
         return "; whether it was made there is not known"
     if facts["where"] in BACKWARD:
         return "; the gradient that came to it was finite" if facts["where"] == "backward" else ""
+    if not facts["inputs_known"]:
+        return "; inputs not known"
+    if any(one["finite"] is False for one in facts["inputs"]):
+        return "; an input was not finite already"
+    low = min((one["min"] for one in facts["inputs"] if one["min"] is not None), default=0)
     largest = [one["max"] for one in facts["inputs"] if one["max"] is not None]
-    said = "; inputs finite" + (f", max {max(largest):.3g}" if largest else "")
+    said = (
+        "; inputs finite" + (f", min {low:.3g}" if low < 0 else "") + (f", max {max(largest):.3g}" if largest else "")
+    )
     return said + (f"; not finite already: its {' and '.join(facts['parameters'])}" if facts["parameters"] else "")
 
 
