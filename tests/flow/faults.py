@@ -134,7 +134,29 @@ def train(net: Any, data: Any = None, *, loss: Any = None, epochs: int = 1, **lo
     return [one.detach().clone() for one in net.parameters()]
 
 
+def train_ahead(net: Any, data: Any) -> None:
+    """A loop that fetches the next batch before it uses one."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    batches = iter(DataLoader(data, batch_size=8))
+    following = next(batches, None)
+    while following is not None:
+        image, target = following
+        following = next(batches, None)
+        optimizer.zero_grad()
+        loss: Any = nn.functional.mse_loss(net(image), target)
+        loss.backward()
+        optimizer.step()
+
+
 def birth(watch: NonFiniteWatch) -> dict[str, Any]:
     """What was born."""
     assert watch.birth is not None
     return watch.birth
+
+
+class Negative(Items):
+    """The numbers of item 13 are negative."""
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        image, target = super().__getitem__(index)
+        return (-image if index == 13 else image), target

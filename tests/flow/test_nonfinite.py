@@ -12,12 +12,14 @@ import torch
 from tests.flow import faults
 from tests.flow.faults import After, Between, InPlace, Items, Log, Pair, Root, RootLayer, Twice, birth, train
 from torch import nn
+from torch.utils.data import DataLoader
 
 import sonde
 from sonde.errors import NonFinite, SettingError, WrapRefused
 from sonde.flow import finite, watch_nonfinite
 from sonde.flow.nonfinite import NonFiniteWatch
 from sonde.hooks.torch import direct
+from sonde.store.probe import read_batch_key
 from sonde.testing import Recorded, record
 
 pytestmark = pytest.mark.usefixtures("watch_ended")
@@ -102,6 +104,44 @@ def test_the_loop_can_make_it() -> None:
     (facts,) = marks(recorded)
     assert (facts["where"], facts["stage"], indices(facts)) == ("data", "loop", [5])
     assert facts["code"].startswith("test_nonfinite.py:")
+
+
+@pytest.mark.parametrize("box", [0, 3])
+def test_a_loop_that_fetches_ahead_uses_the_batch_before(box: int) -> None:
+    """As that of accelerate does: the batch that came last is not the one that is at fault."""
+    with record(watch_nonfinite="record", blackbox=box) as recorded:
+        faults.train_ahead(nn.Linear(4, 2), Items(bad=13))
+    (facts,) = marks(recorded)
+    assert (facts["where"], facts["stage"], indices(facts)) == ("data", "dataset", [13])
+    assert read_batch_key(facts["batch"]).number == 1
+
+
+def test_what_a_layer_makes_in_such_a_loop_is_told_by_the_tensors_of_the_black_box() -> None:
+    """The batch that the layer was given is one that it holds."""
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        faults.train_ahead(nn.Sequential(Log(), nn.Linear(4, 2)), faults.Negative())
+    (facts,) = marks(recorded)
+    assert (facts["where"], facts["layer"], indices(facts)) == ("forward", "0", [13])
+
+
+def test_of_two_loaders_the_one_that_gave_it_is_meant() -> None:
+    """The batch of the other one came later."""
+    net = nn.Linear(4, 2)
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        loaders: Any = [DataLoader(Items(bad), batch_size=8, shuffle=True) for bad in (13, None)]
+        for (image, target), (other, _) in zip(*loaders, strict=True):
+            functional.mse_loss(net(image), target + net(other) * 0).backward()
+    facts = marks(recorded)[0]
+    assert (facts["where"], facts["stage"], indices(facts)) == ("data", "dataset", [13])
+
+
+def test_an_item_is_told_where_the_loop_has_spread_it() -> None:
+    """A mean over the batch makes NaN of all of it; the black box holds what the loader gave."""
+    net = nn.Linear(4, 2)
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        for image, target in DataLoader(Items(bad=13), batch_size=8):
+            functional.mse_loss(net((image - image.mean()) / image.std()), target).backward()
+    assert indices(marks(recorded)[0]) == [13]
 
 
 def test_numbers_are_those_of_the_innermost_dataset() -> None:

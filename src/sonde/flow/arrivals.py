@@ -2,6 +2,9 @@
 
 A batch is looked at where it is collated, in the loader's worker or here, and its items only if it is not finite. A worker
 tells the main process through a small file in the run folder, which is there only if something was found.
+
+That is not always the batch that came last: some loops fetch ahead, and some take turns between loaders. The last few are
+known, and those that the black box holds are told by their tensors.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import json
 import os
 import sys
 import weakref
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,10 +27,14 @@ from sonde.probes.graph import tensors_of
 from sonde.store.probe import batch_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 DATASET, COLLATE, LOADER, LOOP = "dataset", "collate", "loader", "loop"
 MOST_FOUND = 64  # batches of one process that are told of; a dataset may be full of them
+RECENT = 4  # batches that are known
+MOST_FRAMES = 60  # of the stack, and of each so many variables, that are searched for a batch
+MOST_LOCALS = 100
+BLACKBOX = "sonde.flow.blackbox"  # is asked for what it holds, if it is in use
 ID_FIELDS = ("object_id", "id", "ids")
 MOST_TEXT = 200
 
@@ -47,13 +55,20 @@ class Arrival(NamedTuple):
         return None if self.batch is None else self.batch.indices
 
 
-class _State:
+class _State(deque[tuple[Any, ...]]):
+    """The last batches, each an Arrival that nobody has asked for."""
+
+    # C sets this for each batch: so that is an append, without a Python frame.
+    newest = property(None, deque.append)
+    count: int  # type: ignore[assignment]  # batches that came; not that of a deque
+
     def __init__(self) -> None:
+        super().__init__(maxlen=RECENT)
         self.forget()
 
     def forget(self) -> None:
-        self.newest: tuple[Any, ...] | None = None  # an Arrival that nobody has asked for
-        self.count = 0  # batches that came
+        self.clear()
+        self.count = 0
         self.renew: Callable[[], None] = leaves.engine().renew
         self.found: dict[int, str] = {}  # stage by key
         self.told = 0
@@ -96,7 +111,7 @@ def begin_worker(path: str | None) -> None:
 
 def newest() -> Arrival | None:
     """The batch that was delivered last to this process."""
-    return None if _state.newest is None else Arrival(*_state.newest)
+    return Arrival(*_state[-1]) if _state else None
 
 
 def count() -> int:
@@ -104,24 +119,80 @@ def count() -> int:
     return _state.count
 
 
-def stage() -> str | None:
-    """In which stage the newest batch was first seen not to be finite; None: it was finite when it left the loader."""
-    arrival = newest()
+def meant(given: Iterable[Any] = ()) -> Arrival | None:
+    """The batch that these tensors are of, or else those that the program has in hand; the newest if that is not known."""
+    owners = {place: key for part, key in _held() if (place := _address(part)) is not None}
+    known = {key: one for one in _state if (key := one[1]) is not None}
+    for group in (given, *_in_hand()) if owners else ():
+        keys = {owners.get(place) for one in group if (place := _address(one)) is not None}
+        keys &= known.keys()
+        if len(keys) == 1:
+            return Arrival(*known[keys.pop()])
+        if keys:  # of several at once: a loop that has fetched ahead, or one that remembers
+            break
+    return newest()
+
+
+def stage(arrival: Arrival | None) -> str | None:
+    """In which stage this batch was first seen not to be finite; None: it was finite when it left the loader."""
     if arrival is None:
         return None
     if arrival.key is not None and arrival.key not in _state.found:
         _read_workers()
     found = _state.found.get(arrival.key) if arrival.key is not None else None
-    if found is None and (_state.told >= MOST_FOUND or arrival.key is None) and is_bad():
+    if found is None and (_state.told >= MOST_FOUND or arrival.key is None) and is_bad(arrival):
         return LOADER
     return found
 
 
-def is_bad() -> bool:
-    """Is the newest batch, as far as it is still there, not finite now?"""
-    arrival = newest()
-    tensors = () if arrival is None else arrival.tensors
-    return any(finite.look(one) for reference in tensors if (one := reference()) is not None)
+def broken(arrival: Arrival | None) -> Arrival | None:
+    """A batch that was not finite when it came: this one, or else the newest of the last ones; None: there is none."""
+    if stage(arrival) is not None:
+        return arrival
+    return next((one for row in reversed(_state) if stage(one := Arrival(*row)) is not None), None)
+
+
+def is_bad(arrival: Arrival) -> bool:
+    """Is this batch, as far as it is still there, not finite now?"""
+    return any(finite.look(one) for reference in arrival.tensors if (one := reference()) is not None)
+
+
+# ── whose tensors ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def tensors(arrival: Arrival) -> list[Any]:
+    """The tensors of a batch, if the black box holds them."""
+    return [part for part, key in _held() if key == arrival.key and isinstance(part, sys.modules["torch"].Tensor)]
+
+
+def _held() -> Iterator[tuple[Any, int]]:
+    """The parts of the batches that the black box holds, and their keys."""
+    ring = getattr(getattr(sys.modules.get(BLACKBOX), "_box", None), "ring", None)
+    for kept in [] if ring is None else ring.kept:
+        if kept.key is not None:
+            yield from ((part, kept.key) for _, part in kept.parts)
+
+
+def _in_hand() -> Iterator[list[Any]]:
+    """The tensors among the variables of each function that runs, the innermost first."""
+    frame: Any = sys._getframe(1)
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            return
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "sonde":
+            values = list(frame.f_locals.values())[:MOST_LOCALS]
+            yield [one for value in values for one in tensors_of(value, sys.modules["torch"].Tensor, 2)]
+        frame = frame.f_back
+
+
+def _address(value: Any) -> int | None:
+    """Where the numbers of a plain tensor lie; views of it lie there too."""
+    torch = sys.modules["torch"]
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return None
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return None
+    return int(value.untyped_storage().data_ptr()) or None
 
 
 # ── batches that come ────────────────────────────────────────────────────────────────────────────────────────────────

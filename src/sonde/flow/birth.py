@@ -47,12 +47,18 @@ NOTHING = Inputs(known=True)
 
 
 def certificate(
-    place: Place, bits: int, tensor: Any, inputs: Inputs, carriers: Iterable[Any], *, scaled: bool
+    place: Place,
+    bits: int,
+    tensor: Any,
+    inputs: Inputs,
+    carriers: Iterable[Any],
+    arrival: Arrival | None,
+    *,
+    scaled: bool,
 ) -> dict[str, Any]:
     """All that is known. `carriers`: tensors with a row for each item, of which the first one with some bad rows tells."""
     torch = sys.modules["torch"]
     step, epoch = core.get_context()
-    arrival = arrivals.newest()
     positions = _positions(carriers, arrival)
     return {
         **place._asdict(),

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from sonde.flow.arrivals import Arrival
+
 DOING = "watching for non-finite values"
 ACTIONS = ("record", "warn", "stop")
 MOST_LAYERS = 20_000
@@ -351,24 +353,29 @@ class Watch:
         )  # fmt: skip
         broken = _broken(given.module)
         inputs = Inputs(known, given.tensors if known else (), told=not at.changed, parameters=broken)
-        return self._certified(here, bits, bad, inputs, *(() if broken else (bad, found.gave)))
+        arrival = arrivals.meant(one for _, one in given.tensors)
+        return self._certified(here, bits, bad, inputs, arrival, *(() if broken else (bad, found.gave)))
 
     def _came_in(self, layer: Layer, wrong: Any, at: Situation) -> dict[str, Any]:
         """What went into a module was not finite, though all that layers gave was: the data, or code between two layers."""
         found = origin.forward(wrong, at.last_end) if wrong.grad_fn is not None else Origin(None)
         bits, code = finite.look(wrong), birth.user_code()
-        stage = None if found.finite else arrivals.stage()
+        arrival = arrivals.meant((wrong,))
+        stage = None if found.finite else arrivals.stage(arrival)
         if stage is None and not found.finite and _from_outside(wrong, at):
-            stage = LOOP
+            other = arrivals.broken(arrival)
+            stage, arrival = (LOOP, arrival) if other is None else (arrivals.stage(other), other)
         if stage is not None:
             place = Place("data", stage != LOADER, before=layer.name, code=code if stage == LOOP else None, stage=stage)
-            return self._certified(place, bits, wrong, NOTHING, wrong)
+            spread = arrival is not None and stage != LOOP and bool(finite.bad(wrong).all())  # by code of the loop
+            carriers = (*arrivals.tensors(arrival), wrong) if arrival is not None and spread else (wrong,)
+            return self._certified(place, bits, wrong, NOTHING, arrival, *carriers)
         outer = at.outer
         place = Place(
             "loss" if layer.loss else "forward", True, _name(outer), None if outer is None else outer.type,
             after=_name(at.last), before=layer.name, op=found.op, code=code,
         )  # fmt: skip
-        return self._certified(place, bits, wrong, _kept(found), wrong, found.gave)
+        return self._certified(place, bits, wrong, _kept(found), arrival, wrong, found.gave)
 
     def loss(self, loss: Any, bits: int) -> NonFinite | None:
         """What goes into a backward pass is not finite."""
@@ -381,13 +388,14 @@ class Watch:
                 return self._alarm(self._suspect[0])
             _, last, end, _ = leaves.engine().at()
             found = origin.forward(loss, end)
-            stage = None if found.finite else arrivals.stage()
+            arrival = arrivals.meant(() if found.given is None else (found.given,))
+            stage = None if found.finite else arrivals.stage(arrival)
             if stage is not None:
                 carrier = loss if found.given is None else found.given
                 place = Place("data", stage != LOADER, stage=stage)
-                return self._alarm(self._certified(place, bits, loss, NOTHING, carrier))
+                return self._alarm(self._certified(place, bits, loss, NOTHING, arrival, carrier))
             place = Place("loss", True, after=_name(last), op=found.op, code=birth.user_code())
-            return self._alarm(self._certified(place, bits, loss, _kept(found), found.gave))
+            return self._alarm(self._certified(place, bits, loss, _kept(found), arrival, found.gave))
         return None
 
     def gradient(
@@ -395,7 +403,9 @@ class Watch:
     ) -> NonFinite | None:
         """A gradient is not finite; that is judged when the pass has ended. `good`: the last one that was."""
         with _watching:
-            self._pending = self._certified(Place("backward", True), bits, gradient, NOTHING, gradient)
+            self._pending = self._certified(
+                Place("backward", True), bits, gradient, NOTHING, arrivals.meant(), gradient
+            )
             self._seen = [Seen(_number(layer, side), True)]
             if good is not None:
                 self._seen.append(Seen(_number(good, good_side), False))
@@ -440,7 +450,7 @@ class Watch:
             owner = self._owners[index]
             place = Place("gradient", True, owner.name, owner.type)
         if facts is None:
-            facts = self._certified(place, bits, self._weights[index]().grad, NOTHING)
+            facts = self._certified(place, bits, self._weights[index]().grad, NOTHING, arrivals.meant())
         return {**facts, **place._asdict()}
 
     def passed(self, bits: int) -> None:
@@ -452,7 +462,7 @@ class Watch:
                 leaves.engine().turn(leaves.ON)
             elif bits and not self._same:
                 self.later += 1
-                arrival = arrivals.newest()
+                arrival = arrivals.meant() if self.later <= MOST_MARKS else None
                 if self.later <= MOST_MARKS:
                     core.mark("again", NONFINITE, key=None if arrival is None else arrival.key)
             self._same = False
@@ -471,9 +481,11 @@ class Watch:
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _certified(self, place: Place, bits: int, tensor: Any, inputs: Inputs, *carriers: Any) -> dict[str, Any]:
+    def _certified(
+        self, place: Place, bits: int, tensor: Any, inputs: Inputs, arrival: Arrival | None, *carriers: Any
+    ) -> dict[str, Any]:
         rows = [one for one in carriers if one is not None]
-        return birth.certificate(place, bits, tensor, inputs, rows, scaled=bool(self._scaled))
+        return birth.certificate(place, bits, tensor, inputs, rows, arrival, scaled=bool(self._scaled))
 
     def _scale_of(self, loss: Any) -> _Scaled | None:
         return next((one for one in self._scaled if one.result() is loss), None) if loss is not None else None
