@@ -314,6 +314,20 @@ def test_a_module_used_twice_is_told_by_its_inputs(watch: NonFiniteWatch) -> Non
     assert (facts["layer"], facts["producer"], facts["inputs"][0]["max"] < 0.0) == ("log", True, True)
 
 
+def test_numbers_of_inputs_are_values() -> None:
+    """They are not told where the setting says that values stay out of the run."""
+    with record(watch_nonfinite="record", values="off") as recorded:
+        train(nn.Sequential(nn.Linear(4, 4), Log(), nn.Linear(4, 2)))
+    ((given,),) = (facts["inputs"] for facts in marks(recorded))
+    assert (given["shape"], given["finite"], given["min"], given["max"], given["mean"]) == (
+        [8, 4],
+        True,
+        None,
+        None,
+        None,
+    )
+
+
 def test_a_keyword_argument_is_named(watch: NonFiniteWatch) -> None:
     """Inputs have the names that they were given by."""
     layer = Log()

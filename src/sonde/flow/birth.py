@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
+from sonde.events.recorder import serving
 from sonde.flow import arrivals, finite
 from sonde.store.probe import read_batch_key
 
@@ -140,10 +141,16 @@ def _word(dtype: Any) -> str:
 def _described(name: str, tensor: Any, told: bool) -> dict[str, Any]:
     """One input; `told`: it is what it was. Numbers only if it is finite."""
     good = not told or finite.look(tensor) == 0
-    low, high, mean = _extent(tensor) if told and good else (None, None, None)
+    low, high, mean = _extent(tensor) if told and good and _may_tell() else (None, None, None)
     shape = [] if tensor.is_nested else list(tensor.shape)
     known = {"name": name, "shape": shape, "dtype": _word(tensor.dtype)}
     return {**known, "min": low, "max": high, "mean": mean, "finite": good}
+
+
+def _may_tell() -> bool:
+    """May anything of values go into the run? The setting `values` says so."""
+    recorder = serving()
+    return recorder is None or recorder.settings.values != "off"
 
 
 def _extent(tensor: Any) -> tuple[float | int | None, ...]:
