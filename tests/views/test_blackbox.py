@@ -71,6 +71,18 @@ def test_the_page_reads_like_a_certificate(tmp_path: Path) -> None:
     assert "000-nonfinite-testhost-1000" in "".join(text.split())
 
 
+def test_without_values_nothing_is_said_of_pictures_and_digests(tmp_path: Path) -> None:
+    """There are none where the setting `values` is off."""
+    run = build_run(tmp_path / "run", [with_marks(BuiltProcess([BuiltRecord(dur=1)]), birth(certificate()))])
+    write_dump(
+        run, "nonfinite", [batch(812, {}, size=4, kept="off", digest=None, digest_of="sample")], nonfinite=certificate()
+    )
+    text = drawn(view(run))
+    assert "item 8412 of batch 812" in " ".join(text.split())
+    assert "Pictures" not in text
+    assert "digest" not in text
+
+
 @pytest.mark.parametrize(
     ("width", "options", "most"), [(100, {}, 100), (200, {}, 100), (40, {}, 40), (100, {"narrow": True}, 60)]
 )

@@ -82,7 +82,7 @@ def _certificate(view: Page, console: Console) -> None:
     if first.certificate["code"] and first.certificate["code"] not in first.sentence:
         _labelled(console, "code", first.certificate["code"])
     _labelled(console, "next", f"{first.next}.", "bold")
-    if view.dump is not None:
+    if view.dump is not None and any(one.kept == "full" for one in view.batches):
         _labelled(console, "", f"Pictures of the items: sonde blackbox {view.id} --html page.html", "dim")
     for one in others[:MOST_BIRTHS]:
         _labelled(console, "then", _later(one, first))
@@ -179,7 +179,7 @@ def _batches(batches: list[BatchLine], console: Console) -> None:
     kept = [column for column in columns if set(column.cells) - {"", "n/a"} or column.title in ("step", "items")]
     for line in lines(kept, console.width - INDENT):
         console.print(Text(MARGIN) + line, no_wrap=True, overflow="crop")
-    if any(one.sampled for one in batches):
+    if any(one.sampled and one.digest is not None for one in batches):
         note(console, "~ the digest is of a sample of the bytes", "dim")
     for one in batches:
         _guilty(one, console)
