@@ -247,6 +247,19 @@ def test_a_program_that_hangs_dies_of_sigterm_all_the_same(
     assert not (programs.only / "blackbox").exists()
 
 
+def test_a_sigterm_for_workers_too_leaves_the_dump_whole(
+    programs: Programs, running: list[subprocess.Popen[str]]
+) -> None:
+    """Schedulers send it to all processes of a program; torch raises an error then, wherever the program is."""
+    text = code(SLOW, f"{MAIN}os.setpgid(0, 0)\n    train(num_workers=2)")
+    (pid,) = start(programs, text, running)
+    os.killpg(pid, signal.SIGTERM)
+    _, errors = running[0].communicate(timeout=TIMEOUT)
+    assert running[0].returncode == -signal.SIGTERM
+    assert "Sonde failed" not in errors
+    assert all(value["file"] for batch in only(programs)["batches"] for value in batch["values"][:1])
+
+
 def test_sigterm_while_python_ends_is_sigterm(programs: Programs) -> None:
     """Its handlers are gone by then, and the signal that would call ours would end the process with its own status."""
     late = (

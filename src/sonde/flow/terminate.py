@@ -58,10 +58,11 @@ class later:  # noqa: N801  it reads as a word in `with later():`
 
 class undisturbed:  # noqa: N801  it reads as a word in `with undisturbed():`
     """A block in which the end of a child calls no handler: torch's raises an error wherever the program is, for each worker
-    that dies. For a program that ends anyway.
+    that dies. For a program that ends anyway, or whose handler is told afterwards (`repeat`).
     """
 
     theirs: Any = None
+    came = False  # a child has ended
 
     def __enter__(self) -> None:
         child = getattr(signal, "SIGCHLD", None)
@@ -69,15 +70,19 @@ class undisturbed:  # noqa: N801  it reads as a word in `with undisturbed():`
             found = signal.getsignal(child)
             if callable(found):
                 self.theirs = found
-                signal.signal(child, _ignore)
+                signal.signal(child, self._note)
 
     def __exit__(self, *_: object) -> None:
         if self.theirs is not None:
             signal.signal(signal.SIGCHLD, self.theirs)
 
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self.came = True
 
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    pass
+    def repeat(self) -> None:
+        """Let the handler know of a child that ended in the block."""
+        if self.came:
+            signal.raise_signal(signal.SIGCHLD)
 
 
 def watch(callback: Callable[[], None]) -> bool:
@@ -118,8 +123,11 @@ def _on_term(_number: int, _frame: FrameType | None) -> None:
     if _state.busy:
         _state.came = True
         return
+    quiet = undisturbed()  # a scheduler may end the workers of a loader at the same time
     try:
-        if _state.callback is not None:
-            _state.callback()
+        with quiet:
+            if _state.callback is not None:
+                _state.callback()
     finally:
         native.pass_on()
+    quiet.repeat()
