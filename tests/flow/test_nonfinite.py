@@ -574,6 +574,20 @@ def test_gradients_of_a_scaler_are_its_own_business(watch: NonFiniteWatch) -> No
     assert all(torch.isfinite(one).all() for one in net.parameters())
 
 
+def test_gradients_that_no_scale_makes_finite_are_an_alarm(watch: NonFiniteWatch) -> None:
+    """The scaler skips every update, and lowers its scale without end."""
+    net = Root()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    scaler: Any = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for _ in range(2):
+        scaler.scale(net(torch.ones(8, 4)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert watch.birth is None
+    scaler.scale(net(torch.ones(8, 4)).mean()).backward()
+    assert (birth(watch)["where"], birth(watch)["op"], birth(watch)["scaled"]) == ("backward", "sqrt", True)
+
+
 def test_the_forward_pass_of_a_scaled_training_is_not_its_business(watch: NonFiniteWatch) -> None:
     """A NaN there is an alarm."""
     scaler: Any = torch.amp.GradScaler("cpu")

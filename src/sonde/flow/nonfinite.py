@@ -7,7 +7,7 @@ In the good case each result, and each gradient that comes to one, is read once 
 (`_finite.c`). Only what is found comes here, to be judged. The producer is the first place in the order of execution whose
 inputs were all finite and whose output was not. A NaN is an alarm at once. An infinity alone is a suspicion (masks are full of
 them): it becomes an alarm when a NaN, a loss or a gradient that is not finite comes of it in the same step. Gradients that are not
-finite while a GradScaler is used are its own business. After the first birth only further losses are counted, until another
+finite while a GradScaler is used are its own business, unless its scale is 1 or less. After the first birth only further losses are counted, until another
 model is trained.
 """
 
@@ -155,6 +155,12 @@ class Given(NamedTuple):
 class _Scaled(NamedTuple):
     result: weakref.ref[Any]
     bits: int  # of the loss without its scale
+    scaler: weakref.ref[Any]
+
+    def may_overflow(self) -> bool:
+        """Is the scale one that can make gradients overflow? At 1 and below they are not finite by themselves."""
+        scaler = self.scaler()
+        return scaler is None or scaler.get_scale() > 1
 
 
 class Watch:
@@ -418,7 +424,8 @@ class Watch:
         with _watching:
             pending, self._pending = self._pending, None
             passed = leaves.engine().at()[3]
-            if self._scale_of(passed) is not None:
+            scaled = self._scale_of(passed)
+            if scaled is not None and scaled.may_overflow():
                 self._forgive(pending is not None or index >= 0)
             elif index >= 0 or (pending is not None and not seen):
                 if self._suspect is not None:
@@ -490,10 +497,11 @@ class Watch:
     def _scale_of(self, loss: Any) -> _Scaled | None:
         return next((one for one in self._scaled if one.result() is loss), None) if loss is not None else None
 
-    def scaled(self, result: Any, loss: Any) -> None:
+    def scaled(self, result: Any, loss: Any, scaler: Any) -> None:
         """A gradient scaler has made `result` of `loss`."""
         if type(result) is sys.modules["torch"].Tensor:
-            self._scaled = [*self._scaled[1 - MOST_SCALED :], _Scaled(weakref.ref(result), finite.look(loss))]
+            made = _Scaled(weakref.ref(result), finite.look(loss), weakref.ref(scaler))
+            self._scaled = [*self._scaled[1 - MOST_SCALED :], made]
 
     def _forgive(self, more: bool = False) -> None:
         """A step has come to its end, and nothing came of what was seen."""
@@ -527,13 +535,14 @@ class _Scales:
     """Is told of gradient scalers at work."""
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not args[0].is_enabled():
-            return None
-        return args[1] if len(args) > 1 else kwargs.get("outputs")
+        scaler = args[0]
+        loss = args[1] if len(args) > 1 else kwargs.get("outputs")
+        return (scaler, loss) if loss is not None and scaler.is_enabled() else None
 
-    def after(self, loss: Any, result: Any, _error: BaseException | None) -> None:
-        if loss is not None:
-            _watch.scaled(result, loss)
+    def after(self, given: Any, result: Any, _error: BaseException | None) -> None:
+        if given is not None:
+            scaler, loss = given
+            _watch.scaled(result, loss, scaler)
 
 
 def rest() -> None:
