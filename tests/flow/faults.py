@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -56,6 +57,39 @@ class Pair(Module):
     def forward(self, value: Any) -> Any:
         bad = torch.log(-value.abs() - 1)
         return {"mean": value, "deep": {"spread": bad}} if self.mapping else (value, (bad, None))
+
+
+@dataclass
+class Boxed:
+    """Two tensors."""
+
+    image: Any
+    target: Any
+
+
+class Closed:
+    """Two tensors, in an object like any other."""
+
+    def __init__(self, image: Any, target: Any) -> None:
+        self.image, self.target = image, target
+
+
+class Boxing(Module):
+    """Gives a dataclass; what is in it is bad where its input is negative."""
+
+    def forward(self, value: Any) -> Any:
+        return Boxed(torch.log(value), None)
+
+
+class Taking(Module):
+    """Takes something out of a dataclass that a layer gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made, self.layer = Boxing(), nn.Linear(4, 2)
+
+    def forward(self, value: Any) -> Any:
+        return self.layer(self.made(value).image)
 
 
 class InPlace(Module):

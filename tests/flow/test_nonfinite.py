@@ -12,7 +12,7 @@ import torch
 from tests.flow import faults
 from tests.flow.faults import After, Between, InPlace, Items, Log, Pair, Root, RootLayer, Twice, birth, train
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 import sonde
 from sonde.errors import NonFinite, SettingError, WrapRefused
@@ -90,6 +90,17 @@ def test_a_collate_function_can_make_it() -> None:
         train(nn.Linear(4, 2), collate_fn=collate)
     (facts,) = marks(recorded)
     assert (facts["where"], facts["stage"], indices(facts)) == ("data", "collate", [3])
+
+
+@pytest.mark.parametrize(("box", "stage"), [(faults.Boxed, "dataset"), (faults.Closed, "loader")])
+def test_a_batch_may_be_an_object(box: Any, stage: str) -> None:
+    """A dataclass is looked into; of any other object nobody says that it left the loader finite."""
+    net = nn.Linear(4, 2)
+    with record(watch_nonfinite="record") as recorded:
+        for batch in DataLoader(Items(bad=13), batch_size=8, collate_fn=lambda items: box(*default_collate(items))):
+            functional.mse_loss(net(batch.image), batch.target).backward()
+    facts = marks(recorded)[0]
+    assert (facts["where"], facts["stage"], indices(facts)) == ("data", stage, [13])
 
 
 def test_the_loop_can_make_it() -> None:
@@ -326,6 +337,13 @@ def test_numbers_of_inputs_are_values() -> None:
         None,
         None,
     )
+
+
+def test_a_dataclass_is_looked_into(watch: NonFiniteWatch) -> None:
+    """As what a layer gives."""
+    train(faults.Taking(), faults.Negative())
+    facts = birth(watch)
+    assert (facts["layer"], facts["producer"]) == ("made", True)
 
 
 def test_a_keyword_argument_is_named(watch: NonFiniteWatch) -> None:

@@ -47,7 +47,9 @@ class Arrival(NamedTuple):
     batch: hooks.Batch | None
     key: int | None
     ids: Any  # as many as items, or None
-    tensors: tuple[weakref.ref[Any], ...]  # where only a look at them can tell whether they are finite
+    tensors: (
+        tuple[weakref.ref[Any], ...] | None
+    )  # where only a look at them can tell whether they are finite; None: unseen
 
     @property
     def indices(self) -> tuple[Any, ...] | None:
@@ -154,7 +156,7 @@ def broken(arrival: Arrival | None) -> Arrival | None:
 
 def is_bad(arrival: Arrival) -> bool:
     """Is this batch, as far as it is still there, not finite now?"""
-    return any(finite.look(one) for reference in arrival.tensors if (one := reference()) is not None)
+    return any(finite.look(one) for reference in arrival.tensors or () if (one := reference()) is not None)
 
 
 # ── whose tensors ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -206,9 +208,17 @@ def _arriving() -> Callable[[Any], Any] | None:
 def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
     state, kind = _state, type(data)
     ids = None if kind is list or kind is tuple else _ids(data)
-    state.newest = batch, key, ids, () if key is not None and state.told < MOST_FOUND else _weak(data)
+    held = () if key is not None and state.told < MOST_FOUND else _weak(data)
+    state.newest = batch, key, ids, None if _is_closed(data) else held
     state.count += 1
     state.renew()
+
+
+def _is_closed(data: Any) -> bool:
+    """Is this an object of a kind that is not looked into?"""
+    if isinstance(data, Mapping | list | tuple | int | float | str | bytes) or finite.as_tensor(data) is not None:
+        return False
+    return next(tensors_of(data, sys.modules["torch"].Tensor), None) is None
 
 
 def _weak(data: Any) -> tuple[weakref.ref[Any], ...]:

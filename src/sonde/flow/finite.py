@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 native: Any = None
@@ -90,11 +90,20 @@ def look_into(value: Any, deeper: int = DEEPEST) -> int:
     if tensor is not None:
         return look(tensor)
     bits = 0
-    if deeper and isinstance(value, Mapping | list | tuple):
-        values = list(value.values()) if isinstance(value, Mapping) else value
-        for one in values[:MOST_VALUES]:
-            bits |= look_into(one, deeper - 1)
+    for one in _values_of(value)[:MOST_VALUES] if deeper else ():
+        bits |= look_into(one, deeper - 1)
     return bits
+
+
+def _values_of(value: Any) -> Sequence[Any]:
+    """What is in a container; nothing if it is none."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, type):
+        return ()
+    return [getattr(value, name, None) for name in getattr(value, "__dataclass_fields__", ())]
 
 
 def as_tensor(value: Any) -> Any:

@@ -370,7 +370,10 @@ class Watch:
         stage = None if found.finite else arrivals.stage(arrival)
         if stage is None and not found.finite and _from_outside(wrong, at):
             other = arrivals.broken(arrival)
-            stage, arrival = (LOOP, arrival) if other is None else (arrivals.stage(other), other)
+            unseen = arrival is not None and arrival.tensors is None  # what was in it when it came
+            stage, arrival = (
+                (arrivals.stage(other), other) if other is not None else (LOADER if unseen else LOOP, arrival)
+            )
         if stage is not None:
             place = Place("data", stage != LOADER, before=layer.name, code=code if stage == LOOP else None, stage=stage)
             spread = arrival is not None and stage != LOOP and bool(finite.bad(wrong).all())  # by code of the loop

@@ -227,7 +227,7 @@ def _made_since(node: Any, first: int) -> bool:
 
 
 def tensors_of(value: Any, kind: type, deeper: int = DEEPEST) -> Iterator[Any]:
-    """The tensors in a result: alone, or in tuples, lists and mappings in each other."""
+    """The tensors in a result: alone, or in tuples, lists, mappings and dataclasses in each other."""
     if isinstance(value, kind):
         yield value
     elif deeper and isinstance(value, Mapping):
@@ -236,6 +236,9 @@ def tensors_of(value: Any, kind: type, deeper: int = DEEPEST) -> Iterator[Any]:
     elif deeper and isinstance(value, tuple | list):
         for one in value[:MOST_TENSORS]:
             yield from tensors_of(one, kind, deeper - 1)
+    elif deeper and hasattr(type(value), "__dataclass_fields__"):
+        for name in list(value.__dataclass_fields__)[:MOST_TENSORS]:
+            yield from tensors_of(getattr(value, name, None), kind, deeper - 1)
 
 
 def nbytes(tensor: Any) -> int | None:
