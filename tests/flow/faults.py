@@ -149,6 +149,23 @@ class Root(Between):
         return self.second(torch.sqrt(self.first(value) * 0))
 
 
+class Beside(Between):
+    """Has that root in code beside a layer, written before it."""
+
+    def forward(self, value: Any) -> Any:
+        hidden = self.first(value)
+        distance = ((hidden - hidden.detach()) ** 2).sum(1, keepdim=True).sqrt()
+        return self.second(hidden) + distance
+
+
+class BesideLater(Between):
+    """The same, written after it."""
+
+    def forward(self, value: Any) -> Any:
+        hidden = self.first(value)
+        return self.second(hidden) + ((hidden - hidden.detach()) ** 2).sum(1, keepdim=True).sqrt()
+
+
 class RootLayer(Module):
     """The same as a layer."""
 

@@ -401,6 +401,14 @@ def test_a_fault_only_in_backward_is_located(watch: NonFiniteWatch, net: Any) ->
         assert (facts["layer"], facts["type"]) == ("1", "RootLayer")
 
 
+@pytest.mark.parametrize("net", [faults.Beside, faults.BesideLater])
+def test_code_beside_a_layer_is_blamed_and_not_the_layer(watch: NonFiniteWatch, net: Any) -> None:
+    """The gradient of what goes into both is the sum of two, and those of the layer's parameters are finite."""
+    train(net())
+    facts = birth(watch)
+    assert (facts["where"], facts["layer"], facts["op"]) == ("backward", None, "sqrt")
+
+
 def test_a_layer_of_torch_without_parameters_is_located_in_backward(watch: NonFiniteWatch) -> None:
     """Between others that make nothing by themselves; and the pass, which runs without gradients, is no evaluation."""
     leaky = nn.LeakyReLU(1e38)

@@ -85,6 +85,12 @@ def place(seen: Sequence[Seen], spans: Sequence[Span], root: Any) -> Place | Non
     chosen = wild[-1] if wild else None
     if chosen is None:
         return Place("backward", True, after=_name(after), before=_name(before))
+    finite = [one for one in spans if Seen(one.end, False) in seen]  # the gradients of their parameters
+    past = _past(root, chosen, finite, spans) if root is not None and chosen in finite and not own else None
+    if past is not None:
+        near = max((one for one in spans if one.end <= past[1]), key=lambda one: one.end, default=None)
+        next_ = min((one for one in spans if one.first > past[1]), key=lambda one: one.first, default=None)
+        return Place("backward", True, after=_name(near), before=_name(next_), op=past[0])
     op = origin.backward(root, chosen.first, chosen.end) if chosen.layer.own and root is not None else None
     return Place("backward", True, chosen.layer.name, chosen.layer.type, op=op)
 
@@ -97,6 +103,28 @@ def _gap(root: Any, inside: list[Span], bad: int, good: int) -> tuple[str, int] 
         if op is not None and (op in origin.RISKY or not inside):
             return op, since
     return None
+
+
+def _past(root: Any, chosen: Span, finite: list[Span], spans: Sequence[Span]) -> tuple[str, int] | None:
+    """The operation to be blamed of code that what goes into a layer went into as well, past it; and its number.
+
+    The gradient of such a tensor is the sum of those of all ways. Ways through layers whose gradients were finite are good.
+    """
+    users = origin.users(root)
+    inside = [node for node in users if chosen.first <= node._sequence_nr() < chosen.end]
+    waiting = [one for node in inside for one, _ in node.next_functions if one is not None and one not in inside]
+    seen = set(waiting)
+    found: list[tuple[str, int]] = []
+    for node in waiting:  # it grows meanwhile
+        for user in users.get(node, ()):
+            number = user._sequence_nr()
+            if user in seen or any(one.first <= number < one.end for one in finite):
+                continue
+            seen.add(user)
+            waiting.append(user)
+            if origin.is_steep(user) and not any(one.first <= number < one.end for one in spans):
+                found.append((origin.name(user), number))
+    return min(found, key=lambda one: origin.RISKY.index(one[0]), default=None)
 
 
 def _name(span: Span | None) -> str | None:

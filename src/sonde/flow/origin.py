@@ -15,6 +15,8 @@ RISKY = (
     "linalg_vector_norm", "norm", "std", "var", "cumprod", "prod", "lgamma", "tan", "logit", "softmax", "log_softmax",
     "binary_cross_entropy", "linalg_inv_ex", "linalg_solve_ex", "sinh", "cosh", "mul", "mm", "addmm", "bmm",
 )  # fmt: skip
+# Those of them whose slope has no bound where they are finite themselves.
+STEEP = {"sqrt", "pow", "acos", "asin", "linalg_vector_norm", "norm", "std"}
 # Those of them that can be asked again, with what they got.
 UNARY = {
     "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "exp2", "acos", "asin", "atanh", "acosh", "tan",
@@ -71,6 +73,29 @@ def backward(root: Any, since: int, until: int) -> str | None:
                 seen.add(following)
                 waiting.append(following)
     return _choose(names)
+
+
+def users(root: Any) -> dict[Any, list[Any]]:
+    """The nodes of a graph, each with those that its gradient comes from; of a large graph those near its end."""
+    waiting = [root]
+    found: dict[Any, list[Any]] = {root: []}
+    for node in waiting:  # it grows meanwhile
+        for following, _ in node.next_functions:
+            if following is None or not following.next_functions:
+                continue
+            if following not in found and len(found) < MOST_NODES * 10:
+                found[following] = []
+                waiting.append(following)
+            if following in found:
+                found[following].append(node)
+    return found
+
+
+def is_steep(node: Any) -> bool:
+    """Can this operation make a gradient that is not finite of finite ones, though what it gave is finite?"""
+    op = name(node)
+    exponent = getattr(node, "_saved_exponent", None) if op == "pow" else None
+    return op in STEEP and not (isinstance(exponent, int | float) and exponent >= 1)
 
 
 def name(node: Any) -> str:
