@@ -401,6 +401,24 @@ def test_a_fault_only_in_backward_is_located(watch: NonFiniteWatch, net: Any) ->
         assert (facts["layer"], facts["type"]) == ("1", "RootLayer")
 
 
+def test_a_checkpoint_is_blamed_for_what_it_computes_again(watch: NonFiniteWatch) -> None:
+    """And not the layer behind it: the layers in it have no place among the others."""
+    train(faults.Checkpointed(RootLayer()))
+    facts = birth(watch)
+    assert (facts["where"], facts["after"], facts["before"], facts["op"]) == (
+        "backward",
+        "first",
+        "last",
+        "checkpoint_function",
+    )
+
+
+def test_the_forward_pass_of_a_checkpoint_is_no_evaluation(watch: NonFiniteWatch) -> None:
+    """Though it runs without gradients."""
+    train(faults.Checkpointed(Log()))
+    assert (birth(watch)["layer"], birth(watch)["evaluation"]) == ("body.1", False)
+
+
 @pytest.mark.parametrize("net", [faults.Beside, faults.BesideLater])
 def test_code_beside_a_layer_is_blamed_and_not_the_layer(watch: NonFiniteWatch, net: Any) -> None:
     """The gradient of what goes into both is the sum of two, and those of the layer's parameters are finite."""

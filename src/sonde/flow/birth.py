@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MOST_INPUTS = 8
 MOST_ITEMS = 16
 BACKWARD = ("backward", "gradient")  # places of a pass that runs without gradients itself
+CHECKPOINT = "torch.utils.checkpoint"
 OURS = ("sonde", "torch")  # packages whose frames are not the program's
 
 
@@ -76,7 +77,7 @@ def certificate(
         "batch": None if arrival is None else arrival.key,
         "step": step,
         "epoch": epoch,
-        "evaluation": not torch.is_grad_enabled() and place.where not in BACKWARD,
+        "evaluation": not torch.is_grad_enabled() and place.where not in BACKWARD and not _in_checkpoint(),
         "scaled": scaled,
     }
 
@@ -216,6 +217,14 @@ def code_of(module: Any) -> str | None:
     if forward is None or code is None or str(forward.__module__).partition(".")[0] in OURS:
         return None
     return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno} in {forward.__qualname__}"
+
+
+def _in_checkpoint() -> bool:
+    """Is this in a checkpoint of torch, whose forward pass is one of training, though it runs without gradients?"""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != CHECKPOINT:
+        frame = frame.f_back
+    return frame is not None
 
 
 def user_code() -> str | None:

@@ -415,8 +415,8 @@ class Watch:
             self._pending = self._certified(
                 Place("backward", True), bits, gradient, NOTHING, arrivals.meant(), gradient
             )
-            self._seen = [Seen(_number(layer, side), True)]
-            if good is not None:
+            self._seen = [Seen(_number(layer, side), True)] if _has_nodes(layer) else []
+            if good is not None and _has_nodes(good):
                 self._seen.append(Seen(_number(good, good_side), False))
             if leaves.engine().at()[3] is None:  # torch.autograd.grad: the next pass tells what came of it
                 leaves.engine().suspect(True)
@@ -449,7 +449,7 @@ class Watch:
                 bad[layer] = True
         seen = self._seen if facts is not None else []
         place = backprop.place(
-            [*seen, *(Seen(_number(layer, 0), wrong) for layer, wrong in bad.items() if _number(layer, 0))],
+            [*seen, *(Seen(_number(layer, 0), wrong) for layer, wrong in bad.items() if _has_nodes(layer))],
             [Span(layer, *_range(layer)) for layer in self._all.values() if _range(layer)[1]],
             getattr(passed, "grad_fn", None),
         )
@@ -614,6 +614,12 @@ def _range(layer: Layer) -> tuple[int, int]:
     """The numbers of the nodes that its last call has made."""
     call = layer.call()
     return (0, 0) if call is None else (call.first, call.end)
+
+
+def _has_nodes(layer: Layer) -> bool:
+    """Has its last call made any? Not where a checkpoint makes them in the backward pass: then it has no place among others."""
+    first, end = _range(layer)
+    return end > first
 
 
 def _number(layer: Layer, side: int) -> int:

@@ -14,6 +14,7 @@ RISKY = (
     "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "div", "reciprocal", "pow", "exp", "expm1", "exp2", "acos", "asin", "atanh", "acosh",
     "linalg_vector_norm", "norm", "std", "var", "cumprod", "prod", "lgamma", "tan", "logit", "softmax", "log_softmax",
     "binary_cross_entropy", "linalg_inv_ex", "linalg_solve_ex", "sinh", "cosh", "mul", "mm", "addmm", "bmm",
+    "checkpoint_function",
 )  # fmt: skip
 # Those of them whose slope has no bound where they are finite themselves.
 STEEP = {"sqrt", "pow", "acos", "asin", "linalg_vector_norm", "norm", "std"}
