@@ -16,7 +16,7 @@ from tests.analysis.boxes import batch, birth, certificate, raised, with_marks, 
 from sonde.analysis.blackbox import BlackBox, black_box
 from sonde.analysis.certificate import read_certificate
 from sonde.analysis.dumps import dumps_of, threads_in
-from sonde.analysis.last import last_batches
+from sonde.analysis.last import last_batches, used
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, training_processes
@@ -320,3 +320,22 @@ def test_the_records_know_the_last_batches(tmp_path: Path) -> None:
         (found,) = last_batches(opened).values()
     assert [(one.step, one.number, one.loss) for one in found] == [(17, 17, 8.5), (18, 18, 9.0), (19, 19, 9.5)]
     assert found[-1].indices == [76, 77, 78, 79]
+
+
+def test_of_a_loop_that_fetches_ahead_the_records_know_step_and_loss(tmp_path: Path) -> None:
+    """Each batch came one step early, and the loss that followed was that of the batch before."""
+    path = build_run(tmp_path / "run", training_processes(steps=20, workers=2, loss=lambda step: step / 2))
+    kept = [batch(number, {}, size=4, step=number - 1, loss=(number - 1) / 2) for number in (17, 18, 19)]
+    write_dump(path, "nonfinite", kept)
+    with open_run(path) as opened:
+        found = used(opened, black_box(opened).dumps[0])
+    assert [(one.step, one.number, one.loss) for one in found] == [(17, 17, 8.5), (18, 18, 9.0), (19, 19, 9.5)]
+
+
+def test_of_any_other_loop_the_dump_knows_them_best(tmp_path: Path) -> None:
+    """It has the loss of each batch, also where several make one step."""
+    path = build_run(tmp_path / "run", training_processes(steps=20, workers=2, loss=lambda step: step / 2))
+    write_dump(path, "nonfinite", [batch(number, {}, size=4, loss=7.0) for number in (18, 19)])
+    with open_run(path) as opened:
+        found = used(opened, black_box(opened).dumps[0])
+    assert [(one.step, one.loss) for one in found] == [(18, 7.0), (19, 7.0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.dumps import Batch
@@ -11,6 +12,7 @@ from sonde.store.alive import DIED
 from sonde.store.probe import batch_key
 
 if TYPE_CHECKING:
+    from sonde.analysis.dumps import Dump
     from sonde.analysis.run import Run
 
 MOST_PROCESSES = 4
@@ -39,6 +41,34 @@ def last_batches(run: Run) -> dict[str, list[Batch]]:
         inside = items.get((process, *key), [])
         found[process].append(_batch(key, inside, worker, step, epoch, size, losses.get((process, step))))
     return found
+
+
+def used(run: Run, dump: Dump) -> list[Batch]:
+    """The batches of a dump, with the steps that have used them.
+
+    The black box knows in which step a batch came. In a loop that fetches ahead that is not the step that uses it, nor is the next
+    loss its own: then the records tell both.
+    """
+    names = [row["process"] for row in run.rows if (row["host"], row["pid"]) == (dump.host, dump.pid)]
+    wanted = [(names[-1], one.loader, one.round, one.number) for one in dump.batches if names]
+    if not wanted or any(part is None for place in wanted for part in place):
+        return dump.batches
+    places = ", ".join(f"({quoted(name)}, {loader}, {turn}, {number})" for name, loader, turn, number in wanted)
+    rows = run.sql(
+        f"SELECT process, loader, round, batch, step FROM batches WHERE (process, loader, round, batch) IN ({places})"
+    ).fetchall()
+    steps: dict[Any, int | None] = {tuple(place): step for *place, step in rows}
+    ahead = any(
+        steps.get(place) is not None and one.step is not None and steps[place] != one.step
+        for place, one in zip(wanted, dump.batches, strict=True)
+    )
+    if not ahead:
+        return dump.batches
+    losses = _losses(run, names[-1:])
+    return [
+        dataclasses.replace(one, step=steps.get(place), loss=losses.get((place[0], steps.get(place))))
+        for place, one in zip(wanted, dump.batches, strict=True)
+    ]
 
 
 def _batch(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import label
 from sonde.analysis.dumps import Batch, Dump, Thread
-from sonde.analysis.last import last_batches
+from sonde.analysis.last import last_batches, used
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.diagnosis.birth import amount, sentence, what_to_do
 from sonde.errors import UnknownName
@@ -351,7 +351,7 @@ def _dump(number: int, dump: Dump, shown: bool) -> DumpLine:
 
 def _batch_lines(dump: Dump | None, box: BlackBox, stored: dict[str, list[Batch]], run: Run) -> list[BatchLine]:
     if dump is not None and dump.batches:
-        return [_batch(one, "", culprits(one, dump, box)) for one in dump.batches]
+        return [_batch(one, "", culprits(one, dump, box)) for one in used(run, dump)]
     people = {row["process"]: label.process(row["role"], row["rank"], row["worker"]) for row in run.rows}
     several = len(stored) > 1
     return [
