@@ -27,7 +27,7 @@ REASONS = {
     "nonfinite": "a value was not finite",
     "worker": "a loader worker raised an exception",
     "memory": "memory ran out",
-    "exception": "an exception ended the process",
+    "exception": "nobody caught an exception",
     "sigterm": "the process got SIGTERM",
     "demand": "somebody asked for it",
 }
