@@ -113,6 +113,24 @@ if __name__ == "__main__":
             optimizer.step()
 """
 
+# Two workers read every other item; the NaN is in item 9, the fifth of the second one.
+PARTS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+class Items(IterableDataset):
+    def __iter__(self):
+        worker = get_worker_info()
+        for index in range(worker.id, 16, worker.num_workers):
+            yield torch.full((4,), float("nan") if index == 9 else 1.0)
+
+if __name__ == "__main__":
+    net = nn.Linear(4, 1)
+    for batch in DataLoader(Items(), batch_size=2, num_workers=2):
+        net(batch).sum().backward()
+"""
+
 STOP = """
 import torch
 from torch import nn
@@ -182,6 +200,15 @@ def test_the_fault_of_one_rank_is_of_that_rank(programs: Programs) -> None:
         own, other = ([index for (index,) in table.fetchall()] for table in tables)
     assert own[facts["items"][0]["position"]] == 21
     assert (len(own), len(other), set(own) & set(other)) == (4, 4, set())
+
+
+def test_an_item_that_a_worker_has_counted_is_told_so(programs: Programs) -> None:
+    """Each of several workers that read an iterable dataset has an item of that number."""
+    sonde_run(programs, PARTS, "-q", "--watch-nonfinite")
+    (path,) = programs.dir.iterdir()
+    with open_run(path) as run:
+        (finding,) = [one for one in diagnose(run).findings if one.kind == "NON_FINITE"]
+    assert "as the dataset gave it, item 4 (as worker 1 counts them) of batch 5" in finding.why
 
 
 def test_stop_ends_the_program(programs: Programs) -> None:

@@ -90,6 +90,7 @@ class Birth:
     when_ns: int | None
     dump: str | None = None  # the folder that was written for it
     query: str | None = None  # what gives the step again
+    counter: int | None = None  # the loader worker that numbers the items, where each of several has numbers of its own
 
 
 def read_certificate(value: object) -> Certificate | None:
@@ -164,9 +165,23 @@ def births(run: Run) -> Births:
         certificate = read_certificate(_completed(args, *context))
         if certificate is not None and process not in found:
             query = _STEP.format(quoted(process), seq)
-            found[process] = Birth(certificate, host, pid, rank, workers.get(process), when, query=query)
+            counter = _counter(run, process, certificate.batch)
+            found[process] = Birth(certificate, host, pid, rank, workers.get(process), when, None, query, counter)
     unseen = sorted({str(row[1]) for row in rows if row[0] == probe.NONFINITE_UNSEEN})
     return Births(list(found.values()), max(0, len(marks) - len(found)), unseen)
+
+
+def _counter(run: Run, process: str, key: int | None) -> int | None:
+    """The worker that read a batch of an iterable dataset, if there are several: each counts its items from 0."""
+    book = run.database.ledgers.book(process) if key is not None else None
+    content = book.batch(key) if book is not None and key is not None else None
+    if content is None or not content.stream or content.worker is None or key is None:
+        return None
+    place = probe.read_batch_key(key)
+    ((last,),) = run.sql(
+        f"SELECT max(worker) FROM batches WHERE process = {quoted(process)} AND loader = {place.loader} AND round = {place.round}"
+    ).fetchall()
+    return content.worker if last else None
 
 
 _STEP = (

@@ -25,7 +25,7 @@ LARGE = 1e30  # a number that is about to leave the range of float32
 def sentence(birth: Birth) -> str:
     """`step 812, rank 0, layer `encoder.3.norm`, item 8412 of batch 812; inputs finite, max 3.4e38`."""
     one = birth.certificate
-    words = [_moment(one), *_who(birth), place(one), _carriers(one)]
+    words = [_moment(one), *_who(birth), place(one), _carriers(one, birth.counter)]
     tail = origin(one)
     return ", ".join(word for word in words if word) + (f"; {tail}" if tail else "")
 
@@ -96,11 +96,12 @@ def name_of(item: Carrier) -> str:
     return f"'{item.id}'" if item.id is not None else f"at position {item.position}"
 
 
-def _carriers(one: Certificate) -> str:
+def _carriers(one: Certificate, counter: int | None) -> str:
     batch = "" if one.batch_number is None else f"batch {one.batch_number}"
     if not one.items:
         return f"{batch} (its items cannot be told apart)" if batch else ""
-    return carriers(one) + (f" of {batch}" if batch else "")
+    counted = "" if counter is None else f" (as worker {counter} counts them)"
+    return carriers(one) + counted + (f" of {batch}" if batch else "")
 
 
 def origin(one: Certificate) -> str:
