@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import logging
+from collections import UserDict
 from typing import Any
 
 import pytest
@@ -133,6 +134,21 @@ def test_what_a_layer_makes_in_such_a_loop_is_told_by_the_tensors_of_the_black_b
         faults.train_ahead(nn.Sequential(Log(), nn.Linear(4, 2)), faults.Negative())
     (facts,) = marks(recorded)
     assert (facts["where"], facts["layer"], indices(facts)) == ("forward", "0", [13])
+
+
+def test_variables_that_read_what_they_give_are_left_alone() -> None:
+    """As a file that looks like a dictionary does."""
+
+    class File(UserDict[str, Any]):
+        def values(self) -> Any:
+            raise AssertionError("nobody may read all of it")
+
+    file, net = File(), nn.Sequential(nn.Linear(4, 4), RootLayer(), nn.Linear(4, 2))
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        for image, _ in DataLoader(Items(), batch_size=8):
+            net(image).mean().backward()
+    assert not file
+    assert [facts["where"] for facts in marks(recorded)] == ["backward"]
 
 
 def test_of_two_loaders_the_one_that_gave_it_is_meant() -> None:

@@ -16,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
@@ -182,9 +183,18 @@ def _in_hand() -> Iterator[list[Any]]:
         if frame is None:
             return
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "sonde":
-            values = list(frame.f_locals.values())[:MOST_LOCALS]
-            yield [one for value in values for one in tensors_of(value, sys.modules["torch"].Tensor, 2)]
+            yield list(_inside(list(frame.f_locals.values()), 3))
         frame = frame.f_back
+
+
+def _inside(value: Any, deeper: int) -> Iterator[Any]:
+    """The tensors in a variable. Only plain containers are opened: others may be files, or read what they give."""
+    kind = type(value)
+    if kind is sys.modules["torch"].Tensor:
+        yield value
+    elif deeper and kind in (dict, list, tuple):
+        for one in islice(value.values() if kind is dict else value, MOST_LOCALS):
+            yield from _inside(one, deeper - 1)
 
 
 def _address(value: Any) -> int | None:
