@@ -217,9 +217,8 @@ class Database:
             if row is not None and row["exit_code"] is None and row["signal"] is None:
                 row["exit_code"], row["signal"] = code, signal
                 if code == 0 and row["state"] == DIED:
-                    row["state"] = (
-                        ENDED  # it could not say so: torch ends persistent workers in the middle of what they do
-                    )
+                    # It could not say so itself: torch ends persistent workers in the middle of what they do.
+                    row["state"] = ENDED
 
     def _create(self, table: str, columns: tables.Columns, rows: Sequence[Sequence[object]]) -> None:
         import numpy as np

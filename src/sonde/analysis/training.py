@@ -66,10 +66,8 @@ def trainers(source: Source, rows: Sequence[Row], but: Collection[str] = ()) -> 
         names = {one.name for one in named if one.cat == probe.PROBE}
         aside = any(one.name in _WAITS and one.cat == probe.PROBE and one.lane not in lanes for one in named)
         wanted = Wanted(codes, lanes, names, not _updating(named), aside)
-        counting = _counting(named)
-        yield _trainer(
-            number, row, names, source.read(row["process"], wanted), counting=counting
-        )  # kept nowhere: large
+        # Read at the call, and kept nowhere here: they are large.
+        yield _trainer(number, row, names, source.read(row["process"], wanted), counting=_counting(named))
     source.forget()
 
 

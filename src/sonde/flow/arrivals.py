@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
@@ -48,9 +48,8 @@ class Arrival(NamedTuple):
     batch: hooks.Batch | None
     key: int | None
     ids: Any  # as many as items, or None
-    tensors: (
-        tuple[weakref.ref[Any], ...] | None
-    )  # where only a look at them can tell whether they are finite; None: unseen
+    # Where only a look at them can tell whether they are finite; None: nobody could look into the batch.
+    tensors: tuple[weakref.ref[Any], ...] | None
 
     @property
     def indices(self) -> tuple[Any, ...] | None:
@@ -126,7 +125,7 @@ def meant(given: Iterable[Any] = ()) -> Arrival | None:
     """The batch that these tensors are of, or else those that the program has in hand; the newest if that is not known."""
     owners = {place: key for part, key in _held() if (place := _address(part)) is not None}
     known = {key: one for one in _state if (key := one[1]) is not None}
-    for group in (given, *_in_hand()) if owners else ():
+    for group in chain((given,), _in_hand()) if owners else ():
         keys = {owners.get(place) for one in group if (place := _address(one)) is not None}
         keys &= known.keys()
         if len(keys) == 1:

@@ -126,9 +126,8 @@ def _before(facts: dict[str, Any]) -> str:
         return "; an input was not finite already"
     low = min((one["min"] for one in facts["inputs"] if one["min"] is not None), default=0)
     largest = [one["max"] for one in facts["inputs"] if one["max"] is not None]
-    said = (
-        "; inputs finite" + (f", min {low:.3g}" if low < 0 else "") + (f", max {max(largest):.3g}" if largest else "")
-    )
+    least, most = f", min {low:.3g}" if low < 0 else "", f", max {max(largest):.3g}" if largest else ""
+    said = f"; inputs finite{least}{most}"
     return said + (f"; not finite already: its {' and '.join(facts['parameters'])}" if facts["parameters"] else "")
 
 

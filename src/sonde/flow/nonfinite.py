@@ -7,8 +7,8 @@ In the good case each result, and each gradient that comes to one, is read once 
 (`_finite.c`). Only what is found comes here, to be judged. The producer is the first place in the order of execution whose
 inputs were all finite and whose output was not. A NaN is an alarm at once. An infinity alone is a suspicion (masks are full of
 them): it becomes an alarm when a NaN, a loss or a gradient that is not finite comes of it in the same step. Gradients that are not
-finite while a GradScaler is used are its own business, unless its scale is 1 or less. After the first birth only further losses are counted, until another
-model is trained.
+finite while a GradScaler is used are its own business, unless its scale is 1 or less. After the first birth only further losses
+are counted, until another model is trained.
 """
 
 from __future__ import annotations
@@ -297,9 +297,8 @@ class Watch:
             return
         layer = Layer(name, module)
         address = id(module)
-        hooked = layer.own or (
-            not layer.loss and backprop.is_asked(module)
-        )  # what comes to it and what goes out, in backward
+        # What comes to it and what goes out, in backward.
+        hooked = layer.own or (not layer.loss and backprop.is_asked(module))
         carriers = (_carriers(layer, side) for side in (0, 1))
         call = leaves.engine().watched(layer, self._original, *carriers, hooked, steady.hooks(module))
         self.calls[address] = call
@@ -371,9 +370,9 @@ class Watch:
         if stage is None and not found.finite and _from_outside(wrong, at):
             other = arrivals.broken(arrival)
             unseen = arrival is not None and arrival.tensors is None  # what was in it when it came
-            stage, arrival = (
-                (arrivals.stage(other), other) if other is not None else (LOADER if unseen else LOOP, arrival)
-            )
+            stage = LOADER if unseen else LOOP
+            if other is not None:
+                stage, arrival = arrivals.stage(other), other
         if stage is not None:
             place = Place("data", stage != LOADER, before=layer.name, code=code if stage == LOOP else None, stage=stage)
             spread = arrival is not None and stage != LOOP and bool(finite.bad(wrong).all())  # by code of the loop
