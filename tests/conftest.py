@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +46,24 @@ def temporary_files() -> Iterator[None]:
     ):
         patch.setenv("TMPDIR", str(Path(folder).resolve()))  # for programs; this process keeps the folder that it knows
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pipes_closed_once() -> Iterator[None]:
+    """A loader that failed is left to the garbage collector, and closes only what is its own."""
+    # torch keeps it in a cycle. The collector first calls the end of its iterator, which starts a thread to tell an idle worker
+    # to end, and then that of the pipe, which Python closes without noting it. The thread would write to that number and close
+    # it again, and by then it may be a pipe of the next test.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "close", _close)
+        patch.setattr(Connection, "__del__", _close, raising=False)
+        yield
+
+
+def _close(pipe: Any) -> None:
+    handle, pipe._handle = pipe._handle, None  # before it is closed: another thread may come while it is
+    if handle is not None:
+        os.close(handle)
 
 
 @pytest.fixture
