@@ -126,6 +126,15 @@ def test_workers_that_were_started_before_are_replaced_where_loaders_are_limited
 
 
 @methods
+def test_workers_that_get_nothing_of_the_one_batch_are_fed_too(method: str) -> None:
+    """By the thread that each would have in a whole loop: one that starts as the loader ends can close what is not its own."""
+    with flow.trace(items=2):
+        batches: Any = iter(loader(num_workers=2, multiprocessing_context=method))
+        assert all(queue._thread.is_alive() for queue in batches._index_queues)
+        assert len(list(batches)) == 1
+
+
+@methods
 def test_what_is_captured_by_name_is_captured_in_workers_too(method: str) -> None:
     """A function of a module, a method of a class."""
     with flow.trace(items=2) as trace:

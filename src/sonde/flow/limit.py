@@ -93,7 +93,24 @@ def limited_iter(original: Callable[[Any], Any], loader: Any) -> Any:
     """In the place of `DataLoader.__iter__`: the iterator of a copy that ends after one batch."""
     count = _asked()
     made = None if count is None else view(loader, count)
-    return original(loader if made is None else made)
+    if made is None:
+        return original(loader)
+    iterator = original(made)
+    _feed(iterator)
+    return iterator
+
+
+@guard("starting what feeds the workers of a limited loader")
+def _feed(iterator: Any) -> None:
+    """Let each worker have the thread that feeds it, as in a whole loop, also those that get nothing of the one batch.
+
+    Else the thread starts when the iterator ends. If that is in the garbage collector, as after an exception of a worker, the
+    collector closes its pipe first, and the thread writes to and closes a number that may be the program's by then.
+    """
+    for queue in getattr(iterator, "_index_queues", ()):
+        with queue._notempty:
+            if queue._thread is None:
+                queue._start_thread()
 
 
 @guard("limiting a loader", default=None)
