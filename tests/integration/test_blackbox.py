@@ -17,6 +17,10 @@ from tests.integration.conftest import TIMEOUT, Programs
 
 pytest.importorskip("torch")
 
+from sonde import open_run
+from sonde.analysis.blackbox import black_box
+from sonde.views.blackbox import blackbox
+
 # Trains on 160 items in batches of four; `fails(index)` is asked for each item, `happens(step)` after each step.
 TRAINING = """
     import os, signal, sys, time
@@ -110,6 +114,27 @@ def test_an_item_that_kills_its_worker_is_named(programs: Programs) -> None:
     dump = only(programs)
     assert dump["reason"] == "worker"
     assert dump["exception"]["item"] == {"index": 77, "position": None, "id": None, "worker": 1, "batch": 19}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_that_cannot_be_collated_is_named_with_its_items(programs: Programs, workers: int) -> None:
+    """No item raised: all that were to be put together are named, and what to do with them."""
+    failing = [
+        "def collate(items):",
+        "    if any(item['id'] == 'item 77' for item in items):",
+        "        raise TypeError('not to be collated')",
+        "    return torch.utils.data.default_collate(items)",
+    ]
+    call = f"{MAIN}train(collate_fn=collate, num_workers={workers})"
+    done = programs.run(code(*failing, call), env=ON, code_expected=1)
+    assert "TypeError: not to be collated" in done.stderr
+    item = only(programs)["exception"]["item"]
+    assert (item["items"], item["batch"], item["index"]) == ([76, 77, 78, 79], 19, None)
+    with open_run(programs.only) as run:
+        raised = blackbox(run, black_box(run)).raised
+    assert raised is not None
+    assert raised.item == "items 76, 77, 78, 79 of batch 19" + (", loaded by worker 1" if workers else "")
+    assert "Load items 76, 77, 78, 79 of the dataset and collate them" in raised.next
 
 
 def test_an_exception_that_no_hook_has_heard_of_is_written_once(programs: Programs) -> None:

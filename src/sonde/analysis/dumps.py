@@ -92,6 +92,7 @@ class Item:
     id: str | None
     worker: int | None
     batch: int | None  # the key
+    items: list[int | None] = field(default_factory=list)  # of the batch, where none of them is known to have raised
 
 
 @dataclass(frozen=True)
@@ -255,10 +256,13 @@ def _raised(fields: Fields) -> Raised | None:
         fields.text("type") or "an exception",
         fields.text("message", MOST_MESSAGE) or "",
         fields.texts("traceback", MOST_FRAMES),
-        Item(item.whole("index"), item.count("position"), item.text("id"), item.count("worker"), item.count("batch"))
-        if item
-        else None,
+        _item(item) if item else None,
     )
+
+
+def _item(fields: Fields) -> Item:
+    where = fields.whole("index"), fields.count("position"), fields.text("id")
+    return Item(*where, fields.count("worker"), fields.count("batch"), fields.wholes("items", MOST_INDICES))
 
 
 def _span(fields: Fields) -> OpenSpan:

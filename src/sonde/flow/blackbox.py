@@ -25,7 +25,7 @@ from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, parent_pid, serving
 from sonde.flow import dump, sample, terminate
 from sonde.flow.registry import find
-from sonde.flow.ring import Kept, Ring
+from sonde.flow.ring import MOST_IDS, Kept, Ring
 from sonde.guard import guard
 from sonde.hooks.torch.loader import start_in_workers
 from sonde.probes import ledger, loader, loss, step
@@ -393,7 +393,7 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
 
 
 def _item(recorder: Recorder, error: BaseException | None) -> dict[str, Any] | None:
-    """The item whose making raised this, or killed the worker that made it."""
+    """The item whose making raised this, or killed the worker that made it; else all items of the batch that never came."""
     causes = list(_causes(error))
     wait = _wait_of(causes)
     told = [*_box.unmade_here, *_of_workers(recorder.run)] if causes else []
@@ -402,10 +402,19 @@ def _item(recorder: Recorder, error: BaseException | None) -> dict[str, Any] | N
     if not failed and (wait is not None or any(map(_of_worker, causes))):
         failed = _of_dead()
     if not failed:
-        return None
+        return _batch_of(wait)
     one = failed[-1]
     index = one.index if isinstance(one.index, int) else None
     return {"index": index, "position": one.position, "id": None, "worker": one.worker, "batch": one.key}
+
+
+def _batch_of(wait: _Unseen | None) -> dict[str, Any] | None:
+    """As an item: what collates them has failed, or what makes them all at once."""
+    batch = None if wait is None else wait.batch
+    if wait is None or batch is None or not batch.indices:
+        return None
+    numbers = [one if isinstance(one, int) else None for one in batch.indices[:MOST_IDS]]
+    return {"index": None, "position": None, "id": None, "worker": batch.worker, "batch": wait.key, "items": numbers}
 
 
 def _of_dead() -> list[loader.Failed]:

@@ -57,9 +57,9 @@ class RegularFile:
 
     def close(self) -> None:
         """Close the file; harmless when it is closed already."""
-        if self.fd >= 0:
-            os.close(self.fd)
-        self.fd = -1
+        fd, self.fd = self.fd, -1  # first: another thread may come while it is closed
+        if fd >= 0:
+            os.close(fd)
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import label
-from sonde.analysis.dumps import Batch, Dump, Thread
+from sonde.analysis.dumps import Batch, Dump, Item, Thread
 from sonde.analysis.last import last_batches, used
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.diagnosis.birth import amount, sentence, what_to_do
@@ -31,6 +31,7 @@ REASONS = {
     "sigterm": "the process got SIGTERM",
     "demand": "somebody asked for it",
 }
+MOST_NAMED = 8  # items of a batch that never came
 CAUGHT = "Caught "  # how torch begins what it raises again for a loader worker
 OURS = re.compile(r"/sonde/(?:flow|probes|hooks|events|boot)/")
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)\n\s*([^\n]*)')
@@ -286,7 +287,7 @@ def _raised(dump: Dump, run: str) -> RaisedLine:
         id=None if item is None else item.id,
         step=dump.step,
         frames=frames_of(raised),
-        next=f"Load {_short(raised)} of the dataset alone, outside of the loader, to see it fail."
+        next=f"Load {_short(raised)} of the dataset{_together(item)}, outside of the loader, to see it fail."
         if item is not None
         else f"Look at the last batches below; `sonde flow replay {run} --step {newest}` makes the newest again."
         if newest is not None
@@ -322,7 +323,18 @@ def _short(raised: Raised) -> str:
     assert item is not None
     if item.index is not None:
         return f"item {item.index}"
+    if item.items:
+        return f"items {_first(item.items)}"
     return f"item '{item.id}'" if item.id is not None else f"the item at position {item.position}"
+
+
+def _first(items: list[int | None]) -> str:
+    more = f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
+    return ", ".join("?" if one is None else str(one) for one in items[:MOST_NAMED]) + more
+
+
+def _together(item: Item) -> str:
+    return " and collate them" if item.items else " alone"
 
 
 def _item(raised: Raised) -> str | None:
