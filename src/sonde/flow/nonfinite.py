@@ -30,7 +30,7 @@ from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import scaler_scale
-from sonde.hooks.torch.outermost import followed
+from sonde.hooks.torch.outermost import Routes, followed
 from sonde.probes import naming
 from sonde.probes.graph import tensors_of
 from sonde.probes.off import switch_off
@@ -167,7 +167,7 @@ class Watch:
     """The watch of this process."""
 
     def __init__(self) -> None:
-        self.calls: dict[int, Callable[..., Any]] = {}
+        self.calls = Routes()
         self._undo: list[Callable[[], None]] = []
         self._original: Callable[..., Any] | None = None
         self.forget()
@@ -309,7 +309,7 @@ class Watch:
         def gone(reference: weakref.ref[Any]) -> None:
             if self._known.get(address) is reference:
                 self._known.pop(address)
-                self.calls.pop(address, None)
+                self.calls.forget(address)
                 self._all.pop(address, None)
                 if self._names.get(name) == address:
                     del self._names[name]

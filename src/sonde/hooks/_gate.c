@@ -266,8 +266,17 @@ typedef struct {
     PyObject *slow;  /* the Python function that does the same, and all the rest */
     PyObject *parts; /* a tuple; what it holds depends on the kind */
     PyObject *kinds[2]; /* of modules: the types seen last of which one was no loss, and of which one was; may be NULL */
+    struct Route *routes; /* of modules that are followed: those that were called last; may be NULL */
     int64_t last;
 } Lane;
+
+/* What is called for a module, as long as nothing is changed. */
+typedef struct Route {
+    PyObject *module; /* only compared */
+    PyObject *found;  /* owned; NULL: none */
+} Route;
+#define ROUTES 32
+static uint64_t rerouted = 1; /* how often something was changed */
 
 static PyTypeObject *lane_type;
 static int ready;                        /* the plain case is at hand: training goes on, and nothing unusual was seen */
@@ -303,14 +312,37 @@ static int truth_of(PyObject *owned)
     return truth;
 }
 
+static void routes_cleared(Lane *lane)
+{
+    for (int i = 0; lane->routes && i < ROUTES; i++)
+        Py_CLEAR(lane->routes[i].found);
+}
+
+/* What is called for this module; borrowed. NULL, perhaps with an exception: nothing is known of it. */
+static PyObject *route_of(Lane *lane, PyObject *module)
+{
+    if (lane->last != (int64_t)rerouted)
+        routes_cleared(lane);
+    lane->last = (int64_t)rerouted;
+    uintptr_t place = (uintptr_t)module;
+    Route *route = lane->routes ? &lane->routes[(place >> 4 ^ place >> 9) % ROUTES] : NULL;
+    if (route && route->found && route->module == module)
+        return route->found;
+    PyObject *address = PyLong_FromVoidPtr(module);
+    PyObject *found = address ? PyDict_GetItemWithError(part((PyObject *)lane, 0), address) : NULL;
+    Py_XDECREF(address);
+    if (found && route) {
+        PyObject *old = route->found;
+        *route = (Route){module, Py_NewRef(found)};
+        Py_XDECREF(old);
+    }
+    return found;
+}
+
 /* parts: a dict of functions by the address of what they are called for, the dict of torch.compiler, the name of its flag */
 static PyObject *followed_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if ((flags & ~OFFSET_BIT) < 1)
-        return go_slow(self, args, flags, names);
-    PyObject *address = PyLong_FromVoidPtr(args[0]);
-    PyObject *found = address ? PyDict_GetItemWithError(part(self, 0), address) : NULL;
-    Py_XDECREF(address);
+    PyObject *found = (flags & ~OFFSET_BIT) < 1 ? NULL : route_of((Lane *)self, args[0]);
     if (!found)
         return go_slow(self, args, flags, names);
     Py_INCREF(found);
@@ -469,6 +501,7 @@ static Lane *lane_new(vectorcallfunc call, PyObject *slow, PyObject *parts)
     lane->slow = Py_NewRef(slow);
     lane->parts = Py_NewRef(parts);
     lane->kinds[0] = lane->kinds[1] = NULL;
+    lane->routes = NULL;
     lane->last = 0;
     PyObject_GC_Track(lane);
     return lane;
@@ -491,6 +524,14 @@ static int lane_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(((Lane *)self)->parts);
     Py_VISIT(((Lane *)self)->kinds[0]);
     Py_VISIT(((Lane *)self)->kinds[1]);
+    for (int i = 0; ((Lane *)self)->routes && i < ROUTES; i++)
+        Py_VISIT(((Lane *)self)->routes[i].found);
+    return 0;
+}
+
+static int lane_clear(PyObject *self)
+{
+    routes_cleared((Lane *)self);
     return 0;
 }
 
@@ -502,6 +543,8 @@ static void lane_dealloc(PyObject *self)
     Py_XDECREF(((Lane *)self)->parts);
     Py_XDECREF(((Lane *)self)->kinds[0]);
     Py_XDECREF(((Lane *)self)->kinds[1]);
+    routes_cleared((Lane *)self);
+    PyMem_Free(((Lane *)self)->routes);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -516,6 +559,7 @@ static PyMemberDef lane_members[] = {
 static PyType_Slot lane_slots[] = {
     {Py_tp_dealloc, lane_dealloc},
     {Py_tp_traverse, lane_traverse},
+    {Py_tp_clear, lane_clear},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, lane_members},
     {0, NULL},
@@ -666,7 +710,20 @@ static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return 
 static PyObject *begins(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(begins_call, 4, args); }
 static PyObject *ends(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ends_call, 4, args); }
 static PyObject *ended(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ended_call, 3, args); }
-static PyObject *followed(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(followed_call, 3, args); }
+
+static PyObject *followed(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Lane *lane = (Lane *)lane_made(followed_call, 3, args);
+    if (lane && !PyDict_CheckExact(part((PyObject *)lane, 0))) /* one that tells of its changes; without memory there is no memory of it */
+        lane->routes = PyMem_Calloc(ROUTES, sizeof(Route));
+    return (PyObject *)lane;
+}
+
+static PyObject *reroute(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    rerouted++;
+    Py_RETURN_NONE;
+}
 
 static PyObject *set_exchange(PyObject *Py_UNUSED(module), PyObject *capsule)
 {
@@ -706,6 +763,7 @@ static PyMethodDef functions[] = {
     {"ends", ends, METH_VARARGS, "A lane for its end."},
     {"ended", ended, METH_VARARGS, "A lane for the end of a step of training."},
     {"followed", followed, METH_VARARGS, "A lane that calls other functions for some modules."},
+    {"reroute", reroute, METH_NOARGS, "Say that what is called for some module has changed."},
     {"way", way, METH_VARARGS, "What stands in the place of a function of a loader: its name, the function, the slow way."},
     {"batches", set_batches, METH_O, "Say what happens where batches are made and come; None: the slow ways are taken."},
     {"forget", forget, METH_NOARGS, "Judge every iterator anew: a loop over data has begun."},

@@ -70,7 +70,13 @@ def ended(slow: Function, parts: tuple[Callable[[Any], bool], Any, int], /) -> F
     """A lane for the end of a step of training: what writes it, its span; `slow` is called at most once in so many ns."""
 
 def followed(slow: Function, parts: tuple[dict[int, Function], dict[str, Any], str], /) -> Function:
-    """A lane for calls of some modules: the functions that are called for them, by address; where the compiler's flag is."""
+    """A lane for calls of some modules: the functions that are called for them, by address; where the compiler's flag is.
+
+    Of a dict of a class of its own it remembers some of these functions: each change is to be told by `reroute`.
+    """
+
+def reroute() -> None:
+    """Say that what is called for some module has changed."""
 
 def way(name: str, function: Function, slow: Function, /) -> Gate:
     """What stands in the place of a function of a loader: the quick way of plain batches. All others go to `slow`.

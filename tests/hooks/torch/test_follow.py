@@ -12,7 +12,7 @@ from tests.hooks.torch.told import Told  # noqa: E402
 
 from sonde.hooks.torch import engine, outermost  # noqa: E402
 from sonde.hooks.torch.module import module_call  # noqa: E402
-from sonde.hooks.torch.outermost import OutermostPoint  # noqa: E402
+from sonde.hooks.torch.outermost import OutermostPoint, Routes  # noqa: E402
 
 nn: Any = torch.nn
 Calls = dict[int, Callable[..., Any]]
@@ -101,6 +101,32 @@ def test_a_module_may_come_and_go_at_any_time(point: OutermostPoint) -> None:
     net(torch.ones(1, 4))
     leave()
     assert seen == ["Linear"]
+
+
+def test_routes_may_change_at_any_time(point: OutermostPoint) -> None:
+    """Though they are remembered: a module gets another function, none, and one again; more modules than are remembered."""
+    nets, routes = [nn.Identity() for _ in range(100)], Routes()
+    seen: list[tuple[str, int]] = []
+
+    def calls(word: str) -> Callable[..., Any]:
+        return lambda module, _given: seen.append((word, nets.index(module)))
+
+    leave = point.follow(lambda _original: routes)
+    for word in ("first", "second"):
+        for net in nets:
+            routes[id(net)] = calls(word)
+        for net in (*nets, *nets):
+            net(1)
+    expected = [(word, place) for word in ("first", "second") for _ in range(2) for place in range(100)]
+    routes.forget(id(nets[3]))
+    nets[3](1)
+    nets[4](1)
+    routes.clear()
+    nets[4](1)
+    routes[id(nets[4])] = calls("third")
+    nets[4](1)
+    leave()
+    assert seen == [*expected, ("second", 4), ("third", 4)]
 
 
 def test_a_module_that_is_computed_again_in_a_backward_pass_is_not_seen(point: OutermostPoint) -> None:

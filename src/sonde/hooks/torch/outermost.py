@@ -19,6 +19,29 @@ if TYPE_CHECKING:
 _numbers = count()
 
 
+class Routes(dict[int, "Callable[..., Any]"]):
+    """What is called for some first arguments, by their `id`. C remembers some of it, and is told of each change."""
+
+    def __setitem__(self, address: int, call: Callable[..., Any]) -> None:
+        super().__setitem__(address, call)
+        _reroute()
+
+    def forget(self, address: int) -> None:
+        """Nothing is called for this one any more."""
+        super().pop(address, None)
+        _reroute()
+
+    def clear(self) -> None:
+        """Nothing is called for any."""
+        super().clear()
+        _reroute()
+
+
+def _reroute() -> None:
+    if native is not None:
+        native.reroute()
+
+
 class _Thread(threading.local):
     inside = False
 
