@@ -19,7 +19,10 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-WARM = 6  # steps after each change, before those that are measured: what is meant is the middle of a training
+# Steps after each change, before those that are measured: what is meant is the middle of a training. A change of torch's classes
+# makes Python forget what it knew of the code that uses them, and it learns that again only after some fifty runs of it: after
+# six steps a recorder seemed to cost a third more than in a training that was left alone.
+WARM = 80
 MEASURED = 8
 PARTS = 8  # of a round, each in ABBA order
 FEWEST = 8
