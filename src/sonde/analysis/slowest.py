@@ -63,7 +63,7 @@ class Slowest:
             Slow(ns, None if key == record.NO_KEY else key, process, parent)
             for ns, key, parent in zip(slow["dur"].tolist(), slow["key"].tolist(), slow["parent"].tolist(), strict=True)
         ]
-        self.slowest = sorted([*self.slowest, *found], key=lambda one: -one.ns)[:KEPT]
+        self.slowest = _different(sorted([*self.slowest, *found], key=lambda one: -one.ns))[:KEPT]
 
     def _name_batches(self, process: str, fetches: NDArray[np.void]) -> None:
         wanted = {one.fetch for one in self.slowest if one.batch is None and one.process == process}
@@ -76,3 +76,15 @@ class Slowest:
             else one
             for one in self.slowest
         ]
+
+
+def _different(slow: list[Slow]) -> list[Slow]:
+    """Of each item its slowest time: one that is slow in every epoch would leave no place for others."""
+    seen: set[int] = set()
+    found = []
+    for one in slow:
+        if one.item is None or one.item not in seen:
+            found.append(one)
+        if one.item is not None:
+            seen.add(one.item)
+    return found
