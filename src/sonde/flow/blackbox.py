@@ -387,8 +387,7 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
     if name is not None:
         core.mark(DUMP, PROBE, args={"folder": name, "reason": reason}, level=ESSENTIAL)
         if reason != "demand":
-            run = os.path.basename(recorder.run)
-            _say(f"Sonde has written the last batches ({reason}): {dump.FOLDER}/{name}. Look: sonde blackbox {run}")
+            _announce(reason, name, recorder.run)
     return name
 
 
@@ -456,6 +455,13 @@ def _of_workers(run: str) -> list[loader.Failed]:
                 found += [loader.Failed(*row) for row in told["failed"]]
                 path.unlink()
     return found
+
+
+@guard("writing a message to the log")
+def _announce(reason: str, name: str, run: str) -> None:
+    # With its folder: a name alone is looked for in the usual one.
+    where = min(run, os.path.relpath(run), key=len)
+    _say(f"Sonde has written the last batches ({reason}): {dump.FOLDER}/{name}. Look: sonde blackbox {where}")
 
 
 @guard("writing a message to the log")
