@@ -83,7 +83,7 @@ def _ambiguous(given: str, matches: list[str]) -> str:
 
 
 def _missing(given: str, folder: Path, names: list[str]) -> str:
-    if Path(given).is_dir():
+    if given and Path(given).is_dir():
         return f"{given} is no run: it holds no {RUN_FILE}. If it is a folder with runs, give it as --dir {given}."
     if not names:
         return f"There is no run {given!r}, and no other one in {folder}. {RECORD_ONE}"
