@@ -128,9 +128,10 @@ def test_a_loop_that_fetches_ahead_uses_the_batch_before(box: int) -> None:
     assert read_batch_key(facts["batch"]).number == 1
 
 
-def test_what_a_layer_makes_in_such_a_loop_is_told_by_the_tensors_of_the_black_box() -> None:
-    """The batch that the layer was given is one that it holds."""
-    with record(watch_nonfinite="record", blackbox=3) as recorded:
+@pytest.mark.parametrize("box", [0, 3])
+def test_what_a_layer_makes_in_such_a_loop_is_told_of_the_batch_that_it_was_given(box: int) -> None:
+    """The last batches are known by their tensors."""
+    with record(watch_nonfinite="record", blackbox=box) as recorded:
         faults.train_ahead(nn.Sequential(Log(), nn.Linear(4, 2)), faults.Negative())
     (facts,) = marks(recorded)
     assert (facts["where"], facts["layer"], indices(facts)) == ("forward", "0", [13])

@@ -25,6 +25,7 @@
 #define LARGE (1 << 16) /* elements; others may run meanwhile */
 #define MOST_DIMS 16
 #define MOST_DEPTH 200
+#define MOST_REFERENCES 4 /* to tensors of a batch: as in arrivals.py */
 #define MOST_VALUES 64 /* of one container, and how many in each other: as in finite.py */
 #define DEEPEST 4
 #define CALM_PLACES 4 /* of so many in a row one is hooked: as in leaves.py */
@@ -722,18 +723,38 @@ static PyObject *ids_in(PyObject *data, PyObject *fields)
     return or_none(found);
 }
 
+/* Weak references to the first tensors that lie in a plain batch, by which it is known again. */
+static PyObject *references_in(PyObject *data)
+{
+    PyObject *values = PyDict_CheckExact(data) ? PyDict_Values(data) : is_tensor(data) ? PyTuple_Pack(1, data) : PySequence_Tuple(data);
+    PyObject *made = values ? PyList_New(0) : NULL;
+    Py_ssize_t count = values ? PySequence_Size(values) : 0;
+    for (Py_ssize_t i = 0; made && i < count && PyList_Size(made) < MOST_REFERENCES; i++) {
+        PyObject *one = PyTuple_CheckExact(values) ? PyTuple_GetItem(values, i) : PyList_GetItem(values, i);
+        PyObject *reference = is_tensor(one) ? PyWeakref_NewRef(one, NULL) : NULL;
+        if (PyErr_Occurred() || (reference && PyList_Append(made, reference) != 0))
+            Py_CLEAR(made);
+        Py_XDECREF(reference);
+    }
+    PyObject *result = made ? PyList_AsTuple(made) : NULL;
+    Py_XDECREF(values);
+    Py_XDECREF(made);
+    return result;
+}
+
 /* 1: the state knows the batch. 0, perhaps with an exception: it does not. */
 static int noted_arrival(PyObject *state, PyObject *fields, PyObject *const *given)
 {
     PyObject *ids = given[1] == Py_None ? NULL : ids_in(given[2], fields);
-    PyObject *none = ids ? PyTuple_New(0) : NULL;
-    PyObject *arrival = none ? PyTuple_Pack(4, given[0], given[1], ids, none) : NULL;
+    PyObject *none = ids ? PyTuple_New(0) : NULL, *held = none ? references_in(given[2]) : NULL;
+    PyObject *arrival = held ? PyTuple_Pack(5, given[0], given[1], ids, none, held) : NULL;
     int64_t count = arrival ? number_of(PyObject_GetAttr(state, s_count)) : -1;
     PyObject *following = count >= 0 ? PyLong_FromLongLong(count + 1) : NULL;
     int noted = following && PyObject_SetAttr(state, s_newest, arrival) == 0 && PyObject_SetAttr(state, s_count, following) == 0;
     Py_XDECREF(following);
     Py_XDECREF(arrival);
     Py_XDECREF(none);
+    Py_XDECREF(held);
     return noted;
 }
 

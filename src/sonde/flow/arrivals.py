@@ -4,7 +4,7 @@ A batch is looked at where it is collated, in the loader's worker or here, and i
 tells the main process through a small file in the run folder, which is there only if something was found.
 
 That is not always the batch that came last: some loops fetch ahead, and some take turns between loaders. The last few are
-known, and those that the black box holds are told by their tensors.
+known by their tensors.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 DATASET, COLLATE, LOADER, LOOP = "dataset", "collate", "loader", "loop"
 MOST_FOUND = 64  # batches of one process that are told of; a dataset may be full of them
 RECENT = 4  # batches that are known
+MOST_REFERENCES = 4  # to tensors of each
 MOST_FRAMES = 60  # of the stack, and of each so many variables, that are searched for a batch
 MOST_LOCALS = 100
 BLACKBOX = "sonde.flow.blackbox"  # is asked for what it holds, if it is in use
@@ -50,6 +51,7 @@ class Arrival(NamedTuple):
     ids: Any  # as many as items, or None
     # Where only a look at them can tell whether they are finite; None: nobody could look into the batch.
     tensors: tuple[weakref.ref[Any], ...] | None
+    held: tuple[weakref.ref[Any], ...] = ()  # the first of its tensors, by which it is known again
 
     @property
     def indices(self) -> tuple[Any, ...] | None:
@@ -163,12 +165,16 @@ def is_bad(arrival: Arrival) -> bool:
 
 
 def tensors(arrival: Arrival) -> list[Any]:
-    """The tensors of a batch, if the black box holds them."""
+    """The tensors of a batch that are still there."""
     return [part for part, key in _held() if key == arrival.key and isinstance(part, sys.modules["torch"].Tensor)]
 
 
 def _held() -> Iterator[tuple[Any, int]]:
-    """The parts of the batches that the black box holds, and their keys."""
+    """The parts of the last batches that the program or the black box holds, and their keys."""
+    for row in _state:
+        one = Arrival(*row)
+        if one.key is not None:
+            yield from ((part, one.key) for reference in one.held if (part := reference()) is not None)
     ring = getattr(getattr(sys.modules.get(BLACKBOX), "_box", None), "ring", None)
     for kept in [] if ring is None else ring.kept:
         if kept.key is not None:
@@ -218,7 +224,7 @@ def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
     state, kind = _state, type(data)
     ids = None if kind is list or kind is tuple else _ids(data)
     held = () if key is not None and state.told < MOST_FOUND else _weak(data)
-    state.newest = batch, key, ids, None if _is_closed(data) else held
+    state.newest = batch, key, ids, None if _is_closed(data) else held, _weak(data)[:MOST_REFERENCES]
     state.count += 1
     state.renew()
 
