@@ -103,21 +103,21 @@ def step_table(result: dict[str, Any], title: str = STEP_TITLE) -> Table:
     return table
 
 
-def feeding_table(result: dict[str, Any]) -> Table:
-    """What recording adds to a step that is fed by a loader."""
-    table = Table(title="CPU µs added to the step of an MLP that takes its batch from a loader", title_justify="left")
-    table.add_column("loader")
-    table.add_column("MLP", justify="right")
-    for name, found in result.items():
-        table.add_row(name, _added(found))
-    return table
-
-
 def deep_table(result: dict[str, Any]) -> Table:
     """What each recorder of layers adds to a step."""
-    table = Table(title="Every layer of a 12-layer encoder: CPU µs added to a step of training", title_justify="left")
-    table.add_column("recorder")
-    table.add_column("12-layer encoder", justify="right")
+    title = "Every layer of a 12-layer encoder: CPU µs added to a step of training"
+    return _one_model(title, "recorder", "12-layer encoder", result)
+
+
+def feeding_table(result: dict[str, Any]) -> Table:
+    """What recording adds to a step that is fed by a loader."""
+    return _one_model("CPU µs added to the step of an MLP that takes its batch from a loader", "loader", "MLP", result)
+
+
+def _one_model(title: str, first: str, model: str, result: dict[str, Any]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(first)
+    table.add_column(model, justify="right")
     for name, found in result.items():
         table.add_row(name, _added(found))
     return table
