@@ -239,3 +239,22 @@ def test_many_items_over_many_spills_lose_nothing(keyed: Any, done: Callable[[],
     found = done()
     assert [event.key for event in found.listed()] == list(range(count))
     assert not found.gaps
+
+
+def test_an_iterator_under_way_is_not_asked_for_another(recording: Any, done: Callable[[], Process]) -> None:
+    """It goes on where it is, each item with its number; what is no iterator is refused."""
+
+    class Anew:
+        def __iter__(self) -> Anew:
+            raise AssertionError("it would begin anew")
+
+        def __next__(self) -> str:
+            return next(letters)
+
+    letters = iter("ab")
+    wait = recording.Span("wait")
+    loop = recording.iterate_on(Anew(), wait, 40)
+    assert [next(loop), next(loop), next(loop, None)] == ["a", "b", None]
+    with pytest.raises(TypeError, match="iterate_on"):
+        recording.iterate_on([1], wait, 0)
+    assert [event.key for event in done().listed()] == [40, 41]

@@ -100,6 +100,17 @@ class Stream(IterableDataset[Any]):
             yield torch.tensor(number)
 
 
+class Anew(Stream):
+    """Is its own iterator, and begins anew each time that it is asked for one."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.numbers = super().__iter__()
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.numbers)
+
+
 class Nested(Dataset[Any]):
     """Each item is the sum over a loader of its own."""
 

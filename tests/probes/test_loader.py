@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from tests.probes.data import (  # noqa: E402
+    Anew,
     Fetched,
     Nested,
     Numbers,
@@ -296,6 +298,16 @@ def test_a_stream_without_automatic_batches() -> None:
     """One item each."""
     recorded = record_epochs(DataLoader(Stream(2), batch_size=None))
     assert fetched(recorded) == [Fetched(0, 0, (0,)), Fetched(0, 1, (1,))]
+
+
+@pytest.mark.parametrize("size", [2, None])
+def test_a_stream_that_is_its_own_iterator_does_not_begin_anew(size: int | None) -> None:
+    """It is asked for an iterator once in a round, as by torch alone, and gives the same."""
+    loader = DataLoader(Anew(7), batch_size=size)
+    expected = [batch.tolist() for batch in loader]
+    with record():
+        for _ in range(2):
+            assert [batch.tolist() for batch in islice(loader, 20)] == expected
 
 
 def test_the_iterator_of_a_stream_is_put_back() -> None:

@@ -297,6 +297,7 @@ static PyMethodDef functions[] = {
     {"leave", (PyCFunction)(void (*)(void))leave_keyed, METH_FASTCALL, "Leave a span, perhaps with a key, or by an exception."},
     {"cancel", cancel_entry, METH_O, "Leave a span as if it had never been entered."},
     {"iterate", iterate, METH_VARARGS, "Iterate, and record waits and blocks."},
+    {"iterate_on", iterate_on, METH_VARARGS, "Go on with an iterator, and record waits."},
     {"iterate_keyed", iterate_keyed, METH_VARARGS, "Iterate, and record blocks with these keys."},
     {"counter", (PyCFunction)(void (*)(void))counter, METH_VARARGS | METH_KEYWORDS, "Record a value."},
     {"mark", (PyCFunction)(void (*)(void))mark, METH_VARARGS | METH_KEYWORDS, "Record a moment."},

@@ -107,6 +107,12 @@ def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, first
     next request, at `break`, or at an exception (marked).
     """
 
+def iterate_on(iterator: Iterator[_T], wait: Span, first: int, /) -> _Loop[_T]:
+    """Go on with an iterator that is under way, and record each wait for an item, as `iterate` does.
+
+    It is not asked for an iterator again: one that gives itself may begin anew then. Raises TypeError if it is none.
+    """
+
 def iterate_keyed(iterable: Iterable[_T], keys: Iterable[int | Span], block: Span, /) -> _Loop[_T]:
     """Iterate; record the time the consumer holds each item as `block`, with the key that belongs to it.
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KIND", "Files", "Life", "Span", "Wrapped", "advance", "begin", "cancel", "count_steps", "counter", "end",
-    "enter", "flush", "get_context", "info", "iterate", "iterate_keyed", "layout", "leave", "mark", "note",
+    "enter", "flush", "get_context", "info", "iterate", "iterate_keyed", "iterate_on", "layout", "leave", "mark", "note",
     "set_clock", "set_context", "task_mode",
 ]  # fmt: skip
 
@@ -703,6 +703,13 @@ def iterate(iterable: Iterable[_T], wait: Span | None, block: Span | None, first
         if span is not None and not isinstance(span, Span):
             raise TypeError(f"iterate() takes an iterable and two spans (or None), not {span!r}")
     return _Loop(iter(iterable), wait, block, first, None)
+
+
+def iterate_on(iterator: Iterator[_T], wait: Span, first: int, /) -> _Loop:
+    """Go on with an iterator that is under way, which is not asked for one again, and record each wait for an item."""
+    if not hasattr(type(iterator), "__next__"):
+        raise TypeError(f"iterate_on() takes an iterator, a span and a number, not {iterator!r}")
+    return _Loop(iterator, wait, None, first, None)
 
 
 def iterate_keyed(iterable: Iterable[_T], keys: Iterable[int | Span], block: Span, /) -> _Loop:

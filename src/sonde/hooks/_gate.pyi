@@ -98,7 +98,7 @@ def batches(parts: tuple[Any, ...] | None, /) -> None:
       and what makes numbers of what a sampler gave (that, whether it is a batch);
     - an object with `listeners`, called with each batch, its key and its data, and `around`, called with what collates (or
       None); the book of the ledger;
-    - of the event core: enter, leave, cancel, note, iterate_keyed, iterate; the spans of a wait, a size, a fetch and an item;
+    - of the event core: enter, leave, cancel, note, iterate_keyed, iterate_on; the spans of a wait, a size, a fetch and an item;
     - what gives the span of a batch that is made at once (numbers); numbers in the innermost dataset, of numbers and dataset; what writes
       into the ledger where C cannot (batch, key, flags); what a batch gets that turns out not to be plain (iterator, batch, data); a wait
       that failed (batch, exception); a fetch that failed (fetcher, what it was asked for, what was seen of it, key, type); what is

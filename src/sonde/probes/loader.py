@@ -108,7 +108,7 @@ def install(settings: Settings) -> Callable[[], None]:
 
 def _parts() -> tuple[Any, ...]:
     """What happens to plain batches on their quick way."""
-    events = (core.enter, core.leave, core.cancel, core.note, core.iterate_keyed, core.iterate)
+    events = (core.enter, core.leave, core.cancel, core.note, core.iterate_keyed, core.iterate_on)
     spans = (_wait, _sizes, _fetch, _item)
     told = (_together, _original, _enter_late, _deliver_late, _fail_late, _unmade, host.tick, step.PAUSE_NS)
     return (_Here, ledger.book(), *events, *spans, *told)
@@ -441,8 +441,9 @@ class _Fetch:
         fetcher, asked = self.fetcher, self.asked
         if hasattr(fetcher, "dataset_iter"):
             self.first = indices[0] if indices else 0
-            self.loop = core.iterate(fetcher.dataset_iter, _item, None, self.first)
-            self._swap("dataset_iter", self.loop)
+            if hasattr(type(fetcher.dataset_iter), "__next__"):  # else torch says what is wrong
+                self.loop = core.iterate_on(fetcher.dataset_iter, _item, self.first)
+                self._swap("dataset_iter", self.loop)
             return
         if indices is None:
             indices = hooks.plain(asked, batched=fetcher.auto_collation)

@@ -259,9 +259,9 @@ static Span *span_or_null(PyObject *span)
     return span == Py_None ? NULL : (Span *)Py_NewRef(span);
 }
 
-static Loop *new_loop(PyObject *iterable, PyObject *wait, PyObject *block)
+/* `iterator` is taken over; it may be NULL, with an exception. */
+static Loop *new_loop(PyObject *iterator, PyObject *wait, PyObject *block)
 {
-    PyObject *iterator = PyObject_GetIter(iterable);
     Loop *self = iterator ? PyObject_GC_New(Loop, loop_type) : NULL;
     if (!self) {
         Py_XDECREF(iterator);
@@ -288,7 +288,23 @@ static PyObject *iterate(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_TypeError, "iterate() takes an iterable and two spans (or None)");
         return NULL;
     }
-    Loop *self = new_loop(iterable, wait, block);
+    Loop *self = new_loop(PyObject_GetIter(iterable), wait, block);
+    if (self)
+        self->before = first - 1;
+    return (PyObject *)self;
+}
+
+static PyObject *iterate_on(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *iterator, *wait;
+    long long first;
+    if (!PyArg_ParseTuple(args, "OO!L:iterate_on", &iterator, span_type, &wait, &first))
+        return NULL;
+    if (!PyIter_Check(iterator)) {
+        PyErr_SetString(PyExc_TypeError, "iterate_on() takes an iterator, a span and a number");
+        return NULL;
+    }
+    Loop *self = new_loop(Py_NewRef(iterator), wait, Py_None);
     if (self)
         self->before = first - 1;
     return (PyObject *)self;
@@ -300,7 +316,7 @@ static PyObject *iterate_keyed(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "OOO!:iterate_keyed", &iterable, &keys, span_type, &block))
         return NULL;
     keys = PyObject_GetIter(keys);
-    Loop *self = keys ? new_loop(iterable, Py_None, block) : NULL;
+    Loop *self = keys ? new_loop(PyObject_GetIter(iterable), Py_None, block) : NULL;
     if (self)
         self->keys = keys;
     else

@@ -938,8 +938,7 @@ static int making_flow(PyObject *parts, PyObject *const *args, Making *making)
     making->given = Py_NewRef(args[1]);
     making->span = Py_NewRef(of(parts, FETCH));
     making->stream = under.first >= 0 ? PyObject_GetAttr(args[0], s_iter) : NULL;
-    PyObject *loop = making->stream ? PyObject_CallFunction(of(parts, STREAMS), "OOOL", making->stream, of(parts, ITEM), Py_None, under.first)
-                                    : NULL;
+    PyObject *loop = making->stream ? PyObject_CallFunction(of(parts, STREAMS), "OOL", making->stream, of(parts, ITEM), under.first) : NULL;
     if (loop && PyObject_SetAttr(args[0], s_iter, loop) == 0)
         making->loop = Py_NewRef(loop);
     Py_XDECREF(loop);
