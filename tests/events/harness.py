@@ -172,15 +172,19 @@ class Process:
         return self.names[event.name][1]
 
     def args(self, event: Event) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.written(event) or b"{}")
+        return found
+
+    def written(self, event: Event) -> bytes:
+        """Its arguments as they stand in the file."""
         if event.args == 0:
-            return {}
+            return b""
         data = (self.folder / "args.bin").read_bytes()
         assert data[:8] == b"SONDEARG"
         offset = event.args * 8
         (length,) = struct.unpack_from("<I", data, offset)
         assert offset + 4 + length <= self.header["args_len"] <= len(data)
-        found: dict[str, Any] = json.loads(data[offset + 4 : offset + 4 + length])
-        return found
+        return data[offset + 4 : offset + 4 + length]
 
     def listed(self) -> list[Event]:
         """The events in the order of their numbers, without the cancelled ones."""

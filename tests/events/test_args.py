@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import enum
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
+from tests.events.harness import PLENTY, FolderHost, process
 
 from sonde.events.args import MAX_DEPTH, TOTAL_FACTOR, clean, encode, merge
 
@@ -179,3 +182,54 @@ def test_clean_text_is_valid_unicode(text: str) -> None:
 def test_of_two_objects_the_inner_one_wins() -> None:
     """Merging keeps all names, and the inner value where both have one."""
     assert json.loads(merge(b'{"a":1,"b":2}', b'{"b":3,"c":4}')) == {"a": 1, "b": 3, "c": 4}
+
+
+class _Limited(FolderHost):
+    """Encodes as a recorder does, and says what it does not cut."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        super().__init__(folder)
+        self.longest = limit
+
+    def encode(self, args: Any) -> tuple[bytes, bool]:
+        self.encoded += 1
+        return encode(args, self.longest)
+
+
+words = st.text(st.characters(min_codepoint=1, max_codepoint=0x100), max_size=70)
+numbers = st.integers(-(2**70), 2**70) | st.integers(0, 10**6)
+few = st.dictionaries(
+    words,
+    numbers | words | st.booleans() | st.floats() | st.lists(numbers | words, max_size=130),
+    min_size=1,
+    max_size=18,
+)
+listing = st.dictionaries(words, st.lists(numbers, max_size=300), min_size=1, max_size=3)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.lists(few | listing, min_size=1, max_size=4), st.integers(1, 100))
+def test_a_core_writes_the_same_bytes_as_its_host_would(core: Any, several: list[dict[str, Any]], limit: int) -> None:
+    """Whatever a core encodes by itself, nobody can tell from the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        core.begin(_Limited(Path(folder), limit), PLENTY)
+        for place, args in enumerate(several):
+            core.mark("x", key=place, args=args)
+        core.end()
+        found = process(Path(folder))
+        written = {event.key: found.written(event) for event in found.named("x")}
+    assert written == {place: encode(args, limit)[0] for place, args in enumerate(several)}
+
+
+def test_arguments_that_are_whole_numbers_and_words_need_no_host(core: Any, tmp_path: Path) -> None:
+    """The items of a batch are written without a call of Python."""
+    host = _Limited(tmp_path, LIMIT)
+    core.begin(host, PLENTY)
+    core.mark("x", args={"indices": list(range(32)), "count": 32, "why": "eval"})
+    core.end()
+    assert host.encoded == (0 if core.KIND == "c" else 1)
+    assert process(tmp_path).args(process(tmp_path).only("x")) == {
+        "indices": list(range(32)),
+        "count": 32,
+        "why": "eval",
+    }

@@ -234,6 +234,10 @@ static PyObject *begin(PyObject *module, PyObject *args)
     Py_XDECREF(end(module, NULL));
     g.host = Py_NewRef(host);
     g.cap = cap;
+    PyObject *longest = PyObject_GetAttrString(host, "longest");
+    g.longest = longest ? PyLong_AsSsize_t(longest) : 0;
+    Py_XDECREF(longest);
+    forget_error();
     g.retry_at = 0;
     g.recording = 1;
     g.limit = DETAIL;

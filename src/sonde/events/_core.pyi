@@ -26,6 +26,8 @@ class Files(NamedTuple):
 class Host(Protocol):
     """What a core asks of Python. None of these may raise (the host guards them)."""
 
+    longest: int  # text among arguments that `encode` does not cut, in characters
+
     def open(self) -> Files | None: ...  # called at the first record of each process; None: not now, try again in 1 s
     def encode(
         self, args: Mapping[str, object]

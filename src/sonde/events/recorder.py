@@ -106,6 +106,7 @@ class Recorder:
         self.role = role
         self.more: dict[str, Any] = {}  # what else stands in process.json
         self.settings = settings
+        self.longest = settings.args_limit
         self.born = os.getpid()
         self.rank = config.ranks().rank  # of the process that started to record: its children inherit the variable
         self.worker: tuple[int, int] | None = None  # a process that is a loader worker, and which one

@@ -3,6 +3,7 @@
 #define SONDE_SPAN_H
 
 #include "frame.h"
+#include "plain.h"
 
 typedef struct Span {
     PyObject_HEAD
@@ -99,8 +100,10 @@ static uint32_t name_id(PyObject *cat, PyObject *name, int *full)
 
 static PyObject *host_encode(PyObject *mapping, uint8_t *cut)
 {
-    PyObject *bytes = NULL;
+    PyObject *bytes = plain_encoded(mapping);
     int was_cut = 0;
+    if (bytes)
+        return bytes;
     PyObject *result = call_host("encode", PyTuple_Pack(1, mapping));
     if (result && PyArg_ParseTuple(result, "Sp", &bytes, &was_cut))
         Py_INCREF(bytes);

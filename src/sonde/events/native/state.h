@@ -63,6 +63,7 @@ static struct {
     uint64_t *usage;       /* bytes recorded by all processes of the run */
     uint64_t own_usage;    /* the same for this process alone, where the file is missing */
     uint64_t cap;
+    Py_ssize_t longest;    /* text among arguments that is not cut, in characters; 0: not known */
     int opening;           /* a thread is asking the host to open the process folder */
     pthread_t opener;
     uint64_t retry_at;
