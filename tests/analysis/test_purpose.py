@@ -5,15 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sonde.analysis.purpose import WORDS, Purposes, Waits, purposes_of
-from sonde.store.probe import batch_key
+from sonde.analysis.purpose import WORDS, Forwards, Purposes, Waits, purposes_of
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING, batch_key
+
+MODES = {"f": FORWARD_TRAINING | FORWARD_GRAD, "n": FORWARD_TRAINING, "e": FORWARD_GRAD, "o": 0, "?": -(2**63)}
+MODES["l"] = MODES["f"] | FORWARD_LOSS
 
 
 def judge(story: str, *, sparse: bool = False) -> Purposes:
-    """`story`: one letter per event, 10 apart. A B: fetch of two iterators; f: forward, b: backward."""
+    """`story`: one letter per event, 10 apart. A B: fetch of two iterators; b: backward.
+
+    Forwards: f as in training, n: without gradients, e: in evaluation mode with gradients, o: neither, l: a loss function, ?: not known.
+    """
     keys: list[int] = []
     starts: list[int] = []
-    forwards: list[int] = []
+    forwards: list[tuple[int, int]] = []
     backwards: list[int] = []
     counts = {"A": 0, "B": 0, "C": 0}
     for at, letter in enumerate(story.replace(" ", "")):
@@ -21,10 +27,14 @@ def judge(story: str, *, sparse: bool = False) -> Purposes:
             keys.append(batch_key(*{"A": (0, 0), "B": (1, 0), "C": (1, 1)}[letter], counts[letter]))
             counts[letter] += 1
             starts.append(10 * at)
-        (forwards if letter == "f" else backwards if letter == "b" else []).append(10 * at)
+        if letter in MODES:
+            forwards.append((10 * at, MODES[letter]))
+        elif letter == "b":
+            backwards.append(10 * at)
     start = np.array(starts, np.int64)
     waits = Waits(np.array(keys, np.int64), start, start + 5)
-    return purposes_of(waits, np.array(forwards, np.int64), np.array(backwards, np.int64), sparse=sparse)
+    went = Forwards(*np.array(forwards, np.int64).reshape(-1, 2).T)
+    return purposes_of(waits, went, np.array(backwards, np.int64), sparse=sparse)
 
 
 def told(story: str, *, sparse: bool = False) -> str:
@@ -58,6 +68,53 @@ def test_loops(story: str, purposes: str) -> None:
     assert told(story) == purposes
 
 
+@pytest.mark.parametrize(
+    ("story", "purposes"),
+    [
+        ("Af Af b Af Af b", "tttt"),  # f(next(it)) + f(next(it))
+        ("Afl Afl b Afl Afl b", "tttt"),
+        ("Af Af Af Afb Af Af Af Afb Af", "t" * 9),  # four losses, and the first of the next four
+        ("Af Af Af b Bo Bo Cf Cf Cf b", "ttteettt"),  # the whole epoch
+        ("Af Af b", "tt"),
+        ("A Af Af b Af Af b f f b", "t" * 5),  # and one batch ahead
+        ("AA ffb AA ffb AA ffb", "t" * 6),  # zip(it, it)
+        ("AA ffb AA ffb A", "t" * 5),
+    ],
+)
+def test_batches_whose_losses_are_summed_are_training(story: str, purposes: str) -> None:
+    """One backward for several batches."""
+    assert told(story) == purposes
+
+
+@pytest.mark.parametrize(
+    ("story", "purposes"),
+    [
+        ("Afb Afb Ao Ao Afb Afb", "tteett"),  # evaluation with the same iterator
+        ("Af Af b Ao Ao Af Af b", "tteett"),
+        ("Af Af b An An Af Af b", "tteett"),  # in training mode
+        ("Afb Ael Afb Ael Afb Afb", "tetett"),  # gradients left on
+        ("Afb Aef Afb Aef Afb Afb", "tetett"),  # and the loss is a module of the program's own
+        ("Afb Afb Af Afb Afb Afb", "ttettt"),  # dropped after its forward: the loss was NaN
+        ("Afb A Afb A A Afb Afb", "teteett"),  # skipped
+        ("Af Af b Bf Bf Af Af b", "tteett"),  # evaluation as in training, with another iterator
+        ("A Bf Bf fb Afb", "teet"),  # and between fetch and use
+        ("Bef Bef Bef fb fb Cef Cef", "eeeee"),  # training without a loader
+        ("Bf Bf Bf fb fb Cf Cf", "eeeee"),
+        (
+            "Afb Bef Bef Afb Bef Bef Afb Bef Bef",
+            "tet" + "tet" + "tee",
+        ),  # an iterator that goes on: the next fetch is far away
+        ("Afb Bf Bf Afb Bf Bf Afb Bf Bf", "tet" + "tet" + "tee"),
+        ("A? A? b A? A? b A?b", "etett"),  # nobody knows the modes
+    ],
+)
+def test_batches_without_a_backward_are_evaluation_where_nothing_says_that_losses_are_summed(
+    story: str, purposes: str
+) -> None:
+    """One that goes forward without gradients, in evaluation mode, or now and then."""
+    assert told(story) == purposes
+
+
 def test_a_batch_that_was_fetched_ahead_is_used_after_the_next_fetch() -> None:
     """First in, first out."""
     found = judge("A Afb Afb fb")
@@ -81,3 +138,9 @@ def test_batches_of_a_step_that_were_fetched_at_once_are_used_in_that_step() -> 
 def test_one_update_speaks_for_the_whole_iterator() -> None:
     """Where backward is not recorded, updates are all that is known, and they are fewer than batches."""
     assert told("Af Af Afb Bf Bf Af Afb", sparse=True) == "ttteett"
+
+
+def test_batches_whose_losses_are_summed_are_used_in_one_step() -> None:
+    """Also where all of them are fetched before."""
+    assert judge("Af Af b Af Af b").used.tolist() == [0, 1, 2, 3]
+    assert judge("AA ffb AA ffb").used.tolist() == [1, 1, 3, 3]

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from sonde.analysis.live import Live
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
+from sonde.analysis.tables import PHASES
 from sonde.testing import record
 
 SLOW = 13
@@ -127,6 +130,36 @@ def test_accumulation_is_one_step_with_its_micro_batches(recorded: Recorded) -> 
         _holds(run)
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_batches_whose_losses_are_summed_are_training(recorded: Recorded, at_once: bool) -> None:
+    """One backward for two batches, fetched one by one or both before; the evaluation behind them is one."""
+
+    def train(loop: Loop) -> None:
+        for _ in range(2):
+            batches = iter(DataLoader(Numbers(), batch_size=5))
+            for _ in range(2):
+                loop.optimizer.zero_grad()
+                pair: Any = [next(batches), next(batches)] if at_once else (next(batches) for _ in range(2))
+                sum(loop.loss(loop.model(batch[0]), batch[1]) for batch in pair).backward()
+                loop.optimizer.step()
+            loop.evaluate(DataLoader(Numbers(), batch_size=10))
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT step, micro_batches, samples FROM steps ORDER BY step") == [
+            (n, 2, 10) for n in range(4)
+        ]
+        assert rows(run, "SELECT step FROM steps WHERE evaluation_ns IS NOT NULL") == [(2,)]
+        assert rows(run, "SELECT purpose, count(*) FROM batches GROUP BY 1 ORDER BY 1") == [
+            ("evaluate", 4),
+            ("train", 8),
+        ]
+        assert rows(run, "SELECT count(*) FROM phases WHERE phase = 'forward' AND calls = 4") == [(4,)]
+        _holds(run)
+        assert _live(run) == rows(
+            run, "SELECT samples, forward_ns, coalesce(evaluation_ns, -1) FROM steps ORDER BY step"
+        )
+
+
 def test_a_closure_is_not_counted_twice(recorded: Recorded) -> None:
     """LBFGS calls forward and backward itself."""
 
@@ -208,6 +241,16 @@ def test_a_living_a_killed_and_a_sealed_run_have_the_same_rows(tmp_path: Path) -
 def _all(path: Path) -> list[list[str]]:
     with open_run(path) as run:
         return [sorted(map(repr, run.table(table).fetchall())) for table in ("steps", "phases", "batches", "items")]
+
+
+def _live(run: Run) -> list[tuple[float, ...]]:
+    """Of each step samples, forward and evaluation, as the live screen has them."""
+    live = Live(run.path)
+    live.look()
+    (trainer,) = live.trainers
+    steps = trainer.window.steps()
+    spent = steps.spent[:, [PHASES.index("forward"), PHASES.index("evaluation")]]
+    return [(*one,) for one in np.nan_to_num(np.column_stack([steps.samples, spent]), nan=-1).tolist()]
 
 
 def _holds(run: Run) -> None:

@@ -4,11 +4,17 @@ Some loops fetch ahead: batch k + 1 before batch k is used. So batches are match
 first-out: an iterator that was asked n times before the first forward is n - 1 batches ahead from then on. Others fetch all
 micro-batches of a step at once: there the backwards are counted, as many for each batch. After the last fetch of an iterator
 nothing says whose backward it is that follows: such a batch is for what the one before it was for.
+
+Some sum the losses of several batches, and call backward once. There a batch without a backward was training too if it went
+forward in training mode with gradients, and most backwards of its iterator come after such a batch. One that was dropped
+now and then, after its forward, is none of these.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +28,8 @@ WORDS = ("unknown", "train", "evaluate")
 _NEVER = 2**63 - 1
 _UNUSED = 1 << 40  # after so many more batches: behind all steps
 ITERATOR_SHIFT, LOADER_SHIFT = 28, 44  # a batch key without its number, and without its round
+_MODES = FORWARD_TRAINING | FORWARD_GRAD | FORWARD_LOSS  # a loss function is in training mode wherever it is called
+_HABIT = 0.5  # more than so many backwards of an iterator are for several batches: then it sums losses
 
 
 class Waits(NamedTuple):
@@ -30,6 +38,18 @@ class Waits(NamedTuple):
     key: Ints
     start: Ints
     end: Ints
+
+
+class Forwards(NamedTuple):
+    """The forwards of one thread in the order of time. `key` has their modes; anything below 0: they are not known."""
+
+    start: Ints
+    key: Ints
+
+    def among(self, modes: int) -> Ints:
+        """The starts of those in exactly these modes."""
+        found: Ints = self.start[(self.key & _MODES == modes) & (self.key >= 0)]
+        return found
 
 
 class Purposes(NamedTuple):
@@ -43,8 +63,8 @@ class Purposes(NamedTuple):
     over: Ints
 
 
-def purposes_of(waits: Waits, forwards: Ints, backwards: Ints, *, sparse: bool = False) -> Purposes:
-    """Judge all fetches. `forwards` and `backwards`: their starts, in order. `sparse`: one backward speaks for an iterator."""
+def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bool = False) -> Purposes:
+    """Judge all fetches. `backwards`: their starts, in order. `sparse`: one backward speaks for an iterator."""
     import numpy as np
 
     count = len(waits.key)
@@ -92,11 +112,12 @@ class _Fetches:
         self._first = np.append(0, self._places[1:][last[:-1]])  # of each iterator
         self._size = np.diff(np.append(self._first, count))
         self._final = (self._first + self._size - 1)[self._group]  # for each fetch, the last one of its iterator
+        self._begun = waits.start
         self._low = waits.end
         self._high = np.append(waits.start[1:], 0)
         self._high[last] = _next_of_any(waits.start, waits.start[last])
 
-    def judge(self, forwards: Ints, backwards: Ints, *, sparse: bool) -> Purposes:
+    def judge(self, forwards: Forwards, backwards: Ints, *, sparse: bool) -> Purposes:
         """Purpose and use of each."""
         import numpy as np
 
@@ -104,11 +125,14 @@ class _Fetches:
         taught: Flags = number > 0
         acted = taught.copy()
         idle = np.flatnonzero(~taught)
-        acted[idle] = self._number(forwards, idle) > 0
+        acted[idle] = self._number(forwards.start, idle) > 0
+        learning = forwards.among(FORWARD_TRAINING | FORWARD_GRAD)
         if sparse:
-            taught = np.maximum.reduceat(taught, self._first)[self._group]
+            taught = self._any(taught)[self._group]
+        elif len(learning):
+            taught |= self._summed(backwards, acted, forwards, learning)
         used = self._places + self._ahead(acted)[self._group]
-        counted = np.zeros(0, np.int64) if sparse else self._count(used, number, acted)
+        counted = np.zeros(0, np.int64) if sparse else self._count(used, number, acted, learning)
         purpose = np.where(taught[np.minimum(used, self._final)], TRAIN, EVALUATE)
         late = np.flatnonzero(used >= self._final)
         purpose[late] = self._as_before(purpose, late, acted)
@@ -122,7 +146,52 @@ class _Fetches:
         found: Ints = np.searchsorted(moments, self._high[windows]) - np.searchsorted(moments, self._low[windows])
         return found
 
-    def _count(self, used: Ints, backwards: Ints, acted: Flags) -> Ints:
+    def _summed(self, backwards: Ints, acted: Flags, forwards: Forwards, learning: Ints) -> Flags:
+        """Windows without a backward whose losses are part of the next one. `learning`: the forwards that can be."""
+        import numpy as np
+
+        number = self._number(backwards, slice(None))
+        taught: Flags = number > 0
+        silent = np.flatnonzero(acted & ~taught)
+        # A model in evaluation mode, and gradients left on: an evaluation, whatever its loss function is in.
+        learns = (self._number(learning, silent) > 0) & (self._number(forwards.among(FORWARD_GRAD), silent) == 0)
+        found = np.zeros(len(taught), bool)
+        found[silent[learns]] = True
+        if not learns.any():
+            return found
+        done = np.flatnonzero(acted)
+        after = done[1:][found[done[:-1]] & (self._group[done[1:]] == self._group[done[:-1]])]
+        shared = np.zeros(len(taught), bool)
+        shared[after] = (number == 1)[after]
+        shared &= self._is_own(backwards, forwards.start)
+        telling = taught & ((number == 1) | (self._places < self._final))  # after the last fetch anything may come
+        most = _HABIT * np.add.reduceat(telling, self._first, dtype=np.int64)
+        found &= (np.add.reduceat(shared, self._first, dtype=np.int64) > most)[self._group]
+        return found
+
+    def _is_own(self, backwards: Ints, forwards: Ints) -> Flags:
+        """Whether the first backward in each window is for its iterator, as far as can be told.
+
+        It is not if something else was fetched meanwhile. After the last fetch it may be for a batch that was in hand before.
+        """
+        import numpy as np
+
+        starts, ends, begun = np.sort(self._begun), np.sort(self._low), self._begun[self._first]
+        first = np.append(backwards, _NEVER)[np.searchsorted(backwards, self._low)]
+        alone = np.searchsorted(starts, first) == np.searchsorted(starts, self._low)
+        before = np.searchsorted(ends, begun, side="right") - 1  # the last fetch of any iterator
+        used = np.searchsorted(forwards, begun) > np.searchsorted(forwards, ends[np.maximum(before, 0)])
+        own: Flags = alone & ((self._places < self._final) | ((before < 0) | used)[self._group])
+        return own
+
+    def _any(self, flags: Flags) -> Flags:
+        """For each iterator, whether one of its fetches is so."""
+        import numpy as np
+
+        found: Flags = np.maximum.reduceat(flags, self._first)
+        return found
+
+    def _count(self, used: Ints, backwards: Ints, acted: Flags, learning: Ints) -> Ints:
         """Correct `used` for batches that were fetched several at once, and used one after the other; returns which."""
         import numpy as np
 
@@ -132,6 +201,8 @@ class _Fetches:
             first, size = self._first[group], self._size[group]
             each = slice(first, first + size)
             known = _one_by_one(backwards[each], acted[each])
+            if known is None:
+                known = _together(backwards[each], acted[each], self._number(learning, each))
             if known is not None:
                 used[each] = first + np.where(known < size, known, _UNUSED)
                 found.append(first + np.flatnonzero(known < size))
@@ -172,6 +243,19 @@ def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
     if most < 2 or backwards[:-1].max(initial=0) <= each or not 0 <= size - total[-1] <= most:
         return None
     found: Ints = np.maximum(np.searchsorted(total, np.arange(size), side="right"), np.arange(size))
+    return found
+
+
+def _together(backwards: Ints, acted: Flags, learning: Ints) -> Ints | None:
+    """The same, where one backward follows all that were fetched at once. As many forwards each say that none was left out."""
+    import numpy as np
+
+    ends = np.flatnonzero(acted)
+    many = np.diff(np.append(-1, ends))
+    alike = len(ends) > 1 and many[0] > 1 and np.all(many == many[0]) and np.all(backwards[ends] == 1)
+    if not alike or np.any(learning[ends] == 0) or np.any(learning[ends] % many[0]):
+        return None
+    found: Ints = np.append(ends, len(backwards))[np.searchsorted(ends, np.arange(len(backwards)))]
     return found
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from operator import le, lt
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Waits, all_trained, purposes_of
+from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Forwards, Waits, all_trained, purposes_of
 from sonde.analysis.tables import PHASES
 from sonde.store.probe import FORWARD_GRAD, FORWARD_TRAINING
 
@@ -197,7 +197,8 @@ class Timeline:
             return all_trained(len(self._waits))
         waits = Waits(*(column[self._waits] for column in (self._spans.key, start, self._spans.end)))
         backwards = start[backwards]
-        forwards = start[np.flatnonzero(code == FORWARD)]
+        places = np.flatnonzero(code == FORWARD)
+        forwards = Forwards(start[places], self._spans.key[places])
         if len(backwards):
             return purposes_of(waits, forwards, backwards)
         return purposes_of(waits, forwards, self.updates.time, sparse=True)
