@@ -132,8 +132,8 @@ class Event(NamedTuple):
 
     @property
     def lasting(self) -> tuple[int, ...]:
-        """What writing a record again must not change; its key may have been given when it was left."""
-        return (self.start, self.name, self.seq, self.parent, self.step, self.epoch, self.depth)
+        """What writing a record again must not change; its key and name may have been given when it was left."""
+        return (self.start, self.seq, self.parent, self.step, self.epoch, self.depth)
 
 
 class Process:

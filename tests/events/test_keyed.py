@@ -88,11 +88,48 @@ def test_a_cancelled_entry_is_no_event(recording: Any, done: Callable[[], Proces
     assert not found.gaps
 
 
+def test_an_entry_may_turn_out_to_be_another_span(recording: Any, done: Callable[[], Process]) -> None:
+    """With its name, and its key or another one; what is inside stays inside, and the time is that of the entry."""
+    outer, wait, end = recording.Span("outer"), recording.Span("wait", key=1), recording.Span("end", key=2)
+    with outer:
+        for key in ((), (7,)):
+            recording.enter(wait, 5)
+            recording.mark("inside")
+            recording.turn(wait, end, *key)
+        recording.mark("after")
+    found = done()
+    inside = [("end", "outer"), ("inside", "end")]
+    assert found.tree() == [("outer", None), *inside, *inside, ("after", "outer")]
+    ends = [event for event in found.listed() if found.names[event.name][1] == "end"]
+    assert [(event.key, event.kind) for event in ends] == [(2, SPAN), (7, SPAN)]
+
+
+def test_an_entry_that_was_spilled_turns_out_to_be_another_span(recording: Any, done: Callable[[], Process]) -> None:
+    """It is written again with the other name."""
+    wait, end, inner = recording.Span("wait"), recording.Span("end"), recording.Span("inner")
+    recording.enter(wait, 5)
+    for _ in range(3 * HALF):
+        with inner:
+            pass
+    recording.turn(wait, end, 7)
+    recording.end()
+    found = done()
+    raw = [event for event in found.raw if event.seq == 1]
+    assert [(found.names[event.name][1], event.key) for event in raw] == [("wait", 5), ("end", 7)]
+
+
+def test_turning_takes_two_spans(recording: Any) -> None:
+    """Anything else is an error of the caller."""
+    with pytest.raises(TypeError, match="two Spans"):
+        recording.turn(recording.Span("wait"), "end")
+
+
 def test_leaving_what_was_not_entered_does_nothing(recording: Any, done: Callable[[], Process]) -> None:
     """Neither does cancelling it."""
     span = recording.Span("wait")
     recording.leave(span, 1)
     recording.cancel(span)
+    recording.turn(span, recording.Span("end"))
     with recording.Span("other"):
         recording.leave(span, 1, ValueError)
     assert [(e.key, e.kind) for e in done().listed()] == [(NO_KEY, SPAN)]
@@ -126,6 +163,7 @@ def test_nothing_happens_without_a_recording(core: Any, tmp_path: Path) -> None:
     core.enter(span, 1)
     core.leave(span, 2)
     core.cancel(span)
+    core.turn(span, span)
     assert list(core.iterate_keyed([1, 2], [3, 4], span)) == [1, 2]
     assert processes(tmp_path) == []
 

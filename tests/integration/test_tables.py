@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing.util
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from sonde.analysis.tables import PHASES
 from sonde.testing import record
 
 SLOW = 13
+ENDING = 0.6  # s
 
 
 class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -103,7 +105,12 @@ def test_a_plain_loop_with_evaluation(recorded: Recorded, tmp_path: Path, worker
         counts = "count(input_wait_ns), count(forward_ns), count(backward_ns), count(optimizer_ns), count(loss)"
         assert rows(run, f"SELECT count(*), {counts}, min(samples), max(samples) FROM steps") == [(10,) * 6 + (4, 4)]
         assert rows(run, "SELECT step FROM steps WHERE evaluation_ns > 50000000") == [(5,)]
-        assert rows(run, "SELECT phase FROM phases WHERE step IS NULL ORDER BY 1") == [("checkpoint",), ("evaluation",)]
+        after = [
+            ("checkpoint",),
+            ("evaluation",),
+            *[("input_wait",)] * bool(workers),
+        ]  # the last ones end after the last step
+        assert rows(run, "SELECT phase FROM phases WHERE step IS NULL ORDER BY 1") == after
         assert rows(run, "SELECT purpose, count(*), sum(size) FROM batches GROUP BY 1 ORDER BY 1") == [
             ("evaluate", 4, 40), ("train", 10, 40),
         ]  # fmt: skip
@@ -127,6 +134,32 @@ def test_accumulation_is_one_step_with_its_micro_batches(recorded: Recorded) -> 
 
     with recorded(train) as run:
         assert rows(run, "SELECT step, micro_batches, samples FROM steps ORDER BY step") == [(0, 2, 10), (1, 2, 10)]
+        _holds(run)
+
+
+def _end_slowly(_worker: int) -> None:
+    multiprocessing.util.Finalize(None, time.sleep, (ENDING,), exitpriority=1)
+
+
+def test_the_end_of_workers_is_waiting_for_data_without_a_batch(recorded: Recorded) -> None:
+    """It lies in the step after it, which has no batch more for that."""
+    data = DataLoader(
+        Numbers(), batch_size=5, num_workers=1, worker_init_fn=_end_slowly, multiprocessing_context="fork"
+    )
+
+    def train(loop: Loop) -> None:
+        for _ in range(2):
+            loop.train(data)
+
+    with recorded(train) as run:
+        long = int(ENDING * 1e9)
+        assert rows(run, f"SELECT step FROM steps WHERE input_wait_ns > {long} AND residual_ns < {long}") == [(4,)]
+        assert rows(run, "SELECT count(*), count(DISTINCT micro_batches), sum(batches), sum(samples) FROM steps") == [
+            (8, 1, 8, 40)
+        ]
+        assert rows(run, "SELECT purpose, count(*), max(wait_ns) < 1e9 FROM batches GROUP BY 1") == [("train", 8, True)]
+        assert rows(run, f"SELECT dur_ns > {long} FROM phases WHERE step IS NULL AND phase = 'input_wait'") == [(True,)]
+        assert _live(run) == rows(run, _LIVE)
         _holds(run)
 
 
@@ -155,9 +188,7 @@ def test_batches_whose_losses_are_summed_are_training(recorded: Recorded, at_onc
         ]
         assert rows(run, "SELECT count(*) FROM phases WHERE phase = 'forward' AND calls = 4") == [(4,)]
         _holds(run)
-        assert _live(run) == rows(
-            run, "SELECT samples, forward_ns, coalesce(evaluation_ns, -1) FROM steps ORDER BY step"
-        )
+        assert _live(run) == rows(run, _LIVE)
 
 
 def test_a_closure_is_not_counted_twice(recorded: Recorded) -> None:
@@ -243,13 +274,16 @@ def _all(path: Path) -> list[list[str]]:
         return [sorted(map(repr, run.table(table).fetchall())) for table in ("steps", "phases", "batches", "items")]
 
 
+_LIVE = "SELECT samples, input_wait_ns, forward_ns, coalesce(evaluation_ns, -1) FROM steps ORDER BY step"
+
+
 def _live(run: Run) -> list[tuple[float, ...]]:
-    """Of each step samples, forward and evaluation, as the live screen has them."""
+    """What `_LIVE` asks for, as the live screen has it."""
     live = Live(run.path)
     live.look()
     (trainer,) = live.trainers
     steps = trainer.window.steps()
-    spent = steps.spent[:, [PHASES.index("forward"), PHASES.index("evaluation")]]
+    spent = steps.spent[:, [PHASES.index(phase) for phase in ("input_wait", "forward", "evaluation")]]
     return [(*one,) for one in np.nan_to_num(np.column_stack([steps.samples, spent]), nan=-1).tolist()]
 
 

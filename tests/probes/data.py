@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, PREFETCH, SAMPLES, read_batch_key
+from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, ITER_END, PREFETCH, SAMPLES, read_batch_key
 from sonde.testing import Recorded
 
 
@@ -147,6 +147,6 @@ def waits(recorded: Recorded, name: str = INPUT_WAIT) -> list[tuple[int, int]]:
 
 def shape(recorded: Recorded) -> list[tuple[str, str | None]]:
     """The names of what loaders did in this order, each with that of its parent."""
-    ours = [e for e in recorded.events if e["name"] in (INPUT_WAIT, PREFETCH, FETCH, ITEM, ITER, SAMPLES)]
+    ours = [e for e in recorded.events if e["name"] in (INPUT_WAIT, PREFETCH, FETCH, ITEM, ITER, ITER_END, SAMPLES)]
     names = {(event["pid"], event["seq"]): event["name"] for event in recorded.events}
     return [(event["name"], names.get((event["pid"], event["parent"]))) for event in ours]

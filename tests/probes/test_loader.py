@@ -29,7 +29,7 @@ import sonde  # noqa: E402
 from sonde import session  # noqa: E402
 from sonde.hooks.torch import loader as hooks  # noqa: E402
 from sonde.probes import loader as probe  # noqa: E402
-from sonde.store.probe import OFF, PREFETCH, batch_key, read_batch_key  # noqa: E402
+from sonde.store.probe import ITER_END, OFF, PREFETCH, batch_key, read_batch_key  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
 
 DataLoader = torch.utils.data.DataLoader
@@ -377,6 +377,25 @@ def test_a_loop_that_is_left_early_and_begun_again() -> None:
             break
         list(data)
     assert waits(recorded) == [(0, 0), (1, 0), (1, 1), (1, 2)]
+
+
+def test_the_end_of_workers_is_a_wait_for_no_batch() -> None:
+    """It has a name of its own, and the key of the round. Whoever stops before the end never sees it."""
+    data = DataLoader(Numbers(4), batch_size=2, num_workers=1, multiprocessing_context="fork")
+    with record() as recorded:
+        list(data)
+        next(iter(data))
+        list(data)
+    assert waits(recorded, ITER_END) == [(0, 0), (2, 0)]
+    assert waits(recorded) == [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1)]
+    assert len(recorded.named("samples")) == 5
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_end_of_a_loop_without_workers_is_recorded_of_streams_only(stream: bool) -> None:
+    """Others have nothing to do then."""
+    recorded = record_epochs(DataLoader(Stream(4) if stream else Numbers(4), batch_size=2), 2)
+    assert waits(recorded, ITER_END) == [(0, 0), (1, 0)] * stream
 
 
 def test_a_probe_that_fails_is_off_and_says_why(

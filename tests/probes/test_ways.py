@@ -21,6 +21,7 @@ from sonde.hooks.torch import loader as hooks  # noqa: E402
 from sonde.hooks.torch.engine import native  # noqa: E402
 from sonde.probes import loader as probe  # noqa: E402
 from sonde.probes.loader import Failed, Failures  # noqa: E402
+from sonde.store.probe import ITER_END  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
 
 data = torch.utils.data
@@ -51,7 +52,7 @@ def python_frames(call: Callable[[], Any]) -> list[str]:
 
 def tables(recorded: Recorded) -> tuple[Any, ...]:
     sizes = [event["value"] for event in recorded.named("samples")]
-    return shape(recorded), fetched(recorded), waits(recorded), sizes
+    return shape(recorded), fetched(recorded), waits(recorded), waits(recorded, ITER_END), sizes
 
 
 def entries(recorded: Recorded) -> list[Any]:

@@ -36,7 +36,8 @@ def test_a_loop_by_hand_has_all_its_phases() -> None:
         loop(net, sgd(net))
     names = ["input_wait", "h2d", "forward", "backward", "optimizer", "update"]
     found = [(event["name"], event["step"]) for event in recorded.events if event["cat"] == "probe"]
-    assert [pair for pair in found if pair[0] != "gc"] == [(name, number) for number in range(3) for name in names]
+    steps = [(name, number) for number in range(3) for name in names]
+    assert [pair for pair in found if pair[0] != "gc"] == [*steps, ("iter_end", 3)]
     assert [event["key"] for event in recorded.named("h2d")] == [32] * 3
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 INPUT_WAIT, H2D, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT, EVALUATION = range(len(PHASES))
-ITER = len(PHASES)  # the start of a loader: input wait, but no batch
+ITER = len(PHASES)  # the start of a loader, or its end: input wait, but no batch
 NONE = -(2**63)  # stands for no value
 
 _TRAINING, _EVALUATING, _EITHER = range(3)
@@ -236,7 +236,7 @@ class Timeline:
         return sides
 
     def _iterator_sides(self, keys: Ints) -> NDArray[np.uint8]:
-        """The start of a loader is for what its first batch is for."""
+        """The start of a loader is for what its first batch is for, and so is its end."""
         import numpy as np
 
         sides = np.full(len(keys), _EITHER, np.uint8)

@@ -125,11 +125,10 @@ def owners(rows: Sequence[Row]) -> dict[str, str]:
 def phase_of(cat: str, name: str) -> tuple[int, bool] | None:
     """The phase of spans of this name, and whether the probes wrote them."""
     if cat == probe.PROBE:
-        if name in (probe.ITER, probe.PREFETCH):
-            return (
-                ITER if name == probe.ITER else INPUT_WAIT,
-                True,
-            )  # a wait in the thread that trains, whatever its name
+        if name in (probe.ITER, probe.ITER_END):
+            return ITER, True
+        if name == probe.PREFETCH:  # a wait in the thread that trains, whatever its name
+            return INPUT_WAIT, True
         phase = "communication" if name.startswith(probe.COMMUNICATION) else name
         return (PHASES.index(phase), True) if phase in PHASES else None
     known = _VOCABULARY.get((cat, name)) or _CATEGORIES.get(cat)

@@ -300,6 +300,7 @@ static PyMethodDef functions[] = {
     {"enter", (PyCFunction)(void (*)(void))enter_keyed, METH_FASTCALL, "Enter a span, with a key for this entry."},
     {"leave", (PyCFunction)(void (*)(void))leave_keyed, METH_FASTCALL, "Leave a span, perhaps with a key, or by an exception."},
     {"cancel", cancel_entry, METH_O, "Leave a span as if it had never been entered."},
+    {"turn", (PyCFunction)(void (*)(void))turn_entry, METH_FASTCALL, "Leave a span as one of another."},
     {"iterate", iterate, METH_VARARGS, "Iterate, and record waits and blocks."},
     {"iterate_on", iterate_on, METH_VARARGS, "Go on with an iterator, and record waits."},
     {"iterate_keyed", iterate_keyed, METH_VARARGS, "Iterate, and record blocks with these keys."},

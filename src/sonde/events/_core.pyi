@@ -133,6 +133,12 @@ def leave(span: Span, key: int | None = None, error: type[BaseException] | None 
 def cancel(span: Span, /) -> None:
     """Leave the innermost entry of this span as if it had never been entered: it turned out to be nothing."""
 
+def turn(span: Span, into: Span, key: int | None = None, /) -> None:
+    """Leave the innermost entry of this span as one of another, with its name and key, or this key: it turned out to be that.
+
+    It keeps its own arguments.
+    """
+
 def counter(
     name: str,
     value: float,

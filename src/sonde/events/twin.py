@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KIND", "Files", "Life", "Span", "Wrapped", "advance", "begin", "cancel", "count_steps", "counter", "end",
     "enter", "flush", "get_context", "info", "iterate", "iterate_keyed", "iterate_on", "layout", "leave", "mark", "note",
-    "set_clock", "set_context", "task_mode",
+    "set_clock", "set_context", "task_mode", "turn",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -752,6 +752,22 @@ def cancel(span: Span, /) -> None:
     lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
     if recording is not None and lane is not None:
         _cancel(_find(recording, lane, span))
+
+
+def turn(span: object, into: object, key: object = None, /) -> None:
+    """Leave the innermost entry of this span as one of another, with its name and key, or this key."""
+    if not isinstance(span, Span) or not isinstance(into, Span):
+        raise TypeError("turn() takes two Spans, and perhaps a key")
+    recording = _recording
+    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
+    frame = None if recording is None or lane is None else _find(recording, lane, span)
+    if lane is None or frame is None:
+        return
+    if frame[INDEX] != LOST:
+        frame[KEY], frame[NAME] = _key_of(key, into._key), into._id
+        if frame[LANE] is lane and frame[INDEX] >= lane.claim:
+            struct.pack_into("=qI", lane.view, frame[INDEX] % RING_RECORDS * 48 + 64 + 16, frame[KEY], frame[NAME])
+    _finish(frame, None)
 
 
 def _key_of(key: object, otherwise: int) -> int:

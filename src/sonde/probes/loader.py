@@ -21,7 +21,7 @@ from sonde.hooks.torch import loader as hooks, order, weights
 from sonde.probes import host, ledger, step
 from sonde.probes.off import switch_off
 from sonde.store.ledger import ALONE, STREAM, WEIGHTED
-from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, PREFETCH, PROBE, SAMPLES, batch_key
+from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, ITER_END, PREFETCH, PROBE, SAMPLES, batch_key
 from sonde.store.record import DETAIL
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ MAX_SEARCH = 8  # values of a batch that are looked at, and how deep, for its si
 
 _wait = core.Span(INPUT_WAIT, PROBE, base=step.phases)
 _prefetch = core.Span(PREFETCH, PROBE, base=step.phases)
+_ending = core.Span(ITER_END, PROBE, base=step.phases)
 _fetch = core.Span(FETCH, PROBE, base=step.phases)
 _item = core.Span(ITEM, PROBE, level=DETAIL, base=step.phases)
 _sizes = core.Span(SAMPLES, PROBE, base=step.phases)
@@ -108,9 +109,9 @@ def install(settings: Settings) -> Callable[[], None]:
 
 def _parts() -> tuple[Any, ...]:
     """What happens to plain batches on their quick way."""
-    events = (core.enter, core.leave, core.cancel, core.note, core.iterate_keyed, core.iterate_on)
+    events = (core.enter, core.leave, core.note, core.iterate_keyed, core.iterate_on)
     spans = (_wait, _sizes, _fetch, _item)
-    told = (_together, _original, _enter_late, _deliver_late, _fail_late, _unmade, host.tick, step.PAUSE_NS)
+    told = (_together, _original, _enter_late, _deliver_late, _fail_late, _end_late, _unmade, host.tick, step.PAUSE_NS)
     return (_Here, ledger.book(), *events, *spans, *told)
 
 
@@ -297,7 +298,7 @@ def _fail_wait(span: types.Span | None, iterator: Any, error: BaseException) -> 
         return
     _thread.waits -= 1
     if isinstance(error, StopIteration):
-        core.cancel(span)
+        _end_loop(span, _ending_key(iterator))
         return
     batch = None if _Here.worker else hooks.settle(iterator)
     core.leave(span, _key(batch), type(error))
@@ -339,6 +340,27 @@ def _fail_late(batch: hooks.Batch | None, error: BaseException) -> None:
     """A wait on the quick way has ended with this."""
     core.leave(_wait, _key(batch), type(error))
     _tell_unseen(batch, _key(batch), error)
+
+
+@_following
+def _end_late(key: int | None) -> None:
+    """A wait on the quick way has found that there is no further batch. `key`: that of the first one, if this may have taken time."""
+    _end_loop(_wait, key)
+
+
+def _end_loop(span: types.Span, key: int | None) -> None:
+    if key is None:
+        core.cancel(span)
+    else:
+        core.turn(span, _ending, key)
+
+
+def _ending_key(iterator: Any) -> int | None:
+    """The key of the first batch of an iterator that has ended; None: that took no time, or nobody trains here."""
+    if _thread.waits or _Here.worker or hooks.waiting() or not (iterator._num_workers or hooks.is_stream(iterator)):
+        return None
+    begun = hooks.round_of(iterator)
+    return None if begun is None else batch_key(*begun, 0)
 
 
 def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: Any) -> None:

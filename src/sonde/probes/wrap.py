@@ -157,6 +157,7 @@ class _Loader(_Proxy):
     def __iter__(self) -> Iterator[Any]:
         iterator, number, round = iter(self._target), loader.loader_number(self), next(self._rounds)
         wait = core.Span(names.INPUT_WAIT, PROBE, base=step.phases)
+        ending = core.Span(names.ITER_END, PROBE, key=batch_key(number, round, 0), base=step.phases)
         for position in count():
             with _watching:
                 step.begin()
@@ -164,7 +165,7 @@ class _Loader(_Proxy):
             try:
                 batch = next(iterator)
             except StopIteration:
-                core.cancel(wait)
+                core.turn(wait, ending)
                 return
             except BaseException as error:
                 core.leave(wait, None, type(error))

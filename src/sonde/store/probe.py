@@ -31,6 +31,9 @@ PREFETCH = "prefetch"
 # be seen one by one are among the arguments of the fetch: `indices` (the first of them) and `count` (how many they are).
 FETCH = "fetch"
 ITEM = "item"
+# Finding out that there is no further batch, which ends the workers: a wait as well, but for no batch. Written of loaders with
+# workers, and of iterable datasets; others need no time for it. The key is that of the first batch of the iterator.
+ITER_END = "iter_end"
 ITER = "iter"  # the arguments `workers`, `batch_size`, `dataset` (its type), `length` (of the loader); null: not known
 SAMPLES = "samples"
 FORWARD = "forward"

@@ -247,6 +247,15 @@ static void cancel(Frame *frame)
     leave_as(frame, frame->record.start, VOID);
 }
 
+/* Give an open frame another name, also where its record stands already. */
+static void rename_frame(Frame *frame, uint32_t name)
+{
+    Thread *t = current_thread();
+    frame->record.name = name;
+    if (t && t->ordinal == frame->ordinal && frame->index >= t->spilled && !passed_over(frame))
+        t->ring->records[frame->slot].name = name;
+}
+
 /* The innermost open frame of this very span object: in this task or thread, else the newest in this thread. */
 static Frame *find_frame(PyObject *span)
 {

@@ -596,4 +596,20 @@ static PyObject *cancel_entry(PyObject *Py_UNUSED(module), PyObject *span)
     Py_RETURN_NONE;
 }
 
+static PyObject *turn_entry(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (!is_span(args, count, 3, "turn"))
+        return NULL;
+    if (count < 2 || !PyObject_TypeCheck(args[1], span_type))
+        return PyErr_Format(PyExc_TypeError, "turn() takes two Spans, and perhaps a key");
+    Span *into = (Span *)args[1];
+    Frame *frame = find_frame(args[0]);
+    if (!frame)
+        Py_RETURN_NONE;
+    frame->record.key = count > 2 ? key_of(args[2], into->key) : into->key;
+    rename_frame(frame, into->id);
+    leave(frame);
+    Py_RETURN_NONE;
+}
+
 #endif

@@ -8,9 +8,9 @@
 enum {
     MOST, MAIN, BATCH, JUDGE, PLAIN,
     HERE, BOOK,
-    ENTERS, LEAVES, CANCELS, NOTES, ITERATES, STREAMS, /* functions of the event core */
+    ENTERS, LEAVES, NOTES, ITERATES, STREAMS, /* functions of the event core */
     WAIT, SAMPLES, FETCH, ITEM,                        /* spans */
-    TOGETHER, ORIGINAL, ENTERED, DELIVER, UNSEEN, UNMADE, TICK, PAUSE,
+    TOGETHER, ORIGINAL, ENTERED, DELIVER, UNSEEN, OVER, UNMADE, TICK, PAUSE,
     WORKER, FETCHER, JUDGE_FETCHER,
     BATCH_PARTS
 };
@@ -474,9 +474,13 @@ static void wait_failed(PyObject *parts)
     int over = PyErr_ExceptionMatches(PyExc_StopIteration);
     PyErr_Fetch(&kind, &value, &trace);
     PyErr_NormalizeException(&kind, &value, &trace);
-    if (over)
-        call_one(of(parts, CANCELS), of(parts, WAIT), NULL, NULL);
-    else {
+    if (over) { /* ending workers takes time, and so may the end of a stream */
+        int lasting = under.account.filed != Py_None || under.account.ordinals != Py_None;
+        PyObject *key = lasting ? PyLong_FromLongLong(under.account.first_key) : Py_NewRef(Py_None);
+        if (key)
+            call_one(of(parts, OVER), key, NULL, NULL);
+        Py_XDECREF(key);
+    } else {
         PyObject *indices = NULL, *worker = NULL, *number = come(parts, &indices, &worker);
         PyObject *batch = number ? batch_made(parts, number, indices, worker) : Py_NewRef(Py_None);
         PyErr_Clear();

@@ -155,6 +155,12 @@ def settle(iterator: Any) -> Batch | None:
     return iteration.batch
 
 
+def round_of(iterator: Any) -> tuple[int, int] | None:
+    """The loader of an iterator and the round that this is; None: it began before anybody looked."""
+    iteration = _iteration(iterator)
+    return None if iteration.loader is None or iteration.round is None else (iteration.loader, iteration.round)
+
+
 def fetching() -> Batch | None:
     """The batch that is being fetched in this thread, in a worker or in the main process."""
     batch = _thread.fetching
