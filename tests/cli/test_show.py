@@ -144,6 +144,13 @@ def test_a_table_as_json_has_columns_and_rows(folder: Path) -> None:
     assert "pid" in found["columns"]
 
 
+def test_a_table_that_does_not_exist_is_a_usage_error_with_the_nearest_name(folder: Path) -> None:
+    """Exit code 2, as for a wrong option."""
+    found = show(folder, "3f2a", "step")
+    assert found.exit_code == 2
+    assert "Error: There is no table 'step'. Did you mean 'steps'? Valid: events, processes, steps," in found.output
+
+
 @pytest.mark.parametrize("args", [["--sort", "colour"], ["--limit", "-1"], ["--limit", "many"]])
 def test_wrong_options_are_usage_errors(folder: Path, args: list[str]) -> None:
     """Exit code 2."""

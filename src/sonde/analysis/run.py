@@ -12,7 +12,7 @@ from sonde.analysis.database import Database
 from sonde.analysis.drops import Drops, Loss, drops_of
 from sonde.analysis.load import Offsets, load, offsets_of
 from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
-from sonde.errors import RunBusy, UnknownName, nearest
+from sonde.errors import RunBusy, UnknownName
 from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN, state_of
 from sonde.store.card import Info, read_info
 
@@ -122,7 +122,7 @@ class Run:
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """A whole table: events, processes, steps, phases, batches, items, layers, memory or system."""
         if name not in tables.TABLES:
-            raise UnknownName(f"There is no table {name!r}. {nearest(name, list(tables.TABLES))}")
+            raise UnknownName(tables.unknown(name))
         self.database.prepare(name)
         return self.database.connection.view(name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sonde.errors import nearest
 from sonde.store import record
 
 Columns = Sequence[tuple[str, str]]
@@ -222,6 +223,11 @@ _RAW = {
     "lane": "lanes.ordinal",
     "process": "lanes.process",
 }
+
+
+def unknown(name: str) -> str:
+    """What is said of a table that does not exist."""
+    return f"There is no table {name!r}. {nearest(name, list(TABLES))}"
 
 
 def names(columns: Columns) -> str:

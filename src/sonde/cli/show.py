@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from sonde.analysis.run import open_run
-from sonde.analysis.tables import TABLES
+from sonde.analysis.tables import TABLES, unknown
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.views import terminal
@@ -45,6 +45,8 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
     """
     if table is None and run in TABLES:
         run, table = None, run
+    if table is not None and table not in TABLES:
+        raise click.UsageError(unknown(table))
     path = choose(run, runs_dir(dir))
     with progress("Reading") as told, open_run(path, progress=told) as opened:
         view: Listing | Show
