@@ -201,6 +201,14 @@ def test_a_program_of_which_nothing_was_recorded_is_told(programs: Programs) -> 
     assert "Nothing of the program itself was recorded" in run(programs, "-c", "pass").stderr
 
 
+def test_of_a_python_that_sonde_cannot_reach_nobody_says_what_it_did(programs: Programs) -> None:
+    """It may have trained."""
+    told = run(programs, sys.executable, "-I", "-c", "pass").stderr
+    assert "python -I ignores the environment" in told
+    assert "Nothing of the program itself was recorded.\n" in told
+    assert "trained" not in told
+
+
 # ── what the launcher adds ───────────────────────────────────────────────────────────────────────────────────────────
 
 

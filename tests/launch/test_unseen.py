@@ -67,5 +67,6 @@ def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp
     assert "/opt/other/python" in other
     (same,) = nothing(str(run), [sys.executable])
     assert sys.executable not in same
+    assert "no Python that Sonde reached" in same
     (run / f"{host()}-1-0").mkdir()
     assert nothing(str(run), []) == []

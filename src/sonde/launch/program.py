@@ -214,7 +214,8 @@ class _Desk:
         if self._recorder is not None:
             self._recorder.note_end("finish")
         with guard("looking at what was recorded"):
-            self.notices += unseen.nothing(self.run, self._pythons())
+            told = unseen.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)
+            self.notices += unseen.nothing(self.run, self._pythons(), told=told)
 
     def _pythons(self) -> set[str]:
         """The interpreters that the program is known to have run with."""

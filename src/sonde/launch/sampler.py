@@ -53,7 +53,7 @@ class Sampler:
         self._root = pid
         self._run = run
         self._known: dict[psutil.Process, _Followed] = {}
-        self._unseen = 0
+        self.unseen = 0  # Pythons that Sonde does not reach
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="sonde sampler", daemon=True)
         self._gpus = gpu.Devices()
@@ -67,8 +67,8 @@ class Sampler:
         """Take no more samples."""
         self._done.set()
         self._thread.join(timeout=JOIN_SECONDS)
-        if self._unseen > MOST_NOTICES:
-            self.notices.append(f"{self._unseen - MOST_NOTICES} more processes could not be seen.")
+        if self.unseen > MOST_NOTICES:
+            self.notices.append(f"{self.unseen - MOST_NOTICES} more processes could not be seen.")
 
     def look_after(self) -> None:
         """Note which processes the program has left behind."""
@@ -148,8 +148,8 @@ class Sampler:
 
     def _tell(self, pid: int, command: list[str], reason: str) -> None:
         core.mark(UNSEEN, PROCESS, pid, {"command": command, "reason": reason}, ESSENTIAL)
-        self._unseen += 1
-        if pid != self._root and self._unseen <= MOST_NOTICES:
+        self.unseen += 1
+        if pid != self._root and self.unseen <= MOST_NOTICES:
             shown = " ".join(command)[:80]
             self.notices.append(f"Nothing of process {pid} ({shown}) can be seen: {reason}.")
 

@@ -68,15 +68,17 @@ def cleaned(pid: int, run: str) -> str | None:
     return "it was started with an environment of its own, without Sonde's variables" if variables[0] else None
 
 
-def nothing(run: str, pythons: Iterable[str]) -> list[str]:
-    """A notice if no process but the launcher has recorded anything."""
+def nothing(run: str, pythons: Iterable[str], *, told: bool = False) -> list[str]:
+    """A notice if no process but the launcher has recorded anything. `told`: it was told already which one could not be seen, and why."""
     own = f"{host()}-{os.getpid()}-"
     folders = [entry.name for entry in os.scandir(run) if entry.is_dir() and not entry.name.startswith(own)]
     if any(name.rpartition("-")[0].rpartition("-")[2].isdigit() for name in folders):
         return []
+    if told:
+        return [f"{_NOTHING}."]
     here = os.path.realpath(sys.executable)
     others = sorted({path for path in map(os.path.realpath, pythons) if path != here})[:MOST_TOLD]
     if others:
         ran = f"It ran with {', '.join(others)}, and Sonde is installed for {sys.executable}"
         return [f"{_NOTHING}. {ran}: install Sonde there too, or start the program with this one."]
-    return [f"{_NOTHING}: no Python of it trained with torch, or used sonde."]
+    return [f"{_NOTHING}: no Python that Sonde reached trained with torch, or used sonde."]
