@@ -183,7 +183,10 @@ def test_a_stopped_program_goes_on_with_its_launcher(programs: Programs) -> None
 
 
 def test_a_killed_launcher_leaves_a_program_that_goes_on_and_can_be_found(programs: Programs) -> None:
-    """The run is readable and counts as recording, also while the program has recorded nothing; it names its process."""
+    """The run is readable and counts as recording, also while the program has recorded nothing; it names its process.
+
+    Of the launcher itself the table says that it died, then and afterwards.
+    """
     code = "import os, time\nprint(os.getpid(), flush=True)\ninput()\n" + HERE
     program = start(programs, "-q", str(script(programs.folder, code)), stdin=subprocess.PIPE)
     assert program.stdin is not None
@@ -197,11 +200,13 @@ def test_a_killed_launcher_leaves_a_program_that_goes_on_and_can_be_found(progra
     assert [key for key, _ in commands] == [pid]
     with sonde.open_run(programs.only) as opened:
         assert opened.state == "recording"
+    assert programs.rows("select state from processes where role = 'launcher'") == [("died",)]
     program.stdin.write("\n")
     program.stdin.close()
     wait_for(lambda: not alive(pid))
     assert programs.rows("select count(*) from events where name = 'here'") == [(1,)]
     launcher = next(facts for facts in programs.processes if facts["role"] == "launcher")
     assert launcher["end"] is None
+    assert programs.rows("select role, state from processes order by 1") == [("launcher", "died"), ("main", "ended")]
     program.stdout.close()
     program.stderr.close()

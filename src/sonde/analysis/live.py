@@ -18,7 +18,7 @@ from sonde.analysis.strata import CATEGORIES, Strata
 from sonde.analysis.tail import Fresh, Tail, nothing
 from sonde.analysis.window import OTHER, Window, code_of
 from sonde.store import probe, record
-from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN, state_of
+from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN, running, state_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +56,7 @@ class Source:
         self.tail = tail
         self.window = Window()
         self.state = UNKNOWN
+        self.goes_on = False  # it runs, or is a launcher that was killed and has left its program
         self.last_ns: int | None = None  # the last moment that any record tells of, on the monotonic clock
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
 
@@ -84,7 +85,7 @@ class Source:
     def look(self) -> Fresh:
         """What is new of this process."""
         fresh = self.tail.look()
-        self.state = state_of(self.info)
+        self.state, self.goes_on = state_of(self.info), running(self.info) is not None
         if len(fresh.records):
             ends = fresh.records["start"].astype("i8")
             spans = (fresh.records["kind"] & record.KIND_MASK) == record.SPAN
@@ -129,8 +130,7 @@ class Live:
         """starting (nothing is recorded yet), recording, ended, died or unknown."""
         if not self.sources:
             return STARTING
-        states = {name: one.state for name, one in self.sources.items()}
-        if RUNNING in states.values():
+        if any(one.goes_on for one in self.sources.values()):
             return RECORDING
         pids = {(one.info.host, one.info.pid) for one in self.sources.values()}
         top = [

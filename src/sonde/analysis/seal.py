@@ -33,7 +33,7 @@ from sonde.analysis.locate import (
 )
 from sonde.analysis.run import Run
 from sonde.errors import RunBusy, RunUnreadable
-from sonde.store.alive import RUNNING, UNKNOWN, state_of
+from sonde.store.alive import UNKNOWN, running, state_of
 from sonde.store.card import read_info
 from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
 from sonde.store.rings import read_rings
@@ -96,12 +96,10 @@ def _alone(folder: Path) -> Iterator[None]:
 def _refuse_busy(folder: Path, *, force: bool) -> None:
     for one in process_folders(folder):
         info = read_info(one, [])
-        state = state_of(info)
-        if state == RUNNING:
-            raise RunBusy(
-                f"{folder} is still recording: process {info.pid} ({one.name}) runs. Seal it when it has ended."
-            )
-        if state == UNKNOWN and not force:
+        pid = running(info)
+        if pid is not None:
+            raise RunBusy(f"{folder} is still recording: process {pid} ({one.name}) runs. Seal it when it has ended.")
+        if state_of(info) == UNKNOWN and not force:
             raise RunBusy(
                 f"Nobody here can say whether process {info.pid} on {info.host} still records into {folder}. "
                 "Seal the run on that host, or with force if you know that it has ended."

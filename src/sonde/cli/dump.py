@@ -17,7 +17,7 @@ from sonde.cli.stacks import ask
 from sonde.errors import SondeError
 from sonde.flow.blackbox import REQUEST
 from sonde.flow.dump import FOLDER
-from sonde.store.alive import RUNNING, UNKNOWN, state_of
+from sonde.store.alive import UNKNOWN, running, state_of
 from sonde.store.card import Info, read_info
 from sonde.store.folder import FILE_MODE, PROCESS_FILE, host
 from sonde.store.regular import read_small
@@ -109,7 +109,7 @@ def _processes(path: Path) -> list[tuple[Path, Info]]:
     for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
         with suppress(SondeError, OSError):
             info = read_info(file.parent, [])
-            if state_of(info) in (RUNNING, UNKNOWN):
+            if running(info) is not None or state_of(info) == UNKNOWN:
                 found.append((file.parent, info))
     return found
 

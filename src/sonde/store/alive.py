@@ -18,21 +18,30 @@ UNKNOWN = "unknown"
 
 
 def state_of(info: Info) -> str:
-    """running, ended (it said so), died (it did not), or unknown (it ran on another host).
-
-    A launcher counts as running as long as the program that it started.
-    """
+    """running, ended (it said so), died (it did not), or unknown (it ran on another host)."""
     if info.end is not None:
         return ENDED
     if info.host != host() or info.pid is None:
         return UNKNOWN
+    return RUNNING if _booted(info) and _runs(info.pid, info.start_ticks) else DIED
+
+
+def running(info: Info) -> int | None:
+    """The id of the process that keeps the run of this one going; None: nobody does, as far as can be told here.
+
+    That is itself, or of a launcher that was killed the program that it left, which may not have recorded anything yet.
+    """
+    state = state_of(info)
+    if state == RUNNING:
+        return info.pid
+    left = state == DIED and _booted(info) and info.program is not None and _runs(info.program, info.program_ticks)
+    return info.program if left else None
+
+
+def _booted(info: Info) -> bool:
+    """Whether the host was not started again since; also if nobody knows."""
     here = boot_id()
-    if info.boot_id and here and info.boot_id != here:
-        return DIED
-    if _runs(info.pid, info.start_ticks):
-        return RUNNING
-    # A launcher that was killed leaves its program, which may not have recorded anything yet: the run is not over.
-    return RUNNING if info.program is not None and _runs(info.program, info.program_ticks) else DIED
+    return not (info.boot_id and here and info.boot_id != here)
 
 
 def _runs(pid: int, start_ticks: int | None) -> bool:

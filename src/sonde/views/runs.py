@@ -81,7 +81,7 @@ def entry(path: Path) -> Entry:
         started_ns=run.started,
         dur_ns=_duration(run, state, infos) if infos else None,
         processes=len(infos),
-        running=[info.pid for info in infos if info.pid is not None and alive.state_of(info) == alive.RUNNING],
+        running=[pid for pid in map(alive.running, infos) if pid is not None],
         size=run.size,
         problem="; ".join(notes) or None,
     )
