@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.probes.training import model, sgd, train, updates
 
+from sonde.analysis.run import open_run
 from sonde.errors import WrapRefused
 from sonde.probes.boundary import trace_step
 from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
@@ -34,7 +36,7 @@ def test_a_loop_by_hand_has_all_its_phases() -> None:
     net = model()
     with record(mode="manual") as recorded:
         loop(net, sgd(net))
-    names = ["input_wait", "h2d", "forward", "backward", "optimizer", "update"]
+    names = ["input_wait", "h2d", "forward", "loss", "backward", "optimizer", "update"]
     found = [(event["name"], event["step"]) for event in recorded.events if event["cat"] == "probe"]
     steps = [(name, number) for number in range(3) for name in names]
     assert [pair for pair in found if pair[0] != "gc"] == [*steps, ("iter_end", 3)]
@@ -101,6 +103,48 @@ def test_functions_can_be_wrapped() -> None:
         assert wrap_backward(lambda: 4)() == 4
         assert wrap_h2d(lambda batch: batch)([5]) == [5]
     assert [event["name"] for event in recorded.events if event["name"] != "gc"] == ["forward", "backward", "h2d"]
+
+
+def test_the_loss_of_a_wrapped_backward_is_recorded() -> None:
+    """But not what a gradient scaler made of it, nor what is no single number."""
+    net, scaler = model(), torch.amp.GradScaler("cpu")
+    with record(mode="manual") as recorded:
+        loss = net(torch.ones(2, 4)).sum()
+        wrap_backward(loss).backward()
+        wrap_backward(scaler.scale(net(torch.ones(2, 4)).sum())).backward()
+        wrap_backward(net(torch.ones(2, 4))).backward(torch.ones(2, 1))
+    assert [event["value"] for event in recorded.named("loss")] == [loss.item()]
+    assert len(recorded.named("backward")) == 3
+
+
+@pytest.mark.parametrize("mode", ["auto", "manual"])
+def test_gradients_that_no_backward_made_are_one_if_they_are_wrapped(mode: str, tmp_path: Path) -> None:
+    """Nothing else sees `torch.autograd.grad`."""
+    net = model()
+    optimizer = wrap_optimizer(sgd(net))
+    forward, grad = wrap_forward(net), wrap_backward(torch.autograd.grad)
+    with record(mode=mode, dir=str(tmp_path)) as recorded:
+        for batch in wrap_dataloader([torch.ones(2, 4)] * 3):
+            loss = forward(batch).sum()
+            for parameter, found in zip(net.parameters(), grad(loss, list(net.parameters())), strict=True):
+                parameter.grad = found
+            optimizer.step()
+    with open_run(recorded.path) as run:
+        assert run.sql("SELECT step, calls FROM phases WHERE phase = 'backward' ORDER BY 1").fetchall() == [
+            (0, 1), (1, 1), (2, 1),
+        ]  # fmt: skip
+
+
+def test_a_wrapped_function_in_which_a_backward_is_seen_is_no_second_one(tmp_path: Path) -> None:
+    """In the mode auto."""
+    net = model()
+    optimizer, batch = sgd(net), torch.ones(2, 4)
+    with record(dir=str(tmp_path)) as recorded:
+        for _ in range(3):
+            wrap_backward(lambda: net(batch).sum().backward())()
+            optimizer.step()
+    with open_run(recorded.path) as run:
+        assert run.sql("SELECT DISTINCT calls FROM phases WHERE phase = 'backward'").fetchall() == [(1,)]
 
 
 def test_a_wrapped_optimizer_ends_no_step_inside_of_an_explicit_one() -> None:

@@ -14,7 +14,7 @@ from sonde.errors import WrapRefused
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import loader
-from sonde.probes import step
+from sonde.probes import loss as losses, step
 from sonde.store import probe as names
 from sonde.store.probe import PROBE, batch_key
 
@@ -42,8 +42,24 @@ def wrap_forward(model: Any) -> Any:
 
 
 def wrap_backward(loss: Any) -> Any:
-    """The loss with a `backward()` that is recorded; or a function that does the backward pass, recorded."""
-    return _wrapped("wrap_backward", "backward", names.BACKWARD, loss, ("backward",))
+    """The loss with a `backward()` that is recorded; or a function that does the backward pass, recorded.
+
+    Also `torch.autograd.grad`, or what `torch.func.grad` made: nothing sees these without it. In the mode auto such a function is
+    the backward pass of a program that has no other.
+    """
+    if not hasattr(loss, "backward"):
+        if not callable(loss):
+            raise _refusal("wrap_backward", "something with a method `backward`, or a function", loss)
+        return _Called(loss, "backward", lambda: _span(names.BACKWARD), _unseen_backward)
+    timed = _timed(loss.backward, "backward", lambda: _span(names.BACKWARD))
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        with _watching:
+            if _records("backward") and step.phases.on:
+                _note_loss(loss)
+        return timed(*args, **kwargs)
+
+    return _Proxy(loss, {"backward": backward})
 
 
 def wrap_optimizer(optimizer: Any) -> Any:
@@ -64,28 +80,37 @@ def wrap_optimizer(optimizer: Any) -> Any:
 
 def wrap_h2d(batch: Any) -> Any:
     """A tensor or batch whose `to()` and `cuda()` are recorded as copies to a device; or a function that copies, recorded."""
-    return _wrapped("wrap_h2d", "h2d", names.H2D, batch, ("to", "cuda"))
 
-
-def _wrapped(name: str, probe: str, record: str, target: Any, methods: tuple[str, ...]) -> Any:
     def span() -> core.Span:
-        return _span(record, getattr(target, "nbytes", 0))
+        return _span(names.H2D, getattr(batch, "nbytes", 0))
 
-    found = {method: _timed(getattr(target, method), probe, span) for method in methods if hasattr(target, method)}
-    if found:
-        return _Proxy(target, found)
-    if callable(target):
-        return _Called(target, probe, span)
-    raise _refusal(name, f"something with a method `{methods[0]}`, or a function", target)
+    methods = {name: _timed(getattr(batch, name), "h2d", span) for name in ("to", "cuda") if hasattr(batch, name)}
+    if not methods and not callable(batch):
+        raise _refusal("wrap_h2d", "something with a method `to`, or a function", batch)
+    return _Proxy(batch, methods) if methods else _Called(batch, "h2d", span)
 
 
 def _refusal(name: str, wanted: str, given: Any) -> WrapRefused:
     return WrapRefused(f"{name}() got {type(given).__name__}, which it cannot wrap. Give it {wanted}.")
 
 
+def _note_loss(loss: Any) -> None:
+    """Write the loss, if it is a number of torch's. A product is none that can be told from what a gradient scaler made of a loss."""
+    made_by = getattr(loss, "grad_fn", None)
+    if made_by is not None and not type(made_by).__name__.startswith("Mul"):
+        step.begin()
+        losses.note(loss)
+
+
+def _unseen_backward() -> core.Span:
+    """A span of the vocabulary: it counts in a process in which no backward pass was seen without an edit."""
+    step.begin()
+    return core.Span(names.BACKWARD, "compute", base=step.phases)
+
+
 def _span(name: str, key: int = 0) -> core.Span:
     step.begin()
-    return core.Span(name, PROBE, key=key if name == names.H2D else 0, base=step.phases)
+    return core.Span(name, PROBE, key=key, base=step.phases)
 
 
 def _module_span(model: Any) -> core.Span:
@@ -96,14 +121,26 @@ def _module_span(model: Any) -> core.Span:
     return core.Span(names.FORWARD, PROBE, key=bits, base=step.phases)
 
 
-def _timed(function: Callable[..., Any], probe: str, span: Callable[[], core.Span]) -> Callable[..., Any]:
-    """The function, recorded, unless the probe of that name sees it by itself."""
+def _records(probe: str) -> bool:
+    """Is this recorded here? Else the probe of that name sees it by itself, or nothing is recorded at all."""
+    return step.now.installed and probe not in step.now.patched
+
+
+def _timed(
+    function: Callable[..., Any],
+    probe: str,
+    span: Callable[[], core.Span],
+    unseen: Callable[[], core.Span] | None = None,
+) -> Callable[..., Any]:
+    """The function, recorded, unless the probe of that name sees it by itself. `unseen`: what is recorded if it may not see it."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         entered = None
         with _watching:
-            if step.now.installed and probe not in step.now.patched:
+            if _records(probe):
                 entered = span()
+            elif unseen is not None and step.now.installed:
+                entered = unseen()
         if entered is None:
             return function(*args, **kwargs)
         with entered:
@@ -136,9 +173,11 @@ class _Proxy:
 class _Called(_Proxy):
     """The same for something that is called."""
 
-    def __init__(self, target: Any, probe: str, span: Callable[[], core.Span]) -> None:
+    def __init__(
+        self, target: Any, probe: str, span: Callable[[], core.Span], unseen: Callable[[], core.Span] | None = None
+    ) -> None:
         super().__init__(target, {})
-        object.__setattr__(self, "_call", _timed(target, probe, span))
+        object.__setattr__(self, "_call", _timed(target, probe, span, unseen))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
