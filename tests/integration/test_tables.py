@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.integration.conftest import Programs
+from tests.integration.launching import run as launch, script
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -189,6 +191,29 @@ def test_batches_whose_losses_are_summed_are_training(recorded: Recorded, at_onc
         assert rows(run, "SELECT count(*) FROM phases WHERE phase = 'forward' AND calls = 4") == [(4,)]
         _holds(run)
         assert _live(run) == rows(run, _LIVE)
+
+
+def test_a_loop_under_the_launcher_that_sums_four_losses_has_no_evaluation(programs: Programs) -> None:
+    """With workers, whose batches are there before they are asked for."""
+    code = """
+        import torch
+        torch.set_num_threads(1)
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-5)
+        data = [torch.ones(4)] * 24
+        for _ in range(2):
+            total = 0
+            for number, batch in enumerate(torch.utils.data.DataLoader(data, batch_size=2, num_workers=1), 1):
+                total = total + model(batch).sum()
+                if number % 4 == 0:
+                    optimizer.zero_grad()
+                    total.backward()
+                    optimizer.step()
+                    total = 0
+    """
+    launch(programs, "-q", str(script(programs.folder, code)))
+    assert programs.rows("SELECT micro_batches, samples, evaluation_ns FROM steps") == [(4, 8, None)] * 6
+    assert programs.rows("SELECT purpose, count(*) FROM batches GROUP BY 1") == [("train", 24)]
 
 
 def test_a_closure_is_not_counted_twice(recorded: Recorded) -> None:

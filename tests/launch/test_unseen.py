@@ -68,5 +68,6 @@ def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp
     (same,) = nothing(str(run), [sys.executable])
     assert sys.executable not in same
     assert "no Python that Sonde reached" in same
+    assert nothing(str(run), ["/opt/other/python"], told=True) == ["Nothing of the program itself was recorded."]
     (run / f"{host()}-1-0").mkdir()
     assert nothing(str(run), []) == []
