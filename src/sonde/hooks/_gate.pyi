@@ -101,8 +101,9 @@ def batches(parts: tuple[Any, ...] | None, /) -> None:
     - of the event core: enter, leave, note, iterate_keyed, iterate_on; the spans of a wait, a size, a fetch and an item;
     - what gives the span of a batch that is made at once (numbers); numbers in the innermost dataset, of numbers and dataset; what writes
       into the ledger where C cannot (batch, key, flags); what a batch gets that turns out not to be plain (iterator, batch, data); a wait
-      that failed (batch, exception); one that found no further batch (the key of the first one; None: that took no time); a fetch that failed (fetcher, what it was asked for, what was seen of it, key, type); what is
-      called now and then, and how many ns it is not called again;
+      that failed (batch, exception); one that found no further batch (the key of the first one; None: that took no time); a fetch that
+      failed (fetcher, what it was asked for, what was seen of it, key, type); what is called now and then, and how many ns it is not
+      called again;
     - in a worker: an object whose `number` is that of the batch, the class of fetchers, and what gives the key of the first
       batch of a fetcher, or None if its batches are not plain; elsewhere three times None.
     """
