@@ -25,6 +25,7 @@ from sonde import config
 from sonde.events import core
 from sonde.flow import sample
 from sonde.flow.blackbox import _box, current
+from sonde.flow.losses import Losses
 from sonde.flow.ring import FACTOR, Kept, Ring
 from sonde.hooks.torch.loader import Batch
 from sonde.probes import ledger
@@ -63,13 +64,14 @@ class Box:
         self.suspect, self.due = False, NEVER
         self.ring: Ring | None = Ring(MOST, config.load(values_limit=limit, exclude="patient"))
         self.book = Book(folder / f"{native}.ledger")
-        self.latest = sample.native.latest(lambda _span, _value: None, lambda _value: None)
+        self.losses: Any = Losses(lambda _newest, _unused: 1)
         self.asked = 0  # batches of which Python had to see to it
         self.error: BaseException | None = None
         self.deliver: Callable[..., None] = self.slow
         if native:
+            self.losses = sample.native.latest(lambda *_: None, lambda _: None, lambda _newest, _unused: 1)
             whole, part = (pack_digest(0, 0, whole=whole)[:8] for whole in (True, False))
-            parts = (self, core.get_context, Kept, self.latest, self.book, part, whole, self.book.note)
+            parts = (self, core.get_context, Kept, self.losses, self.book, part, whole, self.book.note)
             delivery = sample.native.delivery(parts, self.slow)
             self.deliver, self.ring.newer = delivery, delivery.newer
 
@@ -79,10 +81,9 @@ class Box:
         if self.error is not None:
             raise self.error
         if self.ring is not None:
-            value = self.latest.take()
-            if value is not None:
-                self.ring.note_loss(value, None)
+            self.ring.assign(self.losses.settled(True))
             self.ring.keep(batch, key, data)
+            self.losses.came(key)
 
     def kept(self) -> list[Any]:
         """All of what is kept, as plain values."""
@@ -137,7 +138,7 @@ def test_c_keeps_what_python_would_keep(tmp_path_factory: pytest.TempPathFactory
                 if action == "batch":
                     each.deliver(BATCH, number or None, value)
                 elif action == "loss":
-                    each.latest("span", value)
+                    each.losses.note(value)
             if action == "look":
                 same(*boxes)
         same(*boxes)
@@ -255,7 +256,7 @@ def test_many_batches_leave_nothing_behind(box: Box) -> None:
     def deliver(count: int) -> int:
         for number in range(count):
             box.deliver(BATCH, number, {"a": [x, x.long()], "b": (x, "text")})
-            box.latest("span", number / 3)
+            box.losses("span", number / 3)
             if number % 10 == 0:
                 box.kept()
                 box.deliver(BATCH, number, [torch.tensor(1.0)])
@@ -323,7 +324,7 @@ def test_without_memory_for_a_look_nothing_is_lost(tmp_path: Path) -> None:
             raise MemoryError
         return Kept()
 
-    parts = (box, core.get_context, make, box.latest, box.book, b"", b"", lambda *_: None)
+    parts = (box, core.get_context, make, box.losses, box.book, b"", b"", lambda *_: None)
     deliver = sample.native.delivery(parts, box.slow)
     for number in range(2):
         deliver(BATCH, number, [x])

@@ -13,6 +13,13 @@
 #define MOST_DEPTH 4
 #define FIRST 8
 
+/* What is seldom run lies elsewhere. */
+#if defined(__GNUC__)
+#define RARE __attribute__((cold, noinline))
+#else
+#define RARE
+#endif
+
 enum { TENSOR, EXCHANGE, DIGEST, LOOK, SIGHT, PARTS };
 static PyObject *parts[PARTS];
 static const Exchange *exchange; /* may be NULL: then nothing is plain */
@@ -256,16 +263,123 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
     Py_RETURN_NONE;
 }
 
-/* ---- the last loss ---- */
+/* ---- losses, and whose they are: as losses.py ---- */
+
+#define MOST_LOSSES 64
+#define ITERATIONS 4
+#define NUMBER_BITS 28
+#define ROUND_BITS 16
+#define NEW (-1)
+#define LOST (-2)
+#define NO_KEY (-1)
+
+typedef struct {
+    int64_t number, newest, moment;
+    int64_t unused, ahead;
+    int burst;
+} Iteration;
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vector;
-    PyObject *note, *told;
-    PyObject *last; /* may be NULL */
+    PyObject *note, *told, *ask;
+    double values[MOST_LOSSES]; /* the newest one is at `count - 1`, modulo */
+    int64_t count, moment;
+    Iteration known[ITERATIONS];
+    Iteration *now; /* may be NULL */
 } Latest;
 
+/* Some of the newest values, and the key of the batch that the first of them is of: NO_KEY is the newest batch, whichever that is. */
+typedef struct {
+    int64_t first, from, until; /* places among the values */
+    int lost;                   /* all batches of the iteration up to `first` have none */
+} Owned;
+
 static PyTypeObject *latest_type;
+
+static void came(Latest *latest, int64_t key)
+{
+    Iteration *now = latest->known;
+    latest->now = NULL;
+    if (key < 0)
+        return;
+    int64_t number = key >> NUMBER_BITS;
+    for (Iteration *one = latest->known; one < latest->known + ITERATIONS; one++)
+        if (one->number == number || (now->number != number && one->moment < now->moment))
+            now = one;
+    if (now->number != number || key != now->newest + 1)
+        *now = (Iteration){number, key, 0, 0, NEW, 0};
+    now->newest = key;
+    now->moment = ++latest->moment;
+    now->unused += now->unused < MOST_LOSSES;
+    latest->now = now;
+}
+
+/* Has another loader delivered batches that are used later? */
+static int others_owe(const Latest *latest, const Iteration *now)
+{
+    for (const Iteration *one = latest->known; one < latest->known + ITERATIONS; one++)
+        if (one->unused > 0 && (one->ahead > 0 || one->burst) && (one->number ^ now->number) >> ROUND_BITS)
+            return 1;
+    return 0;
+}
+
+/* The first loss since the iteration began. */
+RARE static void begin(Latest *latest, Iteration *now)
+{
+    int owe = others_owe(latest, now);
+    if (owe)
+        now->ahead = LOST;
+    if (owe || now->unused < 2)
+        return;
+    PyObject *back = PyObject_CallFunction(latest->ask, "LL", (long long)now->newest, (long long)now->unused);
+    long long number = back && back != Py_None ? PyLong_AsLongLong(back) : -1;
+    Py_XDECREF(back);
+    if (number < 0 || number >= now->unused)
+        now->ahead = LOST;
+    else
+        now->unused = number + 1;
+}
+
+static void note_value(Latest *latest, double value)
+{
+    Iteration *now = latest->now;
+    if (now && !latest->count && now->ahead == NEW)
+        begin(latest, now);
+    latest->values[latest->count++ % MOST_LOSSES] = value;
+}
+
+static Owned matched(Latest *latest, int final)
+{
+    int64_t count = latest->count;
+    Iteration copy, *now = latest->now;
+    if (now && !final) {
+        copy = *now;
+        now = &copy;
+    }
+    if (final)
+        latest->count = 0; /* the values stay for the caller */
+    if (!count || (now && now->ahead == LOST))
+        return (Owned){NO_KEY, 0, 0, 0};
+    if (!now)
+        return (Owned){NO_KEY, count - 1, count, 0};
+    if (now->ahead == NEW) {
+        now->burst = now->unused > 1 && count > 1;
+        now->ahead = now->unused > count ? now->unused - count : 0;
+    }
+    if (!now->burst && now->ahead == 0) {
+        now->unused = 0;
+        return (Owned){now->newest, count - 1, count, 0};
+    }
+    int64_t most = count + now->ahead, waiting = now->burst ? (now->unused < most ? now->unused : most) : now->ahead + 1;
+    if (count > waiting) {
+        now->ahead = LOST;
+        return (Owned){now->newest, 0, 0, 1};
+    }
+    now->unused = waiting - count;
+    int64_t from = count > MOST_LOSSES ? count - MOST_LOSSES : 0;
+    return (Owned){now->newest - waiting + 1 + from, from, count, 0};
+}
 
 static PyObject *latest_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
@@ -273,22 +387,58 @@ static PyObject *latest_call(PyObject *self, PyObject *const *args, size_t flags
     PyObject *result = PyObject_Vectorcall(latest->note, args, flags, names);
     if (!result || (flags & ~OFFSET_BIT) < 2)
         return result;
-    PyObject *before = latest->last;
-    latest->last = Py_NewRef(args[1]);
-    Py_XDECREF(before);
     double value = PyFloat_AsDouble(args[1]);
-    if (!isfinite(value) && !PyErr_Occurred())
-        Py_XDECREF(PyObject_CallFunctionObjArgs(latest->told, args[1], NULL));
+    if (!PyErr_Occurred()) {
+        note_value(latest, value);
+        if (!isfinite(value) && !PyErr_Occurred())
+            Py_XDECREF(PyObject_CallFunctionObjArgs(latest->told, args[1], NULL));
+    }
     if (PyErr_Occurred())
         Py_CLEAR(result);
     return result;
 }
 
-static PyObject *latest_take(PyObject *self, PyObject *Py_UNUSED(none))
+static PyObject *latest_note(PyObject *self, PyObject *value)
 {
-    PyObject *last = ((Latest *)self)->last;
-    ((Latest *)self)->last = NULL;
-    return last ? last : Py_NewRef(Py_None);
+    double number = PyFloat_AsDouble(value);
+    if (!PyErr_Occurred())
+        note_value((Latest *)self, number);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *latest_came(PyObject *self, PyObject *key)
+{
+    long long number = key == Py_None ? NO_KEY : PyLong_AsLongLong(key);
+    if (PyErr_Occurred())
+        return NULL;
+    came((Latest *)self, number);
+    Py_RETURN_NONE;
+}
+
+static int add_owned(PyObject *list, int64_t key, PyObject *loss)
+{
+    PyObject *pair = key == NO_KEY ? Py_BuildValue("(OO)", Py_None, loss) : Py_BuildValue("(LO)", (long long)key, loss);
+    int added = pair ? PyList_Append(list, pair) : -1;
+    Py_XDECREF(pair);
+    return added;
+}
+
+static PyObject *latest_settled(PyObject *self, PyObject *final)
+{
+    Latest *latest = (Latest *)self;
+    Owned owned = matched(latest, final == Py_True);
+    PyObject *made = PyList_New(0);
+    int added = made ? 0 : -1;
+    for (int64_t i = owned.from; added == 0 && i < owned.until; i++) {
+        PyObject *loss = PyFloat_FromDouble(latest->values[i % MOST_LOSSES]);
+        added = loss ? add_owned(made, owned.first == NO_KEY ? NO_KEY : owned.first + i - owned.from, loss) : -1;
+        Py_XDECREF(loss);
+    }
+    for (int i = 0; added == 0 && owned.lost && i < MOST_LOSSES && i <= owned.first; i++)
+        added = add_owned(made, owned.first - i, Py_None);
+    if (added < 0)
+        Py_CLEAR(made);
+    return made;
 }
 
 static void latest_dealloc(PyObject *self)
@@ -297,7 +447,7 @@ static void latest_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(((Latest *)self)->note);
     Py_XDECREF(((Latest *)self)->told);
-    Py_XDECREF(((Latest *)self)->last);
+    Py_XDECREF(((Latest *)self)->ask);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -307,7 +457,7 @@ static int latest_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((Latest *)self)->note);
     Py_VISIT(((Latest *)self)->told);
-    Py_VISIT(((Latest *)self)->last);
+    Py_VISIT(((Latest *)self)->ask);
     return 0;
 }
 
@@ -316,7 +466,9 @@ static PyMemberDef latest_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 static PyMethodDef latest_methods[] = {
-    {"take", latest_take, METH_NOARGS, "The last loss since this was asked before; None: there was none."},
+    {"note", latest_note, METH_O, "A loss goes into its backward pass."},
+    {"came", latest_came, METH_O, "A batch was delivered."},
+    {"settled", latest_settled, METH_O, "Whose the losses are that have come since the newest batch."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot latest_slots[] = {
@@ -328,8 +480,8 @@ static PyType_Spec latest_spec = {
 
 static PyObject *latest(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *note, *told;
-    if (!PyArg_ParseTuple(args, "OO", &note, &told))
+    PyObject *note, *told, *ask;
+    if (!PyArg_ParseTuple(args, "OOO", &note, &told, &ask))
         return NULL;
     Latest *made = PyObject_GC_New(Latest, latest_type);
     if (!made)
@@ -337,7 +489,11 @@ static PyObject *latest(PyObject *Py_UNUSED(module), PyObject *args)
     made->vector = latest_call;
     made->note = Py_NewRef(note);
     made->told = Py_NewRef(told);
-    made->last = NULL;
+    made->ask = Py_NewRef(ask);
+    made->count = made->moment = 0;
+    made->now = NULL;
+    for (int i = 0; i < ITERATIONS; i++)
+        made->known[i] = (Iteration){-1, -1, 0, 0, NEW, 0};
     PyObject_GC_Track(made);
     return (PyObject *)made;
 }
@@ -353,6 +509,7 @@ enum { BATCH, KEY, DATA, STEP, EPOCH, FOUND, SEEN, LOSS, ATTRIBUTES };
 typedef struct {
     PyObject *batch, *key, *data, *context;
     PyObject *loss; /* may be NULL */
+    int64_t number; /* the key; NO_KEY: there is none */
     Glance glance;
 } Entry;
 
@@ -488,24 +645,44 @@ static PyObject *delivery_newer(PyObject *self, PyObject *Py_UNUSED(none))
     return made;
 }
 
-/* The batch before this one gets to know the loss that came of it. */
+/* The loss of the batch with this key, as far as it is still there; NO_KEY: of the newest. A reference to it is taken. */
+static int set_loss(Delivery *delivery, PyObject *holder, Py_ssize_t held, int64_t key, PyObject *loss)
+{
+    for (int i = delivery->count - 1; i >= 0; i--) {
+        Entry *entry = &delivery->entries[(delivery->first + i) % MOST_KEPT];
+        if (key == NO_KEY || entry->number == key) {
+            replace(&entry->loss, Py_NewRef(loss));
+            return 1;
+        }
+    }
+    for (Py_ssize_t i = held - 1; i >= 0; i--) {
+        PyObject *kept = PySequence_GetItem(holder, i);
+        int found = kept && (key == NO_KEY || number_at(kept, attributes[KEY]) == key);
+        if (kept && !found)
+            PyErr_Clear(); /* its key is None */
+        if (found)
+            PyObject_SetAttr(kept, attributes[LOSS], loss);
+        Py_XDECREF(kept);
+        if (found || !kept)
+            break;
+    }
+    return !PyErr_Occurred();
+}
+
+/* Batches get to know the losses that came of them. */
 static int settle(Delivery *delivery, PyObject *holder, Py_ssize_t held)
 {
     Latest *latest = (Latest *)part(delivery, LATEST);
-    PyObject *loss = latest->last;
-    latest->last = NULL;
-    if (!loss)
-        return 1;
-    if (delivery->count) {
-        replace(&delivery->entries[(delivery->first + delivery->count - 1) % MOST_KEPT].loss, loss);
-        return 1;
+    Owned owned = matched(latest, 1);
+    int done = 1;
+    for (int64_t i = owned.from; done && i < owned.until; i++) {
+        PyObject *loss = PyFloat_FromDouble(latest->values[i % MOST_LOSSES]);
+        done = loss && set_loss(delivery, holder, held, owned.first == NO_KEY ? NO_KEY : owned.first + i - owned.from, loss);
+        Py_XDECREF(loss);
     }
-    PyObject *before = held ? PySequence_GetItem(holder, held - 1) : NULL;
-    if (before)
-        PyObject_SetAttr(before, attributes[LOSS], loss);
-    Py_XDECREF(before);
-    Py_DECREF(loss);
-    return !PyErr_Occurred();
+    for (int i = 0; done && owned.lost && i < MOST_LOSSES && i <= owned.first; i++)
+        done = set_loss(delivery, holder, held, owned.first - i, Py_None);
+    return done;
 }
 
 /* Room for one more entry: the oldest goes, which may be one that is held. */
@@ -533,7 +710,8 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
     if (held < 0 || glance->size > delivery->limit / after) /* then older ones would have to go too */
         return 0;
     PyObject *context = PyObject_CallNoArgs(part(delivery, CONTEXT)), *holder = Py_NewRef(delivery->held);
-    int ready = context && PyTuple_Check(context) && PyTuple_Size(context) == 2 && settle(delivery, holder, held) &&
+    long long number = given[1] == Py_None ? NO_KEY : PyLong_AsLongLong(given[1]);
+    int ready = !PyErr_Occurred() && context && PyTuple_Check(context) && PyTuple_Size(context) == 2 && settle(delivery, holder, held) &&
                 make_room(delivery, holder, held) && delivery->count < MOST_KEPT; /* freeing a batch may run any code */
     Py_DECREF(holder);
     if (!ready) {
@@ -541,7 +719,8 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
         return 0;
     }
     delivery->entries[(delivery->first + delivery->count++) % MOST_KEPT] =
-        (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, NULL, *glance};
+        (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, NULL, number, *glance};
+    came((Latest *)part(delivery, LATEST), number);
     return 1;
 }
 
@@ -682,7 +861,7 @@ static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args)
 static PyMethodDef functions[] = {
     {"prepare", prepare, METH_O, "Take the class of tensors, the exchange, the function of digests, and the class of a look."},
     {"glance", glanced, METH_VARARGS, "The parts of a batch and the look at them; None: it is not plain."},
-    {"latest", latest, METH_VARARGS, "What writes losses, and knows the last one."},
+    {"latest", latest, METH_VARARGS, "What writes losses, and knows whose they are."},
     {"delivery", delivery, METH_VARARGS, "What is told of batches, and keeps the plain ones."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,19 +1,18 @@
-"""A batch at a glance, the last loss, and the batches that are kept, in C.
+"""A batch at a glance, losses and whose they are, and the batches that are kept, in C.
 
-`sample.py`, `blackbox.py` and `ring.py` do the same where this was not built, or a batch is not plain.
+`sample.py`, `losses.py`, `blackbox.py` and `ring.py` do the same where this was not built, or a batch is not plain.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-class Latest:
-    """Writes losses, and knows the last one."""
+from sonde.flow.losses import Ask, Losses
+
+class Latest(Losses):
+    """Writes losses, and knows whose they are."""
 
     def __call__(self, span: Any, value: float, /) -> None:
         """Write it; tell of it if it is not finite."""
-
-    def take(self) -> float | None:
-        """The last one since this was asked before; None: there was none."""
 
 def prepare(parts: tuple[Any, ...], /) -> None:
     """Take what is needed: the class of tensors, the capsule of the exchange between libraries (DLPack) or None, the function that
@@ -23,8 +22,8 @@ def prepare(parts: tuple[Any, ...], /) -> None:
 def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:
     """The parts of a batch, and the look at them; None: it holds something that Python has to look at."""
 
-def latest(note: Callable[[Any, float], object], told: Callable[[float], object], /) -> Latest:
-    """What calls `note` for each loss, and `told` for one that is not finite."""
+def latest(note: Callable[[Any, float], object], told: Callable[[float], object], ask: Ask, /) -> Latest:
+    """What calls `note` for each loss, `told` for one that is not finite, and `ask` as `Losses` does."""
 
 class Delivery:
     """Is told of batches that are delivered, and keeps the plain ones for the ring."""

@@ -125,10 +125,10 @@ def count() -> int:
 
 def meant(given: Iterable[Any] = ()) -> Arrival | None:
     """The batch that these tensors are of, or else those that the program has in hand; the newest if that is not known."""
-    owners = {place: key for part, key in _held() if (place := _address(part)) is not None}
+    owners = {place: key for part, key in _held() if (place := address(part)) is not None}
     known = {key: one for one in _state if (key := one[1]) is not None}
-    for group in chain((given,), _in_hand()) if owners else ():
-        keys = {owners.get(place) for one in group if (place := _address(one)) is not None}
+    for group in chain((given,), in_hand()) if owners else ():
+        keys = {owners.get(place) for one in group if (place := address(one)) is not None}
         keys &= known.keys()
         if len(keys) == 1:
             return Arrival(*known[keys.pop()])
@@ -181,7 +181,7 @@ def _held() -> Iterator[tuple[Any, int]]:
             yield from ((part, kept.key) for _, part in kept.parts)
 
 
-def _in_hand() -> Iterator[list[Any]]:
+def in_hand() -> Iterator[list[Any]]:
     """The tensors among the variables of each function that runs, the innermost first."""
     frame: Any = sys._getframe(1)
     for _ in range(MOST_FRAMES):
@@ -202,7 +202,7 @@ def _inside(value: Any, deeper: int) -> Iterator[Any]:
             yield from _inside(one, deeper - 1)
 
 
-def _address(value: Any) -> int | None:
+def address(value: Any) -> int | None:
     """Where the numbers of a plain tensor lie; views of it lie there too."""
     torch = sys.modules["torch"]
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":

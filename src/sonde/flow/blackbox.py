@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde import config
 from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, parent_pid, serving
-from sonde.flow import dump, sample, terminate
+from sonde.flow import arrivals, dump, sample, terminate
+from sonde.flow.losses import Losses
 from sonde.flow.registry import find
 from sonde.flow.ring import MOST_IDS, Kept, Ring
 from sonde.guard import guard
@@ -80,7 +81,7 @@ class _Box(loader.Failures):
     def forget(self) -> None:
         """Nothing has happened."""
         self.ring: Ring | None = None
-        self.latest: _glance.Latest | None = None  # what writes losses on the host, if C was built
+        self.losses = Losses(self.in_use)  # if C was built, a `Latest`, which writes them too
         self.renew()
         self.request: tuple[int, int] | None = None  # the one that was answered last
         self.reserve: mmap.mmap | None = None
@@ -111,9 +112,9 @@ class _Box(loader.Failures):
             self.come_by()
         ring = self.ring
         if ring is not None:
-            if self.latest is not None and (value := self.latest.take()) is not None:
-                ring.note_loss(value, None)
+            ring.assign(self.losses.settled(True))
             ring.keep(batch, key, data)
+            self.losses.came(key)
 
     def come_by(self) -> None:
         """The program is at a place where there is time to look around."""
@@ -125,17 +126,34 @@ class _Box(loader.Failures):
             look()
 
     def settle(self) -> None:
-        """Let the newest batch know the loss that came of it."""
-        value = None if self.latest is None else self.latest.take()
-        if value is not None and self.ring is not None:
-            self.ring.note_loss(value, None)
-
-    def note_loss(self, value: float, number: int | None = None) -> None:
-        """A loss goes into its backward pass. Finite ones on the host `latest` keeps until the next batch comes."""
+        """Let batches know the losses that came of them."""
         if self.ring is not None:
-            self.ring.note_loss(value, number)
-        if value - value != 0 and not self.judged:
-            self.suspect = True
+            self.ring.assign(self.losses.settled(False))
+
+    def note_loss(self, value: float, number: int | None) -> None:
+        """A loss goes into its backward pass, or has come from a device, late. Those on the host `Latest` notes, if it can."""
+        if self.ring is not None and number is not None and number != core.get_context()[0]:
+            self.ring.note_late(value, number)
+        else:
+            self.losses.note(value)
+        if value - value != 0:
+            self.doubt(value)
+
+    def doubt(self, _value: float) -> None:
+        """A loss is not finite."""
+        self.suspect = self.suspect or not self.judged
+
+    @guard("finding the batch of a loss")
+    def in_use(self, newest: int, unused: int) -> int | None:
+        """How many batches before the newest is the one that the program has in hand, of some; the oldest, if it has several."""
+        wanted = range(newest - unused + 1, newest + 1)
+        kept = [one for one in self.ring.kept if one.key in wanted] if self.ring is not None else []
+        owners = {arrivals.address(part): one.key for one in kept for _, part in one.parts}
+        for group in arrivals.in_hand():
+            keys = [key for one in group if (key := owners.get(arrivals.address(one))) is not None]
+            if keys:
+                return newest - min(keys)
+        return None
 
     def judge(self) -> None:
         """A loss was not finite: write it, unless the watch, which knows more, has done it meanwhile."""
@@ -199,14 +217,14 @@ def start(batches: int) -> None:
     _box.ring = Ring(batches, recorder.settings)
     with guard("reserving memory for the black box"):
         _box.reserve = mmap.mmap(-1, RESERVE)  # never touched: it takes no memory until then
-    if sample.native is not None:
-        _box.latest = sample.native.latest(core.note, _box.note_loss)
+    latest = None if sample.native is None else sample.native.latest(core.note, _box.doubt, _box.in_use)
+    _box.losses = latest or _box.losses
     _box.request = _request(recorder.run)  # an old one is not meant for us
     _box.leave += [
         at_failure(fail),
         loader.at_delivery(_box.deliver, None if sample.native is None else _delivery),
         loader.at_failure(_box),
-        loss.at_loss(_box.note_loss, _box.latest),
+        loss.at_loss(_box.note_loss, latest),
         step.at_update(_box.come_by),
         start_in_workers(f"{__name__}:begin_worker"),
         terminate.unwatch,
@@ -217,7 +235,7 @@ def start(batches: int) -> None:
 
 def _delivery(slow: Callable[..., None]) -> Callable[..., None]:
     """What keeps usual batches in C, and calls `slow` for all others."""
-    parts = (_box, core.get_context, Kept, _box.latest, *ledger.quick_parts())
+    parts = (_box, core.get_context, Kept, _box.losses, *ledger.quick_parts())
     made: _glance.Delivery = sample.native.delivery(parts, slow)
     if _box.ring is not None:
         _box.ring.newer = made.newer

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sonde.config import Settings
+    from sonde.flow.losses import Owned
     from sonde.hooks.torch.loader import Batch
 
 FACTOR = 8  # the batches together may hold so many times the setting `values_limit`
@@ -118,10 +119,18 @@ class Ring:
             total -= kept.seen.size
             kept.let_go(GONE)
 
-    def note_loss(self, value: float, step: int | None) -> None:
-        """The loss of a step: of the batch that was delivered last then."""
+    def assign(self, owned: Owned) -> None:
+        """These losses are of these batches."""
+        kept = self.kept if owned else ()
+        for key, value in owned:
+            one = next((one for one in reversed(kept) if key is None or one.key == key), None)
+            if one is not None:
+                one.loss = value
+
+    def note_late(self, value: float, step: int) -> None:
+        """The loss of a step that is over, from a device: of the batch that was delivered last then."""
         for kept in reversed(self.kept):
-            if step is None or kept.step is None or kept.step <= step:
+            if kept.step is None or kept.step <= step:
                 kept.loss = value
                 return
 

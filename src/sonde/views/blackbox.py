@@ -164,7 +164,7 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
         how=_how(run),
         made_of=_made_of(dump, bool(stored), box, run),
         empty=not (box.dumps or box.births or batches or spans),
-        headline=None if dump is None or box.births or raised is not None else _headline(dump),
+        headline=None if dump is None or box.births or raised is not None else _headline(dump, batches),
         births=[_birth(one) for one in box.births],
         later=box.later,
         raised=None if raised is None else _raised(raised, run.id),
@@ -263,13 +263,13 @@ def _compiled(layer: str) -> str:
     return f"What is inside of `{layer}`: torch.compile took it, and the watch sees only what it gives as a whole."
 
 
-def _headline(dump: Dump) -> str:
+def _headline(dump: Dump, batches: list[BatchLine]) -> str:
     step = "" if dump.step is None else f" in step {dump.step}"
     if dump.reason != "nonfinite":
         return f"{REASONS.get(dump.reason, dump.reason)}{step}"
-    bad = next((one for one in reversed(dump.batches) if one.loss is not None and not math.isfinite(one.loss)), None)
+    bad = next((one for one in batches if one.loss is not None and not math.isfinite(one.loss)), None)
     where = step if bad is None or bad.step is None else f" in step {bad.step}"
-    batch = "" if bad is None or bad.number is None else f", batch {bad.number}"
+    batch = "" if bad is None or bad.batch is None else f", batch {bad.batch}"
     return f"the loss was not finite{where}{batch}; where that was born, `sonde run --watch-nonfinite` tells"
 
 
