@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -107,13 +108,33 @@ def test_an_item_that_raises_in_a_worker_is_named(programs: Programs, method: st
     assert programs.rows("select count(*) from events where name = 'dump' and cat = 'probe'") == [(1,)]
 
 
-def test_an_item_that_kills_its_worker_is_named(programs: Programs) -> None:
-    """As where the kernel takes the memory back: the records of the worker tell what it had in hand."""
-    kill = "def fails(index):\n    if index == 77:\n        os.kill(os.getpid(), signal.SIGKILL)"
-    programs.run(code(kill, f"{MAIN}train(num_workers=2)"), env=ON, code_expected=1)
+@pytest.mark.parametrize(
+    ("deed", "how", "position"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL", None),
+        ("os._exit(3)", "ended with exit code 3", None),
+        ("sys.exit(3)", "ended with exit code 3", 1),
+    ],
+)
+def test_an_item_that_ends_its_worker_is_named(programs: Programs, deed: str, how: str, position: int | None) -> None:
+    """As where the kernel takes the memory back: the records of the worker tell what it had in hand; and how it ended is said."""
+    ends = f"def fails(index):\n    if index == 77:\n        {deed}"
+    programs.run(code(ends, f"{MAIN}train(num_workers=2)"), env=ON, code_expected=1)
     dump = only(programs)
     assert dump["reason"] == "worker"
-    assert dump["exception"]["item"] == {"index": 77, "position": None, "id": None, "worker": 1, "batch": 19}
+    assert dump["exception"]["item"] == {"index": 77, "position": position, "id": None, "worker": 1, "batch": 19}
+    assert re.search(rf"\(worker 1 \(process \d+\) {how} while making item 77\)$", dump["exception"]["message"])
+
+
+def test_a_failure_that_the_program_has_caught_is_not_blamed_for_a_later_one(programs: Programs) -> None:
+    """The worker of the earlier one has ended well."""
+    caught = "try:\n        train(num_workers=1)\n    except ValueError:\n        pass\n    "
+    later = "def fails(index):\n    if index == 77:\n        raise ValueError\n    if index == 9 and again:\n        os._exit(4)"
+    text = code("again = False", later, f"{MAIN}{caught}again = True\n    train(num_workers=1)")
+    programs.run(text, env=ON, code_expected=1)
+    dump = only(programs)
+    assert dump["exception"]["item"]["index"] == 9
+    assert "ended with exit code 4 while making item 9" in dump["exception"]["message"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

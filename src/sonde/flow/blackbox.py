@@ -16,6 +16,7 @@ import mmap
 import os
 import threading
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde import config
 from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, parent_pid, serving
-from sonde.flow import arrivals, dump, sample, terminate
+from sonde.flow import arrivals, deaths, dump, sample, terminate
 from sonde.flow.losses import Losses
 from sonde.flow.registry import find
 from sonde.flow.ring import MOST_IDS, Kept, Ring
@@ -31,12 +32,9 @@ from sonde.guard import guard
 from sonde.hooks.torch.loader import start_in_workers
 from sonde.probes import ledger, loader, loss, step
 from sonde.store import folder
-from sonde.store.alive import DIED, state_of
-from sonde.store.card import read_info
-from sonde.store.probe import DUMP, FETCH, ITEM, PROBE
+from sonde.store.probe import DUMP, PROBE
 from sonde.store.record import ESSENTIAL
 from sonde.store.regular import read_small
-from sonde.store.running import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +92,7 @@ class _Box(loader.Failures):
         self.due = 0
         self.done: set[int] = set()  # exceptions that were written, by their addresses
         self.unmade_here: list[loader.Failed] = []
+        self.told_by: dict[int, list[loader.Failed]] = {}  # the same of workers, by their processes
         self.waits: list[_Unseen] = []
         self.suspect = False  # a loss was not finite, and nobody has written so yet
         self.judged = False  # it was written
@@ -341,17 +340,17 @@ def _reason(error: BaseException) -> str:
     wait = _wait_of(causes)
     if (wait is not None and wait.batch is not None and wait.batch.worker is not None) or any(map(_of_worker, causes)):
         return "worker"
-    if wait is not None and _has_dead(
-        causes
-    ):  # then the wait may end with anything, such as a connection that is closed
+    # Then the wait may end with anything, such as a connection that is closed.
+    if wait is not None and _has_dead(causes, wait):
         return "worker"
     return "nonfinite" if type(error).__name__ == "NonFinite" else "exception"
 
 
-def _has_dead(causes: list[BaseException]) -> bool:
+def _has_dead(causes: list[BaseException], wait: _Unseen) -> bool:
     """Has a worker been killed? It loses its connections before it is gone: one that broke is worth a second look."""
     until = monotonic_ns() + (DYING_NS if any(isinstance(cause, _BROKEN) for cause in causes) else 0)
-    while not (dead := bool(_of_dead())) and monotonic_ns() < until:
+    recorder = serving()
+    while not (dead := recorder is not None and bool(_gone(recorder.run, wait))) and monotonic_ns() < until:
         sleep(LOOK_AGAIN)
     return dead
 
@@ -398,31 +397,35 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
         _box.done |= causes
         _box.judged = _box.judged or reason == "nonfinite"
         last = f"This is the last of {MOST_DUMPS} dumps of this process: later ones are not written."
-        cause = dump.Cause(reason, error, _item(recorder, error), certificate)
+        item, ended = _blamed(recorder, error)
+        cause = dump.Cause(reason, error, item, certificate, ended)
         name = dump.write(recorder, cause, list(ring.kept), last if _box.dumps == MOST_DUMPS else None)
     finally:
         _box.writing = False
     if name is not None:
         core.mark(DUMP, PROBE, args={"folder": name, "reason": reason}, level=ESSENTIAL)
         if reason != "demand":
-            _announce(reason, name, recorder.run)
+            _announce(ended or reason, name, recorder.run)
     return name
 
 
-def _item(recorder: Recorder, error: BaseException | None) -> dict[str, Any] | None:
-    """The item whose making raised this, or killed the worker that made it; else all items of the batch that never came."""
+def _blamed(recorder: Recorder, error: BaseException | None) -> tuple[dict[str, Any] | None, str | None]:
+    """The item whose making raised this, or ended the worker that made it, else all items of the batch that never came; and how
+    that worker ended.
+    """
     causes = list(_causes(error))
     wait = _wait_of(causes)
-    told = [*_box.unmade_here, *_of_workers(recorder.run)] if causes else []
+    told = [*_box.unmade_here, *chain(*_of_workers(recorder.run).values())] if causes else []
     key = None if wait is None else wait.key
     failed = [one for one in told if key is not None and one.key == key and one.position is not None]
-    if not failed and (wait is not None or any(map(_of_worker, causes))):
-        failed = _of_dead()
+    gone = _last_gone(recorder.run, wait) if wait is not None or any(map(_of_worker, causes)) else []
+    ended = next((str(one) for one in gone if not failed or one.making == failed[-1]), None)
+    failed = failed or [one.making for one in gone if one.making is not None]
     if not failed:
-        return _batch_of(wait)
+        return _batch_of(wait), ended
     one = failed[-1]
     index = one.index if isinstance(one.index, int) else None
-    return {"index": index, "position": one.position, "id": None, "worker": one.worker, "batch": one.key}
+    return {"index": index, "position": one.position, "id": None, "worker": one.worker, "batch": one.key}, ended
 
 
 def _batch_of(wait: _Unseen | None) -> dict[str, Any] | None:
@@ -434,20 +437,19 @@ def _batch_of(wait: _Unseen | None) -> dict[str, Any] | None:
     return {"index": None, "position": None, "id": None, "worker": batch.worker, "batch": wait.key, "items": numbers}
 
 
-def _of_dead() -> list[loader.Failed]:
-    """What the workers of this process that were killed had in hand, the newest last: their records tell."""
-    recorder = serving()
-    found: list[tuple[int, loader.Failed]] = []
-    for path in Path(recorder.run).glob(f"{folder.host()}-*/{folder.PROCESS_FILE}") if recorder is not None else ():
-        with guard("reading what a loader worker did when it died"):
-            info = read_info(path.parent, [])
-            if info.role == "worker" and info.parent_pid == os.getpid() and state_of(info) == DIED:
-                open_spans = {span.name: span for span in running(path.parent) if span.cat == PROBE}
-                item, fetch = open_spans.get(ITEM), open_spans.get(FETCH)
-                if item is not None:
-                    failed = loader.Failed(fetch and fetch.key, None, item.key, info.worker)
-                    found.append((-item.for_ns, failed))
-    return [failed for _, failed in sorted(found, key=lambda one: one[0])]
+def _gone(run: str, wait: _Unseen | None) -> list[deaths.Gone]:
+    """The workers that are gone. What was told of a batch that the program has waited for in vain before is an old story."""
+    old = {one.key for one in _box.waits if one is not wait}
+    rows = _of_workers(run).items()
+    return deaths.gone(run, {pid: failed[-1] for pid, failed in rows if failed and failed[-1].key not in old})
+
+
+def _last_gone(run: str, wait: _Unseen | None) -> list[deaths.Gone]:
+    """The newest of them, if there is one; it may still be about to end."""
+    until = monotonic_ns() + DYING_NS
+    while (found := _gone(run, wait)[-1:]) and found[0].code is None and monotonic_ns() < until:
+        sleep(LOOK_AGAIN)
+    return found
 
 
 def _write_failed(failures: list[loader.Failed]) -> None:
@@ -463,23 +465,22 @@ def _write_failed(failures: list[loader.Failed]) -> None:
         folder.write_json(here, f"{FAILED}{folder.host()}-{os.getpid()}", {"parent": parent_pid(), "failed": rows})
 
 
-def _of_workers(run: str) -> list[loader.Failed]:
-    """What the workers of this process have said of their failures; their files have done their duty then."""
-    found: list[loader.Failed] = []
+def _of_workers(run: str) -> dict[int, list[loader.Failed]]:
+    """What the workers of this process have said of their failures, by process; their files have done their duty then."""
     for path in sorted(Path(run, dump.FOLDER).glob(f"{FAILED}{folder.host()}-*")):
         with guard("reading what a loader worker says of a failure"):
             told = json.loads(read_small(path, MOST_BYTES))
             if told["parent"] == os.getpid():
-                found += [loader.Failed(*row) for row in told["failed"]]
+                _box.told_by[int(path.name.rpartition("-")[2])] = [loader.Failed(*row) for row in told["failed"]]
                 path.unlink()
-    return found
+    return _box.told_by
 
 
 @guard("writing a message to the log")
-def _announce(reason: str, name: str, run: str) -> None:
+def _announce(why: str, name: str, run: str) -> None:
     # With its folder: a name alone is looked for in the usual one.
     where = min(run, os.path.relpath(run), key=len)
-    _say(f"Sonde has written the last batches ({reason}): {dump.FOLDER}/{name}. Look: sonde blackbox {where}")
+    _say(f"Sonde has written the last batches ({why}): {dump.FOLDER}/{name}. Look: sonde blackbox {where}")
 
 
 @guard("writing a message to the log")

@@ -62,6 +62,7 @@ class Cause(NamedTuple):
     error: BaseException | None = None
     item: dict[str, Any] | None = None  # of a dataset, that raised
     certificate: dict[str, Any] | None = None
+    ended: str | None = None  # how a loader worker did
 
 
 class _Array(NamedTuple):
@@ -201,7 +202,7 @@ def _exception(cause: Cause) -> dict[str, Any] | None:
         message = f"{message[:200]} ... {message[-(MOST_MESSAGE - 205) :]}"
     return {
         "type": type(error).__name__,
-        "message": message,
+        "message": message if cause.ended is None else f"{message} ({cause.ended})",
         "traceback": list(_frames(error.__traceback__))[-MOST_FRAMES:],
         "item": cause.item,
     }

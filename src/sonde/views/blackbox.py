@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REASONS = {
     "nonfinite": "a value was not finite",
-    "worker": "a loader worker raised an exception",
+    "worker": "a loader worker raised an exception, or ended",
     "memory": "memory ran out",
     "exception": "nobody caught an exception",
     "sigterm": "the process got SIGTERM",
