@@ -418,6 +418,21 @@ def test_a_fault_only_in_backward_is_located(watch: NonFiniteWatch, net: Any) ->
         assert (facts["layer"], facts["type"]) == ("1", "RootLayer")
 
 
+def test_a_gradient_of_autograd_grad_is_told_when_the_update_has_used_it() -> None:
+    """One batch later, with the place and the batch of the gradient; not the layer whose parameters it has spoilt."""
+    net = nn.Sequential(nn.Linear(4, 4), RootLayer(), nn.Linear(4, 2))
+    weights = list(net.parameters())
+    with record(watch_nonfinite="record") as recorded:
+        for image, target in DataLoader(Items(), batch_size=8):
+            slopes = torch.autograd.grad(functional.mse_loss(net(image), target), weights)
+            with torch.no_grad():
+                for weight, slope in zip(weights, slopes, strict=True):
+                    weight.sub_(slope, alpha=0.1)
+    (facts,) = marks(recorded)
+    assert (facts["where"], facts["layer"], facts["parameters"]) == ("backward", "1", [])
+    assert read_batch_key(facts["batch"]).number == 0
+
+
 def test_a_checkpoint_is_blamed_for_what_it_computes_again(watch: NonFiniteWatch) -> None:
     """And not the layer behind it: the layers in it have no place among the others."""
     train(faults.Checkpointed(RootLayer()))

@@ -192,6 +192,9 @@ class Watch:
         self._suspect: tuple[dict[str, Any], Layer] | None = None
         self._since = 0  # batches that had come then
         self._pending: dict[str, Any] | None = None  # a gradient
+        self._apart: tuple[dict[str, Any], int] | None = (
+            None  # one of torch.autograd.grad, and how many batches had come then
+        )
         self._seen: list[Seen] = []  # of gradients
         self._scaled: list[_Scaled] = []
 
@@ -341,6 +344,8 @@ class Watch:
                 self._suspect, self._since = (facts, layer), arrivals.count()
                 leaves.engine().suspect(True)
             return None
+        if facts["parameters"] and self._apart is not None and arrivals.count() - self._apart[1] <= 1:
+            return self._alarm(self._apart[0])  # an update without an optimizer has used that gradient
         came_in = facts["before"] is not None or not facts["producer"]
         return self._alarm(self._suspect[0] if self._suspect is not None and came_in else facts)
 
@@ -417,14 +422,18 @@ class Watch:
             self._seen = [Seen(_number(layer, side), True)] if _has_nodes(layer) else []
             if good is not None and _has_nodes(good):
                 self._seen.append(Seen(_number(good, good_side), False))
-            if leaves.engine().at()[3] is None:  # torch.autograd.grad: the next pass tells what came of it
+            if (
+                leaves.engine().at()[3] is None
+            ):  # torch.autograd.grad: the next pass tells what came of it, or the next use
                 leaves.engine().suspect(True)
+                place = backprop.place(self._seen, self._spans(), None)
+                self._apart = {**self._pending, **({} if place is None else place._asdict())}, arrivals.count()
         return None
 
     def ended(self, index: int, bits: int, seen: int) -> NonFinite | None:
         """A backward pass has ended. `index`: of a parameter whose gradient is not finite; `seen`: how many have one."""
         with _watching:
-            pending, self._pending = self._pending, None
+            pending, self._pending, self._apart = self._pending, None, None
             passed = leaves.engine().at()[3]
             scaled = self._scale_of(passed)
             if scaled is not None and scaled.may_overflow():
@@ -449,7 +458,7 @@ class Watch:
         seen = self._seen if facts is not None else []
         place = backprop.place(
             [*seen, *(Seen(_number(layer, 0), wrong) for layer, wrong in bad.items() if _has_nodes(layer))],
-            [Span(layer, *_range(layer)) for layer in self._all.values() if _range(layer)[1]],
+            self._spans(),
             getattr(passed, "grad_fn", None),
         )
         if facts is None and _has_peers():  # their gradients are in ours
@@ -461,6 +470,9 @@ class Watch:
         if facts is None:
             facts = self._certified(place, bits, self._weights[index]().grad, NOTHING, arrivals.meant())
         return {**facts, **place._asdict()}
+
+    def _spans(self) -> list[Span]:
+        return [Span(layer, *_range(layer)) for layer in self._all.values() if _range(layer)[1]]
 
     def passed(self, bits: int) -> None:
         """A backward pass begins after the first birth, with a loss of which these are the bits."""
