@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import UserDict
 from typing import Any
 
@@ -100,3 +101,28 @@ def test_nothing_is_left_behind() -> None:
     before = tell(100)
     assert tell(5000) - before < 200
     assert state.count == 5100
+
+
+def test_looking_for_tensors_in_hand_keeps_no_variable_alive() -> None:
+    """What a function had in a variable when it was looked at goes as soon as the function lets it go."""
+
+    def train() -> tuple[bool, Any]:
+        batch = torch.ones(3)
+        known = weakref.ref(batch)
+        seen = any(one is batch for group in arrivals.in_hand() for one in group)
+        del batch
+        return seen, known()
+
+    assert train() == (True, None)
+
+
+def test_looking_for_tensors_in_hand_leaves_what_locals_gave() -> None:
+    """A dict that the program has from `locals()` stays as it was."""
+
+    def train() -> dict[str, Any]:
+        rate, layers = 0.1, 3
+        settings = locals()
+        list(arrivals.in_hand())
+        return settings
+
+    assert {name: train()[name] for name in ("rate", "layers")} == {"rate": 0.1, "layers": 3}

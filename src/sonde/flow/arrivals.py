@@ -34,6 +34,8 @@ DATASET, COLLATE, LOADER, LOOP = "dataset", "collate", "loader", "loop"
 MOST_FOUND = 64  # batches of one process that are told of; a dataset may be full of them
 RECENT = 4  # batches that are known
 MOST_REFERENCES = 4  # to tensors of each
+IN_FRAME = 1  # CO_OPTIMIZED of `inspect`: variables are in no dict of the program
+HELD_BY_FRAME = 3  # references to its copy of variables while it is looked at: the frame, a variable, an argument
 MOST_FRAMES = 60  # of the stack, and of each so many variables, that are searched for a batch
 MOST_LOCALS = 100
 BLACKBOX = "sonde.flow.blackbox"  # is asked for what it holds, if it is in use
@@ -181,15 +183,26 @@ def _held() -> Iterator[tuple[Any, int]]:
             yield from ((part, kept.key) for _, part in kept.parts)
 
 
-def in_hand() -> Iterator[list[Any]]:
+def in_hand() -> list[list[Any]]:
     """The tensors among the variables of each function that runs, the innermost first."""
+    found: list[list[Any]] = []
     frame: Any = sys._getframe(1)
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            return
+    while frame is not None and len(found) < MOST_FRAMES:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "sonde":
-            yield list(_inside(list(frame.f_locals.values()), 3))
+            found.append(list(_inside(_variables(frame), 3)))
         frame = frame.f_back
+    return found
+
+
+def _variables(frame: Any) -> list[Any]:
+    """What the variables of a function that runs hold. Before Python 3.13 looking makes a copy that would hold it until the function ends."""
+    code, seen = frame.f_code, frame.f_locals
+    values = list(seen.values())
+    # The copy is also what the program gets by `locals()`: if it has it, that stays as it is.
+    if sys.version_info < (3, 13) and code.co_flags & IN_FRAME and sys.getrefcount(seen) == HELD_BY_FRAME:
+        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            seen.pop(name, None)
+    return values
 
 
 def _inside(value: Any, deeper: int) -> Iterator[Any]:
