@@ -247,6 +247,27 @@ def test_a_loop_that_fetches_ahead(recorded: Recorded) -> None:
         _holds(run)
 
 
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_batches_that_were_fetched_ahead_and_not_used_any_more_are_in_no_step(recorded: Recorded, ahead: int) -> None:
+    """Where a loop that fetches ahead stops early, the last step has its own batch and no other."""
+
+    def train(loop: Loop) -> None:
+        batches: Iterator[Any] = iter(DataLoader(Numbers(), batch_size=4))
+        held = [next(batches) for _ in range(ahead)]
+        for _ in range(3):
+            held.append(next(batches))
+            loop.train([held.pop(0)])
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT step, batches, samples FROM steps ORDER BY step") == [
+            (step, 1, 4) for step in range(3)
+        ]
+        assert rows(run, "SELECT batch, step FROM batches ORDER BY batch") == [
+            *((number, number) for number in range(3)), *((number, None) for number in range(3, 3 + ahead)),
+        ]  # fmt: skip
+        _holds(run)
+
+
 def test_a_loop_without_a_loader_waits_between_its_steps(recorded: Recorded) -> None:
     """What takes long before the forward is waiting for input."""
 

@@ -119,14 +119,13 @@ class Timeline:
         """For each fetch the row of the step that used its batch."""
         import numpy as np
 
-        trained = np.count_nonzero(self.purposes.purpose == TRAIN)
-        # What was fetched ahead is used up at the pace at which steps take batches.
-        pace = min(len(self.ends) / trained, 1.0) if trained else 0.0
         ahead = self.purposes.over.strides != (0,)  # somebody fetched ahead
         row = _places(self._cuts, self._waits[self.purposes.used] if ahead else self._waits, "right")
         row -= 1
-        if ahead:
-            row += (self.purposes.over * pace).astype(np.int64)
+        if ahead:  # that is used up at the pace at which steps take batches, if it is used at all
+            over = self.purposes.over
+            trained = np.count_nonzero((self.purposes.purpose == TRAIN) & (over == 0))
+            row += (over * min(len(self.ends) / max(trained, 1), 1.0)).astype(np.int64)
         return np.minimum(row, len(self.ends), out=row)
 
     def count(self, code: int) -> Ints:
