@@ -64,7 +64,7 @@ def test_a_dump_is_read_whole(run: Path) -> None:
 
 def test_a_run_without_a_box_has_none(run: Path) -> None:
     """And nothing is wrong with it."""
-    assert read(run) == BlackBox([], [], 0, [], [])
+    assert read(run) == BlackBox([], [], [], 0, [], [])
 
 
 def test_a_dump_that_was_not_finished_is_told_of_and_not_read(run: Path) -> None:

@@ -16,12 +16,14 @@ from torch import nn
 from torch.utils.data import DataLoader, default_collate
 
 import sonde
+from sonde.analysis.blackbox import black_box
 from sonde.errors import NonFinite, SettingError, WrapRefused
 from sonde.flow import finite, watch_nonfinite
 from sonde.flow.nonfinite import NonFiniteWatch
 from sonde.hooks.torch import direct
 from sonde.store.probe import read_batch_key
 from sonde.testing import Recorded, record
+from sonde.views.blackbox import blackbox
 
 pytestmark = pytest.mark.usefixtures("watch_ended")
 NATIVE = finite.native
@@ -308,7 +310,8 @@ def test_tuples_and_dicts_are_looked_into(watch: NonFiniteWatch, mapping: bool) 
             return given["mean"] if mapping else given[0]
 
     train(Net())
-    assert (birth(watch)["layer"], birth(watch)["type"], birth(watch)["kind"]) == ("pair", "Pair", "nan")
+    facts = watch.unused or {}  # the model leaves it out
+    assert (facts["layer"], facts["type"], facts["kind"]) == ("pair", "Pair", "nan")
 
 
 def test_an_in_place_module_is_the_producer(watch: NonFiniteWatch) -> None:
@@ -633,6 +636,98 @@ def test_an_infinity_that_comes_to_nothing_is_forgiven(watch: NonFiniteWatch) ->
     train(net, epochs=3)
     assert watch.birth is None
     assert watch.forgiven == 3
+
+
+class Side(faults.Module):
+    """`log` gives NaN, which is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.log, self.last = nn.Linear(4, 4), Log(), nn.Linear(4, 2)
+        self.apart = True  # no gradient goes through it
+        self.left_out = True
+
+    def forward(self, value: Any) -> Any:
+        value = self.first(value)
+        side = self.log(-(value.detach() if self.apart else value).abs() - 1)
+        return self.last(torch.where(torch.full_like(value, self.left_out).bool(), value, side))
+
+
+def fit(net: Any, until: int = 4, skipping: bool = False) -> None:
+    """Train with some batches, with what is left out used from one of them on; `skipping` losses that are not finite."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    for number, (image, target) in enumerate(DataLoader(Items(), batch_size=8)):
+        net.left_out = number < until
+        optimizer.zero_grad()
+        loss = functional.mse_loss(net(image), target)
+        if not skipping or torch.isfinite(loss):
+            loss.backward()
+            optimizer.step()
+
+
+def test_a_nan_that_nobody_uses_is_taken_back() -> None:
+    """Once the backward pass has ended well there is neither a birth nor a dump, but a note where it was."""
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        fit(Side())
+        with sonde.open_run(recorded.path) as run:
+            found = black_box(run)
+            page = blackbox(run, found)
+    assert (found.births, found.dumps, found.later) == ([], [], 0)
+    (birth,) = found.unused
+    assert (birth.certificate.layer, birth.certificate.step, birth.certificate.batch_number) == ("log", 0, 0)
+    (note,) = page.notes
+    assert note.startswith(
+        "NaN in 32 of 32 values (8 x 4, float32) that reached neither the loss nor a gradient: step 0"
+    )
+
+
+def test_a_nan_is_a_birth_until_its_backward_pass_has_ended_well(watch: NonFiniteWatch) -> None:
+    """A process that is killed in between leaves the certificate."""
+    net = Side()
+    loss = net(torch.ones(3, 4)).sum()
+    assert birth(watch)["layer"] == "log"
+    loss.backward()
+    assert watch.birth is None
+
+
+def test_a_nan_that_reaches_only_gradients_stands(watch: NonFiniteWatch) -> None:
+    """As through `where`, where NaN comes of zero and NaN: the certificate is that of the layer that made it."""
+
+    class SquareRoot(faults.Module):
+        def forward(self, value: Any) -> Any:
+            return torch.sqrt(value)
+
+    net = Side()
+    net.apart, net.log = False, SquareRoot()
+    fit(net)
+    facts = birth(watch)
+    assert (facts["where"], facts["layer"]) == ("forward", "log")
+
+
+def test_a_nan_that_is_used_after_others_that_were_not_is_found() -> None:
+    """The watch goes on after what was taken back; there is one dump, of the true one."""
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        fit(Side(), until=2)
+        with sonde.open_run(recorded.path) as run:
+            found = black_box(run)
+    (birth,) = found.births
+    assert (birth.certificate.layer, birth.certificate.step) == ("log", 2)
+    assert [dump.name for dump in found.dumps] == [birth.dump]
+
+
+def test_a_nan_whose_loss_the_program_skips_stands() -> None:
+    """The next backward pass ends well, but is of another forward; there is no loader here by which to tell them apart."""
+    first = nn.Linear(4, 4)
+    net, data = nn.Sequential(first, Log()), torch.ones(3, 4)
+    with watch_nonfinite(net) as watch:
+        for number in range(3):
+            with torch.no_grad():
+                first.bias.fill_(-100.0 if number == 0 else 100.0)
+            loss = net(data).sum()
+            if torch.isfinite(loss):
+                loss.backward()
+        facts = birth(watch)
+    assert (facts["layer"], watch.unused) == ("1", None)
 
 
 def test_gradients_of_a_scaler_are_its_own_business(watch: NonFiniteWatch) -> None:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 class BlackBox:
     """All of it. `births`: of each process its first, the first of all first; `later`: non-finite losses after them.
 
+    `unused`: births that came to nothing, since nobody used what was born.
     `unseen`: parts of models that torch.compile took, which the watch saw only as a whole.
     """
 
     dumps: list[Dump]
     births: list[Birth]
+    unused: list[Birth]
     later: int
     unseen: list[str]
     notes: list[str]
@@ -54,7 +56,7 @@ def black_box(run: Run) -> BlackBox:
     notes: list[str] = []
     dumps = dumps_of(run.path, notes)
     found = births(run)
-    return BlackBox(dumps, _together(run, dumps, found.first), found.later, found.unseen, notes)
+    return BlackBox(dumps, _together(run, dumps, found.first), found.unused, found.later, found.unseen, notes)
 
 
 def _together(run: Run, dumps: list[Dump], marked: list[Birth]) -> list[Birth]:

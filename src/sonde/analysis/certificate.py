@@ -140,11 +140,12 @@ def _input(fields: Fields) -> Input:
 
 
 class Births(NamedTuple):
-    """The first birth of each process, the first of all first; how many non-finite losses were marked after them; and
-    parts of models that the watch could not look into.
+    """The first birth of each process, the first of all first; those that came to nothing; how many non-finite losses were marked after
+    births; and parts of models that the watch could not look into.
     """
 
     first: list[Birth]
+    unused: list[Birth]
     later: int
     unseen: list[str]
 
@@ -154,21 +155,26 @@ def births(run: Run) -> Births:
     rows = run.sql(
         f"""
         SELECT cat, name, process, seq, host, pid, rank, start_ns, args, key, step, epoch FROM {BESIDE}
-        WHERE kind = 'mark' AND cat IN ('{probe.NONFINITE}', '{probe.NONFINITE_UNSEEN}')
+        WHERE kind = 'mark' AND cat IN ('{probe.NONFINITE}', '{probe.NONFINITE_UNSEEN}', '{probe.NONFINITE_UNUSED}')
         ORDER BY start_ns, process, seq LIMIT {MOST_MARKS}
         """
     ).fetchall()
     workers = {row["process"]: row["worker"] for row in run.rows}
-    marks = [row[2:] for row in rows if row[0] == probe.NONFINITE]
     found: dict[str, Birth] = {}
-    for process, seq, host, pid, rank, when, args, *context in marks:
-        certificate = read_certificate(_completed(args, *context))
-        if certificate is not None and process not in found:
+    unused: list[Birth] = []
+    later = 0
+    for cat, _, process, seq, host, pid, rank, when, args, *context in rows:
+        certificate = read_certificate(_completed(args, *context)) if cat == probe.NONFINITE else None
+        if cat == probe.NONFINITE_UNUSED and process in found:
+            unused.append(found.pop(process))
+        elif certificate is not None and process not in found:
             query = _STEP.format(quoted(process), seq)
             counter = _counter(run, process, certificate.batch)
             found[process] = Birth(certificate, host, pid, rank, workers.get(process), when, None, query, counter)
+        else:
+            later += cat == probe.NONFINITE
     unseen = sorted({str(row[1]) for row in rows if row[0] == probe.NONFINITE_UNSEEN})
-    return Births(list(found.values()), max(0, len(marks) - len(found)), unseen)
+    return Births(list(found.values()), unused, later, unseen)
 
 
 def _counter(run: Run, process: str, key: int | None) -> int | None:

@@ -124,7 +124,7 @@ class Timeline:
         row -= 1
         if ahead:  # that is used up at the pace at which steps take batches, if it is used at all
             over = self.purposes.over
-            trained = np.count_nonzero((self.purposes.purpose == TRAIN) & (over == 0))
+            trained = int(np.count_nonzero((self.purposes.purpose == TRAIN) & (over == 0)))
             row += (over * min(len(self.ends) / max(trained, 1), 1.0)).astype(np.int64)
         return np.minimum(row, len(self.ends), out=row)
 

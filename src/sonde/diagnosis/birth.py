@@ -30,6 +30,11 @@ def sentence(birth: Birth) -> str:
     return ", ".join(word for word in words if word) + (f"; {tail}" if tail else "")
 
 
+def unused(birth: Birth) -> str:
+    """The same of one that came to nothing, as a note."""
+    return f"{amount(birth.certificate)} that reached neither the loss nor a gradient: {sentence(birth)}"
+
+
 def _moment(one: Certificate) -> str:
     step = "step not known" if one.step is None else f"step {one.step}"
     epoch = f" of epoch {one.epoch}" if one.epoch is not None else ""

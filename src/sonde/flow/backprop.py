@@ -48,6 +48,12 @@ def is_asked(module: Any) -> bool:
     return next(module.parameters(), None) is None
 
 
+def reaches(loss: Any, since: int) -> bool:
+    """Does a backward pass from here go through something that autograd made before it had counted so far?"""
+    root = getattr(loss, "grad_fn", None)
+    return root is not None and any(node._sequence_nr() < since for node in origin.users(root))
+
+
 class Seen(NamedTuple):
     """A gradient that was seen at a place: before the node of this number the pass had reached it."""
 

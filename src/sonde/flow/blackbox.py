@@ -297,6 +297,16 @@ def trigger(
     return None
 
 
+@guard("taking back a dump of the black box")
+def withdraw(name: str) -> None:
+    """Take a dump back that this process has written: what it was written for has come to nothing."""
+    recorder = serving()
+    if recorder is not None:
+        dump.remove(recorder.run, name)
+        _box.judged = False
+        _say(f"Sonde has taken back {dump.FOLDER}/{name}: that reached neither the loss nor a gradient.")
+
+
 def fail(error: BaseException) -> None:
     """Nobody has caught this exception."""
     if _box.ring is None or _box.worker:

@@ -115,6 +115,14 @@ def write(recorder: Recorder, cause: Cause, batches: Sequence[Kept], last: str |
     return name
 
 
+def remove(run: str, name: str) -> None:
+    """Take one away again; nobody sees it half."""
+    box = os.path.join(run, FOLDER)
+    unfinished = os.path.join(box, UNFINISHED + name)
+    os.rename(os.path.join(box, name), unfinished)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
 def _number(box: str) -> int | None:
     """The next number of a dump in this run; None: there are enough."""
     with folder.opened(box):

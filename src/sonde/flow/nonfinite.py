@@ -6,9 +6,10 @@
 In the good case each result, and each gradient that comes to one, is read once (`finite`), by C code that nobody sees
 (`_finite.c`). Only what is found comes here, to be judged. The producer is the first place in the order of execution whose
 inputs were all finite and whose output was not. A NaN is an alarm at once. An infinity alone is a suspicion (masks are full of
-them): it becomes an alarm when a NaN, a loss or a gradient that is not finite comes of it in the same step. Gradients that are not
-finite while a GradScaler is used are its own business, unless its scale is 1 or less. After the first birth only further losses
-are counted, until another model is trained.
+them): it becomes an alarm when a NaN, a loss or a gradient that is not finite comes of it in the same step. A NaN of a layer that comes
+to nothing, since nobody uses it, is taken back when the backward pass of its step has ended well; from then on a NaN of a layer is a
+suspicion too. Gradients that are not finite while a GradScaler is used are its own business, unless its scale is 1 or less. After the
+first birth only further losses are counted, until another model is trained.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from sonde.hooks.torch.outermost import Routes, followed
 from sonde.probes import naming
 from sonde.probes.graph import tensors_of
 from sonde.probes.off import switch_off
-from sonde.store.probe import NONFINITE, NONFINITE_UNSEEN
+from sonde.store.probe import NONFINITE, NONFINITE_UNSEEN, NONFINITE_UNUSED
 from sonde.store.record import ESSENTIAL
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ DOING = "watching for non-finite values"
 ACTIONS = ("record", "warn", "stop")
 MOST_LAYERS = 20_000
 MOST_MARKS = 100  # of steps after the first birth
-TOLERANCE = 3  # infinities of a layer that came to nothing; more are not asked about
+TOLERANCE = 3  # suspicions against a layer that came to nothing; more are not asked about
 MOST_SCALED = 4  # losses with a scale that are remembered
 OUTPUTS = 4  # of one operation whose gradients are looked at
 BLACKBOX = "sonde.flow.blackbox"  # is asked to write what it has, if it is in use
@@ -81,6 +82,11 @@ class NonFiniteWatch:
     def forgiven(self) -> int:
         """How often something was not finite and came to nothing: an infinity in a mask, a step that a GradScaler skipped."""
         return _watch.forgiven
+
+    @property
+    def unused(self) -> dict[str, Any] | None:
+        """The certificate of the first NaN of a layer that reached neither the loss nor a gradient; None: there was none."""
+        return None if _watch.unused is None else dict(_watch.unused)
 
     @property
     def later(self) -> int:
@@ -152,6 +158,14 @@ class Given(NamedTuple):
     tensors: tuple[tuple[str, Any], ...]  # by name
 
 
+class _Doubt(NamedTuple):
+    """A birth that may come to nothing. `since`: how far autograd had counted; `dump`: what was written for it."""
+
+    layer: Layer
+    since: int
+    dump: str | None
+
+
 class _Scaled(NamedTuple):
     result: weakref.ref[Any]
     bits: int  # of the loss without its scale
@@ -183,6 +197,8 @@ class Watch:
         self._weights: list[Callable[[], Any]] = []
         self._owners: list[Layer] = []  # of the weights
         self.born: dict[str, Any] | None = None
+        self.unused: dict[str, Any] | None = None
+        self._doubt: _Doubt | None = None
         self.forgiven = self.later = 0
         self._fresh = False  # another model was met since the birth
         self._same = False  # the next loss is that of the step of the birth
@@ -192,9 +208,8 @@ class Watch:
         self._suspect: tuple[dict[str, Any], Layer] | None = None
         self._since = 0  # batches that had come then
         self._pending: dict[str, Any] | None = None  # a gradient
-        self._apart: tuple[dict[str, Any], int] | None = (
-            None  # one of torch.autograd.grad, and how many batches had come then
-        )
+        # One of torch.autograd.grad, and how many batches had come then.
+        self._apart: tuple[dict[str, Any], int] | None = None
         self._seen: list[Seen] = []  # of gradients
         self._scaled: list[_Scaled] = []
 
@@ -211,7 +226,7 @@ class Watch:
             self._undo.append(module_call.surround(self._surround))
         self.action = action
         self.all = self.all or model is None
-        self.born = None
+        self.born = self._doubt = None
         self._settle()
         if model is not None:
             self.attach(model)
@@ -330,7 +345,8 @@ class Watch:
     ) -> NonFinite | None:
         """What a module gave is not finite. Returns what the program shall get, if anything."""
         with _watching:
-            if loader.fetching() is None and (bits != finite.INF or layer.forgiven < TOLERANCE):
+            mild = self._is_mild(bits) and layer.forgiven >= TOLERANCE
+            if self._doubt is None and loader.fetching() is None and not mild:
                 return self._judge(layer, result, Given(given[0], _named(given, names)), bits, Situation(*at))
         return None
 
@@ -339,7 +355,7 @@ class Watch:
             self._forgive()
         bad = next(one for one in _tensors(result) if finite.look(one))
         facts = self._forward(layer, bad, given, bits, at)
-        if bits == finite.INF and not layer.loss:
+        if self._is_mild(bits) and not layer.loss:
             if self._suspect is None:
                 self._suspect, self._since = (facts, layer), arrivals.count()
                 leaves.engine().suspect(True)
@@ -347,7 +363,34 @@ class Watch:
         if facts["parameters"] and self._apart is not None and arrivals.count() - self._apart[1] <= 1:
             return self._alarm(self._apart[0])  # an update without an optimizer has used that gradient
         came_in = facts["before"] is not None or not facts["producer"]
-        return self._alarm(self._suspect[0] if self._suspect is not None and came_in else facts)
+        answer = self._alarm(self._suspect[0] if self._suspect is not None and came_in else facts)
+        if self.action != "stop" and not (layer.loss or facts["parameters"]) and sys.modules["torch"].is_grad_enabled():
+            self._doubt = _Doubt(layer, sys.modules["torch"]._C._autograd._get_sequence_nr(), self._dump)
+            leaves.engine().turn(leaves.ON)
+            leaves.engine().suspect(True)  # the end of the backward pass is to be told in any case
+        return answer
+
+    def _is_mild(self, bits: int) -> bool:
+        """Is this no alarm by itself? Masks are full of infinities, and a NaN came to nothing before."""
+        return bits == finite.INF or self.unused is not None
+
+    def _confirm(self) -> None:
+        """The birth that was in doubt stands."""
+        self._doubt = None
+        self._same = False
+        self._settle()
+        leaves.engine().turn(leaves.QUIET)
+
+    def _take_back(self, doubt: _Doubt) -> None:
+        """The backward pass has ended, and nothing came of the birth."""
+        facts, self.born, self._doubt = self.born, None, None
+        self.unused = self.unused or facts
+        self.forgiven += 1
+        doubt.layer.forgiven += 1
+        leaves.engine().suspect(False)
+        core.mark(doubt.layer.name, NONFINITE_UNUSED, level=ESSENTIAL)
+        if doubt.dump is not None:
+            sys.modules[BLACKBOX].withdraw(doubt.dump)
 
     def _forward(self, layer: Layer, bad: Any, given: Given, bits: int, at: Situation) -> dict[str, Any]:
         wrong = None if at.changed else next((one for _, one in given.tensors if finite.look(one)), None)
@@ -396,6 +439,12 @@ class Watch:
             scaled = self._scale_of(loss)
             if scaled is not None and not scaled.bits:
                 return None  # only with its scale, which the scaler will lower
+            if self._doubt is not None:
+                late = not backprop.reaches(loss, self._doubt.since)
+                self._confirm()
+                if late:
+                    self.passed(bits)
+                return None
             loss = next(one for one in _tensors(loss) if finite.look(one))
             if self._suspect is not None:
                 return self._alarm(self._suspect[0])
@@ -436,7 +485,12 @@ class Watch:
             pending, self._pending, self._apart = self._pending, None, None
             passed = leaves.engine().at()[3]
             scaled = self._scale_of(passed)
-            if scaled is not None and scaled.may_overflow():
+            if self._doubt is not None:
+                if index >= 0 or pending is not None or not backprop.reaches(passed, self._doubt.since):
+                    self._confirm()
+                else:
+                    self._take_back(self._doubt)
+            elif scaled is not None and scaled.may_overflow():
                 self._forgive(pending is not None or index >= 0)
             elif index >= 0 or (pending is not None and not seen):
                 if self._suspect is not None:
@@ -534,8 +588,7 @@ class Watch:
         leaves.engine().turn(leaves.QUIET)
         core.mark(facts["layer"] or facts["where"], NONFINITE, key=facts["batch"], args=facts, level=ESSENTIAL)
         box = sys.modules.get(BLACKBOX)
-        if box is not None:
-            box.trigger("nonfinite", certificate=facts)
+        self._dump: str | None = None if box is None else box.trigger("nonfinite", certificate=facts)
         said = birth.sentence(facts)
         if self.action == "warn":
             _warn(said)

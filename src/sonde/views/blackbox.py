@@ -11,7 +11,7 @@ from sonde.analysis import label
 from sonde.analysis.dumps import Batch, Dump, Item, Thread
 from sonde.analysis.last import last_batches, used
 from sonde.analysis.open import OpenSpan, open_spans
-from sonde.diagnosis.birth import amount, sentence, what_to_do
+from sonde.diagnosis.birth import amount, sentence, unused, what_to_do
 from sonde.errors import UnknownName
 from sonde.store.alive import ENDED, RUNNING
 from sonde.store.probe import read_batch_key
@@ -163,7 +163,7 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
         state=run.state,
         how=_how(run),
         made_of=_made_of(dump, bool(stored), box, run),
-        empty=not (box.dumps or box.births or batches or spans),
+        empty=not (box.dumps or box.births or box.unused or batches or spans),
         headline=None if dump is None or box.births or raised is not None else _headline(dump, batches),
         births=[_birth(one) for one in box.births],
         later=box.later,
@@ -174,7 +174,11 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
         open=spans,
         threads=[] if dump is None else [_thread(one) for one in dump.threads],
         left_out=[*([] if dump is None else dump.left_out), *map(_compiled, box.unseen)],
-        notes=[*box.notes, *(f"{one.name}: {note}" for one in box.dumps for note in one.notes)],
+        notes=[
+            *map(unused, box.unused),
+            *box.notes,
+            *(f"{one.name}: {note}" for one in box.dumps for note in one.notes),
+        ],
     )
 
 
