@@ -113,9 +113,10 @@ def _deep(step: Callable[[], None], folder: str) -> Subject:
     return sonde(step, folder, deep=True)
 
 
-def _traceml(step: Callable[[], None], _folder: str) -> Subject:
+def _traceml(step: Callable[[], None], folder: str) -> Subject:
     from traceml_ai import api  # type: ignore[import-not-found]
 
+    os.chdir(folder)  # it writes its logs where it is
     api.init(mode="auto", aggregator_host="127.0.0.1", aggregator_port=_sink(), on_missing_aggregator="raise")
     net = _torch().nn.Identity()
 
