@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import active_children
@@ -66,10 +67,17 @@ def test_a_loader_that_failed_closes_no_descriptor_that_is_not_its_own(
 ) -> None:
     """Also if its second worker had nothing to do, and all its workers are gone when it is collected."""
     before = set(active_children())
+
+    def up(worker: int) -> None:
+        (tmp_path / f"up{worker}").touch()
+
     with pytest.raises(OSError, match="is broken"):
-        list(DataLoader(Broken(), batch_size=4, num_workers=2, multiprocessing_context="fork"))
+        list(DataLoader(Broken(), batch_size=4, num_workers=2, multiprocessing_context="fork", worker_init_fn=up))
     left = set(active_children()) - before
     assert len(left) == 2
+    until = time.monotonic() + SECONDS  # before it has torch's handler, SIGTERM would kill a worker
+    while len(list(tmp_path.glob("up*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
     for worker in left:
         worker.terminate()
         worker.join(SECONDS)
