@@ -471,9 +471,8 @@ class Watch:
             self._seen = [Seen(_number(layer, side), True)] if _has_nodes(layer) else []
             if good is not None and _has_nodes(good):
                 self._seen.append(Seen(_number(good, good_side), False))
-            if (
-                leaves.engine().at()[3] is None
-            ):  # torch.autograd.grad: the next pass tells what came of it, or the next use
+            # By torch.autograd.grad: the next pass tells what came of it, or the next use of a parameter.
+            if leaves.engine().at()[3] is None:
                 leaves.engine().suspect(True)
                 place = backprop.place(self._seen, self._spans(), None)
                 self._apart = {**self._pending, **({} if place is None else place._asdict())}, arrivals.count()
