@@ -36,18 +36,10 @@ def _known() -> None:
     watch_nonfinite().close()
 
 
-class State:
-    """What is known, of which the rest is Python's business."""
-
-    def __init__(self) -> None:
-        self.newest: tuple[Any, ...] | None = None
-        self.count = self.told = 0
-
-
-def told(key: int | None, data: Any, state: State) -> list[Any]:
+def told(key: int | None, data: Any, recent: Any) -> list[Any]:
     """Tell C of a batch; what Python was told."""
     slow: list[Any] = []
-    call = finite.native.arriving(state, ID_FIELDS, MOST_FOUND, lambda *given: slow.append(given))
+    call = finite.native.arriving(recent, ID_FIELDS, MOST_FOUND, lambda *given: slow.append(given))
     call(BATCH, key, data)
     return slow
 
@@ -55,43 +47,75 @@ def told(key: int | None, data: Any, state: State) -> list[Any]:
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_batch_is_known_as_python_knows_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which it is, its key, and its ids."""
-    python, c = State(), State()
-    python.renew = lambda: None  # type: ignore[attr-defined]
-    monkeypatch.setattr(arrivals, "_state", python)
+    python, c = arrivals._Recent(), finite.native.recent()
+    monkeypatch.setattr(arrivals._state, "recent", python)
     arrivals._arrived(BATCH, 7, PLAIN[name])
     assert told(7, PLAIN[name], c) == []
-    assert c.newest == python.newest
+    assert c.rows() == python.rows()
     assert c.count == python.count == 1
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_any_other_batch_is_python_s_business(name: str) -> None:
     """As it came."""
-    state = State()
-    assert told(7, OTHERS[name], state) == [(BATCH, 7, OTHERS[name])]
-    assert state.newest is None
+    recent = finite.native.recent()
+    assert told(7, OTHERS[name], recent) == [(BATCH, 7, OTHERS[name])]
+    assert recent.rows() == []
 
 
 def test_a_batch_of_which_only_a_look_can_tell_is_python_s_business() -> None:
     """One without a key, and any when enough was told of others."""
-    state = State()
-    assert told(None, [x], state) == [(BATCH, None, [x])]
-    state.told = MOST_FOUND
-    assert told(7, [x], state) == [(BATCH, 7, [x])]
-    assert state.count == 0
+    recent = finite.native.recent()
+    assert told(None, [x], recent) == [(BATCH, None, [x])]
+    recent.told = MOST_FOUND
+    assert told(7, [x], recent) == [(BATCH, 7, [x])]
+    assert recent.count == 0
 
 
 def test_a_failure_leaves_the_batch_to_python() -> None:
-    """Whatever is wrong with what is known."""
-    state = State()
-    state.count = None  # type: ignore[assignment]
-    assert told(7, [x], state) == [(BATCH, 7, [x])]
+    """As where a dictionary cannot be asked for its ids."""
+
+    class Odd:
+        def __hash__(self) -> int:
+            return hash(ID_FIELDS[0])
+
+        def __eq__(self, _: object) -> bool:
+            raise ValueError
+
+    data = {Odd(): x}
+    assert told(7, data, finite.native.recent()) == [(BATCH, 7, data)]
+
+
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_the_last_batches_are_known_in_their_order(count: int) -> None:
+    """Whether C or Python has looked at them."""
+    python, c = arrivals._Recent(), finite.native.recent()
+    for number in range(count):
+        row = (BATCH, number, None, (), (weakref.ref(x),))
+        python.add(row)
+        if number % 2:
+            c.add(row)
+        else:
+            told(number, [x], c)
+    assert c.rows() == python.rows()
+    assert c.count == python.count == count
+
+
+def test_a_batch_is_not_kept_alive() -> None:
+    """Its tensors go when the program lets them go."""
+    recent = finite.native.recent()
+    data = [torch.ones(3)]
+    told(7, data, recent)
+    (reference,) = recent.rows()[0][4]
+    assert reference() is data[0]
+    data.clear()
+    assert reference() is None
 
 
 def test_nothing_is_left_behind() -> None:
     """Of many batches only the newest is known."""
-    state = State()
-    call = finite.native.arriving(state, ID_FIELDS, MOST_FOUND, print)
+    recent = finite.native.recent()
+    call = finite.native.arriving(recent, ID_FIELDS, MOST_FOUND, print)
 
     def tell(count: int) -> int:
         for number in range(count):
@@ -100,7 +124,7 @@ def test_nothing_is_left_behind() -> None:
 
     before = tell(100)
     assert tell(5000) - before < 200
-    assert state.count == 5100
+    assert recent.count == 5100
 
 
 def test_looking_for_tensors_in_hand_keeps_no_variable_alive() -> None:

@@ -182,7 +182,7 @@ def test_what_collates_is_followed_by_a_look_at_its_result() -> None:
     if finite.native is None:
         pytest.skip("Python does it otherwise")
     told: list[Any] = []
-    collate = finite.native.collating(lambda samples, made: told.append((samples, made)), lambda samples: samples[0])
+    collate = finite.native.collating(lambda samples, made: told.append((samples, made)))(lambda samples: samples[0])
     assert collate([1.0]) == 1.0
     assert not told
     assert collate([nan, 1]) is nan
@@ -202,7 +202,7 @@ def test_a_failure_of_who_is_told_of_a_batch_stays_inside() -> None:
         raise kind
 
     kind: type[BaseException] = ValueError
-    collate = finite.native.collating(fail, list)
+    collate = finite.native.collating(fail)(list)
     assert len(collate([nan])) == 1
     kind = KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):

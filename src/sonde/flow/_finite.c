@@ -25,7 +25,6 @@
 #define LARGE (1 << 16) /* elements; others may run meanwhile */
 #define MOST_DIMS 16
 #define MOST_DEPTH 200
-#define MOST_REFERENCES 4 /* to tensors of a batch: as in arrivals.py */
 #define MOST_VALUES 64 /* of one container, and how many in each other: as in finite.py */
 #define DEEPEST 4
 #define CALM_PLACES 4 /* of so many in a row one is hooked: as in leaves.py */
@@ -143,7 +142,7 @@ static PyObject *parts[PARTS];
 static const Exchange *exchange; /* may be NULL */
 static uint64_t (*counter)(void); /* autograd's; may be NULL: then Python is asked */
 static PyObject *s_dtype, *s_cpu, *s_numel, *s_contiguous, *s_pointer, *s_shape, *s_stride, *s_grad_fn, *s_grad,
-    *s_output, *s_register, *s_newest, *s_count, *s_told;
+    *s_output, *s_register;
 
 static int truth_of(PyObject *owned)
 {
@@ -656,6 +655,8 @@ static PyObject *pass_call(PyObject *self, PyObject *const *args, size_t flags, 
 
 /* ---- batches ---- */
 
+static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *original, PyObject *outs, PyObject *ins);
+
 static int bits_of_number(double value)
 {
     return isnan(value) ? NAN_ : isinf(value) ? INF : 0;
@@ -707,64 +708,23 @@ static PyObject *collate_call(PyObject *self, PyObject *const *args, size_t flag
     return result;
 }
 
-/* The ids of the items of a batch: under the first of these names that it has; NULL: it is not plain. Borrowed. */
-static PyObject *ids_in(PyObject *data, PyObject *fields)
+/* What makes that of what collates. */
+static PyObject *collating_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (PyTuple_CheckExact(data) || PyList_CheckExact(data) || (parts[TENSOR] && is_tensor(data)))
-        return Py_None;
-    PyObject *found = NULL;
-    if (!PyDict_CheckExact(data))
-        return NULL;
-    for (Py_ssize_t i = 0; !found && i < PyTuple_Size(fields); i++) {
-        found = PyDict_GetItemWithError(data, PyTuple_GetItem(fields, i));
-        if (PyErr_Occurred())
-            return NULL;
-    }
-    return or_none(found);
+    if (names || (flags & ~OFFSET_BIT) != 1)
+        return PyErr_Format(PyExc_TypeError, "there is one function that collates");
+    return call_made(collate_call, ((Call *)self)->layer, args[0], NULL, NULL);
 }
 
-/* Weak references to the first tensors that lie in a plain batch, by which it is known again. */
-static PyObject *references_in(PyObject *data)
-{
-    PyObject *values = PyDict_CheckExact(data) ? PyDict_Values(data) : is_tensor(data) ? PyTuple_Pack(1, data) : PySequence_Tuple(data);
-    PyObject *made = values ? PyList_New(0) : NULL;
-    Py_ssize_t count = values ? PySequence_Size(values) : 0;
-    for (Py_ssize_t i = 0; made && i < count && PyList_Size(made) < MOST_REFERENCES; i++) {
-        PyObject *one = PyTuple_CheckExact(values) ? PyTuple_GetItem(values, i) : PyList_GetItem(values, i);
-        PyObject *reference = is_tensor(one) ? PyWeakref_NewRef(one, NULL) : NULL;
-        if (PyErr_Occurred() || (reference && PyList_Append(made, reference) != 0))
-            Py_CLEAR(made);
-        Py_XDECREF(reference);
-    }
-    PyObject *result = made ? PyList_AsTuple(made) : NULL;
-    Py_XDECREF(values);
-    Py_XDECREF(made);
-    return result;
-}
-
-/* 1: the state knows the batch. 0, perhaps with an exception: it does not. */
-static int noted_arrival(PyObject *state, PyObject *fields, PyObject *const *given)
-{
-    PyObject *ids = given[1] == Py_None ? NULL : ids_in(given[2], fields);
-    PyObject *none = ids ? PyTuple_New(0) : NULL, *held = none ? references_in(given[2]) : NULL;
-    PyObject *arrival = held ? PyTuple_Pack(5, given[0], given[1], ids, none, held) : NULL;
-    int64_t count = arrival ? number_of(PyObject_GetAttr(state, s_count)) : -1;
-    PyObject *following = count >= 0 ? PyLong_FromLongLong(count + 1) : NULL;
-    int noted = following && PyObject_SetAttr(state, s_newest, arrival) == 0 && PyObject_SetAttr(state, s_count, following) == 0;
-    Py_XDECREF(following);
-    Py_XDECREF(arrival);
-    Py_XDECREF(none);
-    Py_XDECREF(held);
-    return noted;
-}
+#include "native/arrivals.h"
 
 /* A batch has come, as `_arrived` of arrivals.py sees it: that one is asked where something is unusual. */
 static PyObject *arrived_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Call *call = (Call *)self;
+    Recent *recent = (Recent *)call->layer;
     Py_INCREF(self);
-    int64_t told = names || (flags & ~OFFSET_BIT) != 3 ? -1 : number_of(PyObject_GetAttr(call->layer, s_told));
-    int noted = told >= 0 && told < call->end && noted_arrival(call->layer, call->outs, args);
+    int noted = !names && (flags & ~OFFSET_BIT) == 3 && recent->told < call->end && noted_arrival(recent, call->outs, args);
     PyObject *result = noted ? Py_NewRef(Py_None) : NULL;
     if (noted)
         forget_last();
@@ -879,21 +839,18 @@ static PyObject *passing(PyObject *Py_UNUSED(module), PyObject *original)
     return call_made(pass_call, NULL, original, NULL, NULL);
 }
 
-static PyObject *collating(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *collating(PyObject *Py_UNUSED(module), PyObject *told)
 {
-    PyObject *told, *original;
-    if (!PyArg_ParseTuple(args, "OO", &told, &original))
-        return NULL;
-    return call_made(collate_call, told, original, NULL, NULL);
+    return call_made(collating_call, told, told, NULL, NULL);
 }
 
 static PyObject *arriving(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *state, *fields, *slow;
+    PyObject *recent, *fields, *slow;
     long long most;
-    if (!PyArg_ParseTuple(args, "OO!LO", &state, &PyTuple_Type, &fields, &most, &slow))
+    if (!PyArg_ParseTuple(args, "O!O!LO", recent_type, &recent, &PyTuple_Type, &fields, &most, &slow))
         return NULL;
-    PyObject *made = call_made(arrived_call, state, slow, fields, NULL);
+    PyObject *made = call_made(arrived_call, recent, slow, fields, NULL);
     if (made)
         ((Call *)made)->end = most;
     return made;
@@ -990,7 +947,8 @@ static PyMethodDef functions[] = {
     {"sees", sees, METH_NOARGS, "Are tensors seen through torch's own functions of C?"},
     {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
     {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
-    {"collating", collating, METH_VARARGS, "What is called in the place of what collates a batch."},
+    {"collating", collating, METH_O, "What makes, of what collates a batch, what is called in its place."},
+    {"recent", recent_made, METH_NOARGS, "What knows the last batches that came."},
     {"arriving", arriving, METH_VARARGS, "What is told of batches that come."},
     {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
     {"passing", passing, METH_O, "What is called in the place of a backward pass."},
@@ -1009,10 +967,10 @@ static struct PyModuleDef definition = {
 static int make_names(void)
 {
     static const char *const texts[] = {"dtype", "is_cpu", "numel", "is_contiguous", "data_ptr", "shape", "stride", "grad_fn",
-                                        "grad", "output_nr", "_register_hook_dict", "newest", "count", "told"};
+                                        "grad", "output_nr", "_register_hook_dict"};
     PyObject **const names[] = {&s_dtype, &s_cpu,     &s_numel, &s_contiguous, &s_pointer, &s_shape, &s_stride,
-                                &s_grad_fn, &s_grad, &s_output, &s_register, &s_newest, &s_count, &s_told};
-    for (int i = 0; i < 14; i++)
+                                &s_grad_fn, &s_grad, &s_output, &s_register};
+    for (int i = 0; i < 11; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     return 0;
@@ -1024,5 +982,6 @@ PyMODINIT_FUNC PyInit__finite(void)
         return NULL;
     call_type = (PyTypeObject *)PyType_FromSpec(&call_spec);
     hook_type = call_type ? (PyTypeObject *)PyType_FromSpec(&hook_spec) : NULL;
-    return hook_type ? PyModule_Create(&definition) : NULL;
+    recent_type = hook_type ? (PyTypeObject *)PyType_FromSpec(&recent_spec) : NULL;
+    return recent_type ? PyModule_Create(&definition) : NULL;
 }

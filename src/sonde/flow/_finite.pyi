@@ -24,14 +24,25 @@ def look(tensor: object, /) -> int:
 def look_into(value: object, /) -> int:
     """The same for plain containers of tensors and numbers."""
 
-def collating(told: Function, original: Function, /) -> Function:
-    """What is called in the place of `original`, which collates a batch: where the result is not finite, or cannot be told here,
-    `told` gets the samples and the result.
+def collating(told: Function, /) -> Callable[[Function], Function]:
+    """What makes, of a function that collates a batch, what is called in its place: where the result is not finite, or cannot be told
+    here, `told` gets the samples and the result.
     """
 
-def arriving(state: object, fields: tuple[str, ...], most: int, slow: Function, /) -> Function:
+class Recent:
+    """The last batches that came: `_Recent` of `arrivals.py`, of which plain ones are added by `arriving`."""
+
+    count: int
+    told: int
+    def add(self, row: tuple[Any, ...], /) -> None: ...
+    def rows(self) -> list[tuple[Any, ...]]: ...
+
+def recent() -> Recent:
+    """What knows no batch yet."""
+
+def arriving(recent: Recent, fields: tuple[str, ...], most: int, slow: Function, /) -> Function:
     """What is told of batches that come, in the place of `slow`, which does it of a batch that is not plain, or of which nothing is
-    known. `state` gets to know it. `fields`: where a dictionary has the ids of its items. `most`: as MOST_FOUND of `arrivals.py`.
+    known. `recent` gets to know it. `fields`: where a dictionary has the ids of its items. `most`: as MOST_FOUND of `arrivals.py`.
     """
 
 def watched(

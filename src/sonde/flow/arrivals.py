@@ -61,23 +61,32 @@ class Arrival(NamedTuple):
         return None if self.batch is None else self.batch.indices
 
 
-class _State(deque[tuple[Any, ...]]):
-    """The last batches, each an Arrival that nobody has asked for."""
-
-    # C sets this for each batch: so that is an append, without a Python frame.
-    newest = property(None, deque.append)
-    count: int  # type: ignore[assignment]  # batches that came; not that of a deque
+class _Recent:
+    """The last batches, each a row of which an Arrival is made when somebody asks for it."""
 
     def __init__(self) -> None:
-        super().__init__(maxlen=RECENT)
+        self._rows: deque[tuple[Any, ...]] = deque(maxlen=RECENT)
+        self.count = 0  # batches that came
+        self.told = 0  # batches that were not finite
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        """A batch has come."""
+        self._rows.append(row)
+        self.count += 1
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The last ones, oldest first."""
+        return list(self._rows)
+
+
+class _State:
+    def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        self.clear()
-        self.count = 0
+        self.recent = _Recent() if finite.native is None else finite.native.recent()
         self.renew: Callable[[], None] = leaves.engine().renew
         self.found: dict[int, str] = {}  # stage by key
-        self.told = 0
         self.file: str | None = None  # of a worker
         self.leave: list[Callable[[], None]] = []
 
@@ -117,18 +126,19 @@ def begin_worker(path: str | None) -> None:
 
 def newest() -> Arrival | None:
     """The batch that was delivered last to this process."""
-    return Arrival(*_state[-1]) if _state else None
+    rows = _state.recent.rows()
+    return Arrival(*rows[-1]) if rows else None
 
 
 def count() -> int:
     """How many were delivered."""
-    return _state.count
+    return _state.recent.count
 
 
 def meant(given: Iterable[Any] = ()) -> Arrival | None:
     """The batch that these tensors are of, or else those that the program has in hand; the newest if that is not known."""
     owners = {place: key for part, key in _held() if (place := address(part)) is not None}
-    known = {key: one for one in _state if (key := one[1]) is not None}
+    known = {key: one for one in _state.recent.rows() if (key := one[1]) is not None}
     for group in chain((given,), in_hand()) if owners else ():
         keys = {owners.get(place) for one in group if (place := address(one)) is not None}
         keys &= known.keys()
@@ -146,7 +156,7 @@ def stage(arrival: Arrival | None) -> str | None:
     if arrival.key is not None and arrival.key not in _state.found:
         _read_workers()
     found = _state.found.get(arrival.key) if arrival.key is not None else None
-    if found is None and (_state.told >= MOST_FOUND or arrival.key is None) and is_bad(arrival):
+    if found is None and (_state.recent.told >= MOST_FOUND or arrival.key is None) and is_bad(arrival):
         return LOADER
     return found
 
@@ -155,7 +165,7 @@ def broken(arrival: Arrival | None) -> Arrival | None:
     """A batch that was not finite when it came: this one, or else the newest of the last ones; None: there is none."""
     if stage(arrival) is not None:
         return arrival
-    return next((one for row in reversed(_state) if stage(one := Arrival(*row)) is not None), None)
+    return next((one for row in reversed(_state.recent.rows()) if stage(one := Arrival(*row)) is not None), None)
 
 
 def is_bad(arrival: Arrival) -> bool:
@@ -173,7 +183,7 @@ def tensors(arrival: Arrival) -> list[Any]:
 
 def _held() -> Iterator[tuple[Any, int]]:
     """The parts of the last batches that the program or the black box holds, and their keys."""
-    for row in _state:
+    for row in _state.recent.rows():
         one = Arrival(*row)
         if one.key is not None:
             yield from ((part, one.key) for reference in one.held if (part := reference()) is not None)
@@ -230,16 +240,15 @@ def address(value: Any) -> int | None:
 
 def _arriving() -> Callable[[Any], Any] | None:
     """What makes, of what is told of batches, something that knows the plain ones without a Python frame."""
-    return None if finite.native is None else partial(finite.native.arriving, _state, ID_FIELDS, MOST_FOUND)
+    return None if finite.native is None else partial(finite.native.arriving, _state.recent, ID_FIELDS, MOST_FOUND)
 
 
 def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
-    state, kind = _state, type(data)
+    recent, kind = _state.recent, type(data)
     ids = None if kind is list or kind is tuple else _ids(data)
-    held = () if key is not None and state.told < MOST_FOUND else _weak(data)
-    state.newest = batch, key, ids, None if _is_closed(data) else held, _weak(data)[:MOST_REFERENCES]
-    state.count += 1
-    state.renew()
+    held = () if key is not None and recent.told < MOST_FOUND else _weak(data)
+    recent.add((batch, key, ids, None if _is_closed(data) else held, _weak(data)[:MOST_REFERENCES]))
+    _state.renew()
 
 
 def _is_closed(data: Any) -> bool:
@@ -276,7 +285,7 @@ def identity(arrival: Arrival, position: int) -> str | None:
 def _collating() -> Callable[[Any], Any]:
     """What makes, of what collates, something that looks at the batch too."""
     if finite.native is not None:
-        return partial(finite.native.collating, _collated)
+        return finite.native.collating(_collated)
     return lambda collate: partial(_collate, collate)
 
 
@@ -290,13 +299,13 @@ def _collated(samples: Any, made: Any) -> None:
     """A batch was made, and is perhaps not finite."""
     with _looking:
         batch = hooks.fetching()
-        if batch is not None and _state.told < MOST_FOUND and finite.look_into(made):
+        if batch is not None and _state.recent.told < MOST_FOUND and finite.look_into(made):
             _tell(batch, DATASET if finite.look_into(samples) else COLLATE)
 
 
 def _tell(batch: hooks.Batch, where: str) -> None:
     key = batch_key(batch.loader, batch.round, batch.number)
-    _state.told += 1
+    _state.recent.told += 1
     if _state.file is None:
         _state.found[key] = where
         return

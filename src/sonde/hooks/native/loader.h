@@ -45,7 +45,6 @@ static int next_account;
 static int64_t ticked;             /* when TICK was called last */
 static PyObject *known_fetcher;    /* of a worker: the one that was judged last; owned */
 static long long known_key = -1;   /* and the key of its first batch; -1: its batches are not plain */
-static newfunc tuple_new;
 static PyObject *tensor_class; /* torch's */
 static PyObject *s_iter, *s_number, *s_around, *s_close, *s_collate, *s_listeners, *s_yielded, *s_sent, *s_tasks, *s_dataset,
     *s_settings, *s_writer;
@@ -71,7 +70,6 @@ static int loader_names(void)
     for (int i = 0; i < 12; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
-    tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
     return 0;
 }
 
@@ -234,11 +232,11 @@ static PyObject *ordinals_from(long long first, PyObject *asked)
 
 static PyObject *batch_made(PyObject *parts, PyObject *number, PyObject *indices, PyObject *worker)
 {
-    PyObject *fields = PyTuple_Pack(5, under.account.loader, number, indices, worker, under.account.round);
-    PyObject *given = fields ? PyTuple_Pack(1, fields) : NULL;
-    PyObject *made = given ? tuple_new((PyTypeObject *)of(parts, BATCH), given, NULL) : NULL;
-    Py_XDECREF(given);
-    Py_XDECREF(fields);
+    PyObject *fields[] = {under.account.loader, number, indices, worker, under.account.round};
+    PyTypeObject *type = (PyTypeObject *)of(parts, BATCH);
+    PyObject *made = ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 5);
+    for (Py_ssize_t i = 0; made && i < 5; i++)
+        PyTuple_SetItem(made, i, Py_NewRef(fields[i]));
     return made;
 }
 
