@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
@@ -125,6 +126,20 @@ def test_a_glance_at_a_batch_is_the_same_through_either(monkeypatch: pytest.Monk
     monkeypatch.setattr(direct, "sight", lambda _torch: None)
     sample._prepare()
     assert sample.glance(batch)[1] == seen[1]
+    monkeypatch.undo()
+    sample._prepare()
+
+
+def test_the_digest_of_a_batch_is_the_same_without_the_function_of_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is not found, or says something else than Python's."""
+    batch = [torch.arange(12.0), torch.arange(5000), torch.zeros(3, 7)]
+    sample._prepare()
+    seen = sample.glance(batch)[1]
+    other: Any = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)(lambda *_: 5)
+    for address in (0, ctypes.cast(other, ctypes.c_void_p).value):
+        monkeypatch.setattr(sample, "_hash", lambda address=address: address)
+        sample._prepare()
+        assert sample.glance(batch)[1] == seen
     monkeypatch.undo()
     sample._prepare()
 

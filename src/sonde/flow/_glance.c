@@ -12,6 +12,7 @@
 #define MOST_PARTS 64
 #define MOST_DEPTH 4
 #define FIRST 8
+#define FEW 6 /* parts of a batch for which there is room in any case */
 
 /* What is seldom run lies elsewhere. */
 #if defined(__GNUC__)
@@ -20,21 +21,36 @@
 #define RARE
 #endif
 
-enum { TENSOR, EXCHANGE, DIGEST, LOOK, SIGHT, PARTS };
+enum { TENSOR, EXCHANGE, DIGEST, LOOK, SIGHT, HASH, PARTS };
 static PyObject *parts[PARTS];
 static const Exchange *exchange; /* may be NULL: then nothing is plain */
+static uint64_t (*hash)(const void *, size_t, uint64_t); /* what DIGEST calls; NULL: it is not known, and that is called */
+static PyObject *places[FIRST]; /* the ways to the first parts of a row: tuples of a number */
 static newfunc tuple_new;
 static PyObject *s_version;
 
 /* ---- one look ---- */
 
 typedef struct {
-    PyObject *found, *versions; /* lists */
+    PyObject *way, *part; /* owned */
+    int64_t version;      /* torch's count of changes; UNCOUNTED: it is no tensor */
+} Part;
+
+typedef struct {
+    Part few[FEW], *more; /* parts; those for which there is no room in `few` are in memory of its own */
+    int found;            /* how many there are */
     PyObject *exclude;
     uint64_t digest;
     int64_t size;
     int count, whole;
 } Glance;
+
+#define UNCOUNTED (-1)
+
+static Part *part_at(Glance *glance, int place)
+{
+    return place < FEW ? &glance->few[place] : &glance->more[place - FEW];
+}
 
 enum { OTHER, ARRAY, CONTAINER, SINGLE };
 
@@ -50,27 +66,42 @@ static int kind_of(PyObject *part)
     return single ? SINGLE : OTHER;
 }
 
-static int add_digest(Glance *glance, const char *data, int64_t size)
+/* A digest of these bytes and of all before. -1 with an exception. */
+RARE static int digest_by_asking(Glance *glance, const char *data, int64_t size)
 {
-    char sample[WHOLE];
-    if (size > WHOLE) {
-        int64_t apart = size / BLOCKS;
-        for (int i = 0; i < BLOCKS; i++)
-            memcpy(sample + i * (WHOLE / BLOCKS), data + i * apart, WHOLE / BLOCKS);
-        data = sample;
-    }
-    PyObject *args[2] = {PyMemoryView_FromMemory((char *)data, size > WHOLE ? WHOLE : size, PyBUF_READ),
-                         PyLong_FromUnsignedLongLong(glance->digest)};
+    PyObject *args[2] = {PyMemoryView_FromMemory((char *)data, size, PyBUF_READ), PyLong_FromUnsignedLongLong(glance->digest)};
     PyObject *made = args[0] && args[1] ? PyObject_Vectorcall(parts[DIGEST], args, 2, NULL) : NULL;
     Py_XDECREF(args[0]);
     Py_XDECREF(args[1]);
-    if (!made)
-        return 0;
-    glance->digest = PyLong_AsUnsignedLongLongMask(made); /* it has 64 bits, and this asks less */
-    Py_DECREF(made);
+    if (made)
+        glance->digest = PyLong_AsUnsignedLongLongMask(made); /* it has 64 bits, and this asks less */
+    Py_XDECREF(made);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int digest_of(Glance *glance, const char *data, int64_t size)
+{
+    if (!hash)
+        return digest_by_asking(glance, data, size);
+    glance->digest = hash(data, (size_t)size, glance->digest);
+    return 0;
+}
+
+/* Of a large array only blocks of it. */
+RARE static int digest_of_sample(Glance *glance, const char *data, int64_t size)
+{
+    char sample[WHOLE];
+    int64_t apart = size / BLOCKS;
+    for (int i = 0; i < BLOCKS; i++)
+        memcpy(sample + i * (WHOLE / BLOCKS), data + i * apart, WHOLE / BLOCKS);
+    return digest_of(glance, sample, WHOLE);
+}
+
+static int add_digest(Glance *glance, const char *data, int64_t size)
+{
     glance->whole &= size <= WHOLE;
     glance->count++;
-    return !PyErr_Occurred();
+    return (size > WHOLE ? digest_of_sample : digest_of)(glance, data, size) == 0;
 }
 
 /* Those of which Python decides whether they have memory that may be read are left to it: all that are empty or hold one number. */
@@ -85,20 +116,20 @@ static int look_at(Glance *glance, PyObject *tensor)
     int64_t count = count_of(&view, &dense);
     if (!view.dims || count <= (view.code == FLOATING || view.code == BRAIN))
         return 0;
-    PyObject *version = PyObject_GetAttr(tensor, s_version);
-    int noted = version ? PyList_Append(glance->versions, version) : -1;
-    Py_XDECREF(version);
-    int64_t size = count * (view.bits / 8);
+    int64_t version = number_at(tensor, s_version), size = count * (view.bits / 8);
+    if (version < 0)
+        return 0;
+    part_at(glance, glance->found - 1)->version = version;
     glance->size += size;
-    return noted == 0 && (!dense || add_digest(glance, (const char *)view.data + view.offset, size));
+    return !dense || add_digest(glance, (const char *)view.data + view.offset, size);
 }
 
 static int add_part(Glance *glance, PyObject *way, PyObject *part)
 {
-    PyObject *pair = PyTuple_Pack(2, way, part);
-    int added = pair ? PyList_Append(glance->found, pair) : -1;
-    Py_XDECREF(pair);
-    return added == 0;
+    if (glance->found == FEW && !(glance->more = PyMem_Calloc(MOST_PARTS - FEW, sizeof(Part))))
+        return 0;
+    *part_at(glance, glance->found++) = (Part){Py_NewRef(way), Py_NewRef(part), UNCOUNTED};
+    return 1;
 }
 
 static int collect(Glance *glance, PyObject *data, PyObject *way);
@@ -117,9 +148,6 @@ static PyObject *longer(PyObject *way, PyObject *key)
 /* 1: go on. 0: this batch is not plain. */
 static int collect_under(Glance *glance, PyObject *way, PyObject *key, PyObject *part)
 {
-    int left_out = kind_of(key) == SINGLE ? PySet_Contains(glance->exclude, key) : -1; /* others may run any code */
-    if (left_out)
-        return left_out > 0;
     Py_INCREF(part); /* a collection of garbage may run meanwhile, and with it any code */
     PyObject *further = longer(way, key);
     int plain = further && collect(glance, part, further);
@@ -133,12 +161,28 @@ static int collect_dict(Glance *glance, PyObject *data, PyObject *way)
     PyObject *key, *part;
     Py_ssize_t place = 0;
     while (PyDict_Next(data, &place, &key, &part)) {
-        if (PyList_Size(glance->found) >= MOST_PARTS)
+        if (glance->found >= MOST_PARTS)
             return 1;
-        if (!collect_under(glance, way, key, part))
+        int left_out = kind_of(key) == SINGLE ? PySet_Contains(glance->exclude, key) : -1; /* others may run any code */
+        if (left_out < 0 || (!left_out && !collect_under(glance, way, key, part)))
             return 0;
     }
     return 1;
+}
+
+/* As `collect_under`, of a row, whose places are never left out. */
+static int collect_at(Glance *glance, PyObject *way, Py_ssize_t place, PyObject *part)
+{
+    if (place < FIRST && PyTuple_Size(way) == 0) {
+        Py_INCREF(part);
+        int plain = collect(glance, part, places[place]);
+        Py_DECREF(part);
+        return plain;
+    }
+    PyObject *key = PyLong_FromSsize_t(place);
+    int plain = key && collect_under(glance, way, key, part);
+    Py_XDECREF(key);
+    return plain;
 }
 
 static PyObject *item(PyObject *row, Py_ssize_t place)
@@ -158,11 +202,9 @@ static int collect_row(Glance *glance, PyObject *data, PyObject *way)
     }
     if (!nests)
         return add_part(glance, way, data);
-    for (Py_ssize_t i = 0; i < count && PyList_Size(glance->found) < MOST_PARTS; i++) {
-        PyObject *place = PyLong_FromSsize_t(i), *part = item(data, i);
-        int plain = place && part && collect_under(glance, way, place, part);
-        Py_XDECREF(place);
-        if (!plain)
+    for (Py_ssize_t i = 0; i < count && glance->found < MOST_PARTS; i++) {
+        PyObject *part = item(data, i);
+        if (!part || !collect_at(glance, way, i, part))
             return 0;
     }
     return 1;
@@ -184,11 +226,40 @@ static int collect(Glance *glance, PyObject *data, PyObject *way)
     }
 }
 
+/* Its parts, as Python has them. */
+static PyObject *found_made(Glance *glance)
+{
+    PyObject *made = PyList_New(0);
+    for (int i = 0; made && i < glance->found; i++) {
+        PyObject *pair = PyTuple_Pack(2, part_at(glance, i)->way, part_at(glance, i)->part);
+        if (!pair || PyList_Append(made, pair) != 0)
+            Py_CLEAR(made);
+        Py_XDECREF(pair);
+    }
+    return made;
+}
+
+static PyObject *versions_made(Glance *glance)
+{
+    PyObject *made = PyList_New(0);
+    for (int i = 0; made && i < glance->found; i++) {
+        if (part_at(glance, i)->version == UNCOUNTED)
+            continue;
+        PyObject *version = PyLong_FromLongLong(part_at(glance, i)->version);
+        if (!version || PyList_Append(made, version) != 0)
+            Py_CLEAR(made);
+        Py_XDECREF(version);
+    }
+    PyObject *row = made ? PyList_AsTuple(made) : NULL;
+    Py_XDECREF(made);
+    return row;
+}
+
 /* A `Look`, which is a tuple, without a Python frame. */
 static PyObject *look_made(Glance *glance)
 {
     PyObject *digest = glance->count ? PyLong_FromUnsignedLongLong(glance->digest) : Py_NewRef(Py_None);
-    PyObject *versions = PyList_AsTuple(glance->versions), *size = PyLong_FromLongLong(glance->size);
+    PyObject *versions = versions_made(glance), *size = PyLong_FromLongLong(glance->size);
     PyObject *values = digest && versions && size
                            ? PyTuple_Pack(5, digest, glance->whole ? Py_True : Py_False, versions, size, Py_False)
                            : NULL;
@@ -205,18 +276,23 @@ static PyObject *look_made(Glance *glance)
 /* 1: `glance` has all of it. 0, perhaps with an exception: this batch is not plain. To be cleared in any case. */
 static int glance_at(Glance *glance, PyObject *data, PyObject *exclude)
 {
-    *glance = (Glance){PyList_New(0), PyList_New(0), Py_NewRef(exclude), 0, 0, 0, 1};
+    *glance = (Glance){.exclude = Py_NewRef(exclude), .whole = 1};
     PyObject *way = PyTuple_New(0);
-    int plain = exchange && glance->found && glance->versions && way && collect(glance, data, way);
+    int plain = exchange && way && collect(glance, data, way);
     Py_XDECREF(way);
     return plain;
 }
 
 static void glance_cleared(Glance *glance)
 {
-    Py_CLEAR(glance->found);
-    Py_CLEAR(glance->versions);
-    Py_CLEAR(glance->exclude);
+    Glance old = *glance; /* freeing may run any code */
+    memset(glance, 0, sizeof *glance);
+    for (int i = 0; i < old.found; i++) {
+        Py_DECREF(part_at(&old, i)->way);
+        Py_DECREF(part_at(&old, i)->part);
+    }
+    PyMem_Free(old.more);
+    Py_XDECREF(old.exclude);
 }
 
 /* Is there an exception of the program's, raised by a handler of a signal? Any other is forgotten. */
@@ -237,14 +313,31 @@ static PyObject *glanced(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyAnySet_Check(exclude))
         Py_RETURN_NONE;
     if (glance_at(&glance, data, exclude)) {
-        PyObject *look = look_made(&glance);
-        result = look ? PyTuple_Pack(2, glance.found, look) : NULL;
+        PyObject *look = look_made(&glance), *found = look ? found_made(&glance) : NULL;
+        result = found ? PyTuple_Pack(2, found, look) : NULL;
         Py_XDECREF(look);
+        Py_XDECREF(found);
     }
     glance_cleared(&glance);
     if (!result && interrupted())
         return NULL;
     return result ? result : Py_NewRef(Py_None);
+}
+
+/* Does it say the same as DIGEST, of every kind of length? */
+static int is_proved_hash(void)
+{
+    static const int64_t sizes[] = {1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, WHOLE};
+    char bytes[WHOLE];
+    for (int i = 0; i < WHOLE; i++)
+        bytes[i] = (char)(i * 37 + i / 251);
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        Glance glance = {.digest = i % 2 ? 0x9e3779b97f4a7c15ull : 0};
+        uint64_t told = hash(bytes, (size_t)sizes[i / 2], glance.digest);
+        if (digest_by_asking(&glance, bytes, sizes[i / 2]) < 0 || glance.digest != told)
+            return 0;
+    }
+    return 1;
 }
 
 static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
@@ -258,6 +351,9 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
     }
     exchange = exchange_of(parts[EXCHANGE]);
     directly(exchange, parts[SIGHT]);
+    *(void **)&hash = PyLong_AsVoidPtr(parts[HASH]);
+    if (hash && !is_proved_hash())
+        hash = NULL;
     if (PyErr_Occurred())
         return NULL;
     Py_RETURN_NONE;
@@ -500,6 +596,24 @@ static PyObject *latest(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* ---- batches that are delivered ---- */
 
+/* What of a black box is asked for each batch: the part of it that is C's. There is one for the life of a process. */
+typedef struct {
+    PyObject_HEAD
+    long long due; /* when it is time to look around */
+    char suspect;  /* a loss was not finite */
+    PyObject *ring;
+} State;
+
+static PyTypeObject *state_type;
+static PyMemberDef state_members[] = {
+    {"due", T_LONGLONG, offsetof(State, due), 0, "When it is time to look around."},
+    {"suspect", T_BOOL, offsetof(State, suspect), 0, "A loss was not finite."},
+    {"ring", T_OBJECT, offsetof(State, ring), 0, "The batches that are kept."},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot state_slots[] = {{Py_tp_members, state_members}, {0, NULL}};
+static PyType_Spec state_spec = {"sonde.flow._glance.State", sizeof(State), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, state_slots};
+
 #define MOST_KEPT 64
 
 enum { BOX, CONTEXT, KEPT, LATEST, BOOK, SAMPLED, READ, NOTE, DELIVERY_PARTS };
@@ -508,7 +622,8 @@ enum { BATCH, KEY, DATA, STEP, EPOCH, FOUND, SEEN, LOSS, ATTRIBUTES };
 /* What becomes a `Kept` when somebody asks for it. */
 typedef struct {
     PyObject *batch, *key, *data, *context;
-    PyObject *loss; /* may be NULL */
+    double loss;
+    int has_loss;
     int64_t number; /* the key; NO_KEY: there is none */
     Glance glance;
 } Entry;
@@ -526,7 +641,7 @@ typedef struct {
 
 static PyTypeObject *delivery_type;
 static PyObject *attributes[ATTRIBUTES]; /* their names in a Kept */
-static PyObject *s_suspect, *s_due, *s_ring, *s_held, *s_exclude, *s_limit, *s_reads, *s_maxlen, *s_popleft, *s_settings,
+static PyObject *s_held, *s_exclude, *s_limit, *s_reads, *s_maxlen, *s_popleft, *s_settings,
     *s_writer;
 
 static int64_t now_ns(void)
@@ -562,7 +677,6 @@ static void entry_cleared(Entry *entry)
     Py_CLEAR(entry->key);
     Py_CLEAR(entry->data);
     Py_CLEAR(entry->context);
-    Py_CLEAR(entry->loss);
     glance_cleared(&entry->glance);
 }
 
@@ -597,12 +711,12 @@ static int learn(Delivery *delivery, PyObject *ring)
 /* Is there a ring, and nothing to be done but to put the batch there? */
 static int is_usual(Delivery *delivery)
 {
-    PyObject *box = part(delivery, BOX);
-    if (!is(box, s_suspect, Py_False) || now_ns() >= number_at(box, s_due))
+    State *box = (State *)part(delivery, BOX);
+    if (box->suspect || now_ns() >= box->due || !box->ring || box->ring == Py_None)
         return 0;
-    PyObject *ring = PyObject_GetAttr(box, s_ring);
-    int known = ring && ring != Py_None && learn(delivery, ring);
-    Py_XDECREF(ring);
+    PyObject *ring = Py_NewRef(box->ring);
+    int known = learn(delivery, ring);
+    Py_DECREF(ring);
     return known;
 }
 
@@ -610,13 +724,16 @@ static int is_usual(Delivery *delivery)
 static PyObject *kept_made(Delivery *delivery, Entry *entry)
 {
     PyObject *made = PyObject_CallNoArgs(part(delivery, KEPT));
-    PyObject *look = made ? look_made(&entry->glance) : NULL;
+    PyObject *look = made ? look_made(&entry->glance) : NULL, *found = look ? found_made(&entry->glance) : NULL;
+    PyObject *loss = found && entry->has_loss ? PyFloat_FromDouble(entry->loss) : NULL;
     PyObject *values[ATTRIBUTES] = {entry->batch, entry->key, entry->data, PyTuple_GetItem(entry->context, 0),
-                                    PyTuple_GetItem(entry->context, 1), entry->glance.found, look, entry->loss};
-    int set = look ? 0 : -1;
+                                    PyTuple_GetItem(entry->context, 1), found, look, loss};
+    int set = found && !PyErr_Occurred() ? 0 : -1;
     for (int i = 0; set == 0 && i < ATTRIBUTES; i++)
         set = values[i] ? PyObject_SetAttr(made, attributes[i], values[i]) : 0; /* without a loss it is that of the class */
     Py_XDECREF(look);
+    Py_XDECREF(found);
+    Py_XDECREF(loss);
     if (set < 0)
         Py_CLEAR(made);
     return made;
@@ -645,28 +762,37 @@ static PyObject *delivery_newer(PyObject *self, PyObject *Py_UNUSED(none))
     return made;
 }
 
-/* The loss of the batch with this key, as far as it is still there; NO_KEY: of the newest. A reference to it is taken. */
-static int set_loss(Delivery *delivery, PyObject *holder, Py_ssize_t held, int64_t key, PyObject *loss)
+/* The same of one that Python keeps. */
+RARE static int set_loss_of_held(PyObject *holder, Py_ssize_t held, int64_t key, const double *loss)
 {
-    for (int i = delivery->count - 1; i >= 0; i--) {
-        Entry *entry = &delivery->entries[(delivery->first + i) % MOST_KEPT];
-        if (key == NO_KEY || entry->number == key) {
-            replace(&entry->loss, Py_NewRef(loss));
-            return 1;
-        }
-    }
-    for (Py_ssize_t i = held - 1; i >= 0; i--) {
+    PyObject *value = loss ? PyFloat_FromDouble(*loss) : Py_NewRef(Py_None);
+    for (Py_ssize_t i = held - 1; value && i >= 0; i--) {
         PyObject *kept = PySequence_GetItem(holder, i);
         int found = kept && (key == NO_KEY || number_at(kept, attributes[KEY]) == key);
         if (kept && !found)
             PyErr_Clear(); /* its key is None */
         if (found)
-            PyObject_SetAttr(kept, attributes[LOSS], loss);
+            PyObject_SetAttr(kept, attributes[LOSS], value);
         Py_XDECREF(kept);
         if (found || !kept)
             break;
     }
+    Py_XDECREF(value);
     return !PyErr_Occurred();
+}
+
+/* The loss of the batch with this key, as far as it is still there; NO_KEY: of the newest. NULL: it has none. */
+static int set_loss(Delivery *delivery, PyObject *holder, Py_ssize_t held, int64_t key, const double *loss)
+{
+    for (int i = delivery->count - 1; i >= 0; i--) {
+        Entry *entry = &delivery->entries[(delivery->first + i) % MOST_KEPT];
+        if (key == NO_KEY || entry->number == key) {
+            entry->has_loss = loss != NULL;
+            entry->loss = loss ? *loss : 0;
+            return 1;
+        }
+    }
+    return !held || set_loss_of_held(holder, held, key, loss);
 }
 
 /* Batches get to know the losses that came of them. */
@@ -676,12 +802,11 @@ static int settle(Delivery *delivery, PyObject *holder, Py_ssize_t held)
     Owned owned = matched(latest, 1);
     int done = 1;
     for (int64_t i = owned.from; done && i < owned.until; i++) {
-        PyObject *loss = PyFloat_FromDouble(latest->values[i % MOST_LOSSES]);
-        done = loss && set_loss(delivery, holder, held, owned.first == NO_KEY ? NO_KEY : owned.first + i - owned.from, loss);
-        Py_XDECREF(loss);
+        double loss = latest->values[i % MOST_LOSSES];
+        done = set_loss(delivery, holder, held, owned.first == NO_KEY ? NO_KEY : owned.first + i - owned.from, &loss);
     }
     for (int i = 0; done && owned.lost && i < MOST_LOSSES && i <= owned.first; i++)
-        done = set_loss(delivery, holder, held, owned.first - i, Py_None);
+        done = set_loss(delivery, holder, held, owned.first - i, NULL);
     return done;
 }
 
@@ -719,7 +844,7 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
         return 0;
     }
     delivery->entries[(delivery->first + delivery->count++) % MOST_KEPT] =
-        (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, NULL, number, *glance};
+        (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, 0, 0, number, *glance};
     came((Latest *)part(delivery, LATEST), number);
     return 1;
 }
@@ -812,9 +937,11 @@ static int delivery_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(delivery->held);
     Py_VISIT(delivery->exclude);
     for (int i = 0; i < MOST_KEPT; i++) {
-        Py_VISIT(delivery->entries[i].batch);
-        Py_VISIT(delivery->entries[i].data);
-        Py_VISIT(delivery->entries[i].glance.found);
+        Entry *entry = &delivery->entries[i];
+        Py_VISIT(entry->batch);
+        Py_VISIT(entry->data);
+        for (int j = 0; j < entry->glance.found; j++)
+            Py_VISIT(part_at(&entry->glance, j)->part);
     }
     return 0;
 }
@@ -840,7 +967,7 @@ static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *parts, *slow;
     if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &parts, &slow))
         return NULL;
-    if (PyTuple_Size(parts) != DELIVERY_PARTS || Py_TYPE(PyTuple_GetItem(parts, LATEST)) != latest_type ||
+    if (PyTuple_Size(parts) != DELIVERY_PARTS || !PyObject_TypeCheck(PyTuple_GetItem(parts, BOX), state_type) || Py_TYPE(PyTuple_GetItem(parts, LATEST)) != latest_type ||
         !PyBytes_Check(PyTuple_GetItem(parts, SAMPLED)) || !PyBytes_Check(PyTuple_GetItem(parts, READ)))
         return PyErr_Format(PyExc_TypeError, "delivery() takes a tuple of %d", DELIVERY_PARTS);
     Delivery *made = PyObject_GC_New(Delivery, delivery_type);
@@ -870,16 +997,19 @@ static struct PyModuleDef definition = {
 
 static int make_names(void)
 {
-    static const char *const texts[] = {"_version", "suspect", "due", "ring", "held", "exclude", "limit", "reads", "maxlen",
+    static const char *const texts[] = {"_version", "held", "exclude", "limit", "reads", "maxlen",
                                         "popleft", "settings", "writer"};
-    PyObject **const names[] = {&s_version, &s_suspect, &s_due, &s_ring, &s_held, &s_exclude, &s_limit, &s_reads, &s_maxlen,
+    PyObject **const names[] = {&s_version, &s_held, &s_exclude, &s_limit, &s_reads, &s_maxlen,
                                 &s_popleft, &s_settings, &s_writer};
     static const char *const kept[ATTRIBUTES] = {"batch", "key", "data", "step", "epoch", "parts", "seen", "loss"};
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 9; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     for (int i = 0; i < ATTRIBUTES; i++)
         if (!(attributes[i] = PyUnicode_InternFromString(kept[i])))
+            return -1;
+    for (int i = 0; i < FIRST; i++)
+        if (!(places[i] = Py_BuildValue("(i)", i)))
             return -1;
     return 0;
 }
@@ -891,5 +1021,9 @@ PyMODINIT_FUNC PyInit__glance(void)
     tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
     latest_type = (PyTypeObject *)PyType_FromSpec(&latest_spec);
     delivery_type = latest_type ? (PyTypeObject *)PyType_FromSpec(&delivery_spec) : NULL;
-    return delivery_type ? PyModule_Create(&definition) : NULL;
+    state_type = delivery_type ? (PyTypeObject *)PyType_FromSpec(&state_spec) : NULL;
+    PyObject *module = state_type ? PyModule_Create(&definition) : NULL;
+    if (module && PyModule_AddObjectRef(module, "State", (PyObject *)state_type) != 0)
+        Py_CLEAR(module);
+    return module;
 }

@@ -16,7 +16,7 @@ class Latest(Losses):
 
 def prepare(parts: tuple[Any, ...], /) -> None:
     """Take what is needed: the class of tensors, the capsule of the exchange between libraries (DLPack) or None, the function that
-    makes a digest, the class of a look, `sight` of `hooks/torch/direct.py`.
+    makes a digest, the class of a look, `sight` of `hooks/torch/direct.py`, and the address of the C function behind the digest, or 0.
     """
 
 def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:
@@ -24,6 +24,13 @@ def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:
 
 def latest(note: Callable[[Any, float], object], told: Callable[[float], object], ask: Ask, /) -> Latest:
     """What calls `note` for each loss, `told` for one that is not finite, and `ask` as `Losses` does."""
+
+class State:
+    """What of a black box is asked for each batch."""
+
+    due: int  # when it is time to look around
+    suspect: bool  # a loss was not finite
+    ring: Any
 
 class Delivery:
     """Is told of batches that are delivered, and keeps the plain ones for the ring."""
@@ -38,6 +45,6 @@ def delivery(parts: tuple[Any, ...], slow: Callable[[Any, Any, Any], None], /) -
     """What is told of batches that are delivered, in the place of `slow`, which does it where something is unusual: a batch that
     is not plain or makes the ring too large, a loss to be judged, a look around that is due.
 
-    `parts`: the black box; what tells step and epoch; the class of what is kept; a `Latest`; the ledger; how its entries of
+    `parts`: the black box, which is a `State`; what tells step and epoch; the class of what is kept; a `Latest`; the ledger; how its entries of
     digests begin, of a sample and of all there is; what writes such an entry in Python.
     """
