@@ -60,7 +60,7 @@ class Book:
 _State: Any = object if sample.native is None else sample.native.State
 
 
-class Box(_State):  # type: ignore[misc]  # as the real one
+class Box(_State):
     """As much of a black box as C asks for; `slow` does what the real one does."""
 
     def __init__(self, folder: Path, native: bool, limit: int = 1 << 20) -> None:

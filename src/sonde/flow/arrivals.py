@@ -284,9 +284,10 @@ def identity(arrival: Arrival, position: int) -> str | None:
 
 def _collating() -> Callable[[Any], Any]:
     """What makes, of what collates, something that looks at the batch too."""
-    if finite.native is not None:
-        return finite.native.collating(_collated)
-    return lambda collate: partial(_collate, collate)
+    if finite.native is None:
+        return lambda collate: partial(_collate, collate)
+    made: Callable[[Any], Any] = finite.native.collating(_collated)
+    return made
 
 
 def _collate(collate: Callable[[Any], Any], samples: Any) -> Any:
