@@ -79,8 +79,6 @@ def _of_training(results: dict[str, Any]) -> list[Budget]:
         ),
         Budget("an item in a loader worker, batch of 32", items["added_ns"], 1000.0, "ns"),
         Budget("writing a batch of 64 into the ledger", ledger["write_ns"], 2000.0, "ns"),
-        Budget("writing down 1.28 million weights of classes, once", ledger["weights_ms"], 50.0, "ms CPU"),
-        Budget("the same weights in later rounds", ledger["again_ms"], 5.0, "ms CPU"),
         Budget("making the order of 1.28 million items again", ledger["order_s"], 1.0, "s CPU"),
         *(
             Budget(f"sealed ledger, {row['dataset']:,} items, {row['sampler']}", row["bytes"], 2.0, "bytes/item")

@@ -1,4 +1,4 @@
-"""What the ledger costs: CPU to write down a batch or weights and to make an order again, and bytes of an item when it is sealed.
+"""What the ledger costs: CPU to write down a batch and to make an order again, and bytes of an item when it is sealed.
 
 The orders are those of samplers of torch, in a loader, with what the probe notes of how they were made.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,8 +25,8 @@ from torch.utils.data import (
 
 from sonde.analysis import shuffle
 from sonde.analysis.ledger import Book, read_book, write_sealed
-from sonde.hooks.torch import order, weights
-from sonde.store.ledger import SEEDED, WEIGHTED, Packer, Recipe, Writer, pack_recipe, pack_weights
+from sonde.hooks.torch import order
+from sonde.store.ledger import SEEDED, Packer, Recipe, Writer, pack_recipe
 
 LARGE = 1_281_167
 # sampler, items of the dataset, epochs
@@ -69,8 +68,7 @@ def measure() -> dict[str, Any]:
         {"sampler": sampler, "dataset": items, "bytes": sealed(sampler, items, epochs)}
         for sampler, items, epochs in CASES
     ]
-    first, again = weights_ms()
-    return {"write_ns": write_ns(), "order_s": order_s(), "weights_ms": first, "again_ms": again, "rows": rows}
+    return {"write_ns": write_ns(), "order_s": order_s(), "rows": rows}
 
 
 def write_ns() -> float:
@@ -93,21 +91,6 @@ def order_s() -> float:
     begun = time.process_time()
     shuffle.make(Recipe(SEEDED, LARGE, LARGE, seed=1))
     return time.process_time() - begun
-
-
-def weights_ms() -> tuple[float, float]:
-    """CPU ms before a round over a large dataset by the weights of classes: when they are new, and when they are known."""
-    loader = DataLoader(Numbers(LARGE), BATCH, sampler=_sampler("weighted, 1,000 classes", Numbers(LARGE)))
-    best = [float("inf"), float("inf")]
-    for _ in range(5):
-        with TemporaryDirectory() as folder:
-            writer, known = _writer(Path(folder) / "ledger.bin"), set[int]()
-            for round in range(2):
-                begun = time.process_time_ns()
-                _note_stated(writer, round, loader, known)
-                best[round] = min(best[round], (time.process_time_ns() - begun) / 1e6)
-            writer.close()
-    return best[0], best[1]
 
 
 def sealed(sampler: str, items: int, epochs: int) -> float:
@@ -141,12 +124,12 @@ def _weights(name: str, items: int) -> Any:
 
 def _recorded(path: Path, data: Dataset[int], sampler: Any, epochs: int) -> Book:
     """The ledger of some epochs, as the probe of loaders writes it."""
-    writer, packer, known = _writer(path), Packer(), set[int]()
+    writer, packer = _writer(path), Packer()
     loader = DataLoader(data, BATCH, sampler=sampler, collate_fn=list)
     for epoch in range(epochs):
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
-        _note_stated(writer, epoch, loader, known)
+        _note(writer, epoch, order.stated(loader))
         iterator = iter(loader)
         for number, batch in enumerate(iterator):
             writer.put(packer.batch((epoch << 28) + number, tuple(batch)) or b"")
@@ -157,17 +140,6 @@ def _recorded(path: Path, data: Dataset[int], sampler: Any, epochs: int) -> Book
     if book is None:
         raise RuntimeError("the ledger is empty")
     return book
-
-
-def _note_stated(writer: Writer, epoch: int, loader: Any, known: set[int]) -> None:
-    """What is noted before a round; `known` are weights that are written down."""
-    recipe = order.stated(loader)
-    _note(writer, epoch, recipe)
-    if recipe is not None and recipe.kind == WEIGHTED and recipe.seed not in known:
-        known.add(recipe.seed)
-        content = weights.packed(order.weights(loader), sys.maxsize) or b""
-        for entry in pack_weights(epoch << 28, recipe.seed, recipe.items, content):
-            writer.put(entry, 0)
 
 
 def _note(writer: Writer, epoch: int, recipe: Recipe | None) -> None:

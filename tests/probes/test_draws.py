@@ -15,7 +15,7 @@ from tests.probes.test_recipes import contents, recorded, share  # noqa: E402
 
 import sonde  # noqa: E402
 from sonde.guard import counts  # noqa: E402
-from sonde.probes import ledger  # noqa: E402
+from sonde.store.ledger import read_recipe  # noqa: E402
 
 DataLoader = torch.utils.data.DataLoader
 RandomSampler = torch.utils.data.RandomSampler
@@ -51,55 +51,38 @@ def test_draws_with_and_without_workers_and_generators(tmp_path: Path, kind: str
     assert share(*recorded(tmp_path, data)) == 1.0
 
 
-def test_weights_are_kept_once(tmp_path: Path) -> None:
-    """Written once for all epochs, and sealed once."""
+def test_epochs_by_the_same_weights_are_kept_together(tmp_path: Path) -> None:
+    """The first recipe has the draws of all of them."""
     path, came = recorded(tmp_path, loader("weighted"), epochs=3)
-    raw, _ = contents(path)
-    assert len(raw.weights) == 1
     assert share(path, came) == 1.0
     book, _ = contents(path)
     first, *others = map(len, book.recipes)
-    (weights,) = raw.weights.values()
-    assert others == [first - len(weights)] * 2
+    assert others == [others[0]] * 2
+    assert first > others[0]
 
 
 def test_weights_that_change_between_epochs(tmp_path: Path) -> None:
-    """Each epoch by those that it had, in place and by others."""
+    """Each epoch by those that it had, in place and by others, also of another type."""
     data, came = loader("weighted"), []
     with sonde.init(dir=tmp_path) as session:
         for _ in range(2):
             came += [batch.tolist() for batch in data]
             data.sampler.weights[2] += 1.0
-        data.sampler.weights = torch.rand(ITEMS, dtype=torch.double)
+        data.sampler.weights = torch.rand(ITEMS)
         came += [batch.tolist() for batch in data]
     assert session.path is not None
-    raw, _ = contents(session.path)
-    assert len(raw.weights) == 3
     assert share(session.path, came) == 1.0
+    book, _ = contents(session.path)
+    recipes = [read_recipe(one) for one in book.recipes]
+    assert [one.subset for one in recipes if one is not None] == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("epochs", "written", "expected"), [(1, 0, 0.0), (2, 1, 0.0), (12, 1, 1.0)])
-def test_large_weights_are_written_when_they_are_used_again(
-    tmp_path: Path, epochs: int, written: int, expected: float
-) -> None:
-    """Of one epoch the numbers of its items take less."""
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_weights_that_are_all_different(tmp_path: Path, epochs: int) -> None:
+    """No weight is written down, and already one epoch is a recipe."""
     sampler = WeightedRandomSampler(torch.rand(2 * DRAWS, dtype=torch.double), DRAWS)
     path, came = recorded(tmp_path, DataLoader(Numbers(2 * DRAWS), 300, sampler=sampler), epochs)
-    raw, _ = contents(path)
-    assert len(raw.weights) == written
-    assert share(path, came) == expected
-
-
-def test_weights_that_are_always_new_end_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A curriculum has no use for what it never draws by again."""
-    monkeypatch.setattr(ledger, "MOST_WEIGHTS", 2)
-    data, came = loader("weighted"), []
-    with sonde.init(dir=tmp_path) as session:
-        for _ in range(4):
-            came += [batch.tolist() for batch in data]
-            data.sampler.weights[2] += 1.0
-    assert session.path is not None
-    assert share(session.path, came) == 0.5
+    assert share(path, came) == 1.0
 
 
 def test_a_round_that_is_left_early(tmp_path: Path) -> None:

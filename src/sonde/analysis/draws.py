@@ -1,20 +1,10 @@
-"""Draws with replacement as torch makes them, of all items alike or by weights; and the Mersenne Twister of a recipe."""
+"""Draws with replacement as torch makes them, of all items alike; and the Mersenne Twister of a recipe. `weighted` has weights."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.store.ledger import (
-    DISTINCT,
-    DRAWN,
-    MOST_WEIGHTS,
-    SEEDED,
-    STATE,
-    WEIGHT_BYTES,
-    WEIGHTED,
-    Recipe,
-    code_bytes,
-)
+from sonde.store.ledger import DRAWN, SEEDED, SORTED, STATE, WEIGHTED, Recipe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,12 +12,9 @@ if TYPE_CHECKING:
 
     Order = NDArray[np.uint32]
     Ints = NDArray[np.int64]
-    Table = NDArray[np.float64]
 
-KINDS = (DRAWN, WEIGHTED)
 WORDS = 624  # of the state of a Mersenne Twister
 _CHUNK = 1 << 18
-_FRACTION_BITS = 53
 _NUMBER_BYTES = 4
 
 
@@ -54,12 +41,12 @@ def is_sound(recipe: Recipe) -> bool:
     """Can there be such draws? How many there are is not looked at."""
     if recipe.kind == DRAWN:
         return recipe.replicas == 1 and not recipe.subset and (not recipe.state or is_state(recipe.state))
-    stated = recipe.kind == WEIGHTED and is_state(recipe.state[: STATE.size])
-    return stated and recipe.replicas == 1 and recipe.items <= MOST_WEIGHTS
+    state = recipe.state[: STATE.size] if recipe.kind == SORTED else recipe.state
+    return recipe.kind in (WEIGHTED, SORTED) and recipe.replicas == 1 and is_state(state)
 
 
-def make(recipe: Recipe, table: Table | None = None) -> Order:
-    """The items of all draws; `table` is that of their weights."""
+def make(recipe: Recipe) -> Order:
+    """The items of all draws."""
     import numpy as np
 
     source = twister(recipe)
@@ -67,51 +54,8 @@ def make(recipe: Recipe, table: Table | None = None) -> Order:
     order = np.empty(recipe.total, np.uint32)
     for begin in range(0, recipe.total, _CHUNK):
         part = order[begin : begin + _CHUNK]
-        if table is None:
-            part[:] = source.random_raw(len(part)) % np.uint64(recipe.items)
-        else:
-            part[:] = np.searchsorted(table, _fractions(source, len(part)))
+        part[:] = source.random_raw(len(part)) % np.uint64(recipe.items)
     return order
-
-
-def _fractions(source: np.random.MT19937, count: int) -> Table:
-    """From 0 to 1, each of two words, the upper one first."""
-    import numpy as np
-
-    words = source.random_raw(2 * count).reshape(count, 2)
-    bits = (words[:, 0] << np.uint64(32) | words[:, 1]) & np.uint64((1 << _FRACTION_BITS) - 1)
-    return bits * np.float64(2.0**-_FRACTION_BITS)
-
-
-def table(content: bytes, items: int) -> Table | None:
-    """The sums of all weights up to each, as parts of their whole sum; None: these bytes are no weights of so many items."""
-    import numpy as np
-
-    weights = _weights(content, items)
-    if weights is None or not np.isfinite(weights).all() or weights.min() < 0:
-        return None
-    with np.errstate(over="ignore"):
-        sums = np.cumsum(weights)
-    if not 0 < sums[-1] < np.inf:
-        return None
-    sums /= sums[-1]
-    sums[-1] = 1.0
-    return sums
-
-
-def _weights(content: bytes, items: int) -> Table | None:
-    import numpy as np
-
-    distinct = DISTINCT.unpack_from(content)[0] if len(content) >= DISTINCT.size else 0
-    begin, width = DISTINCT.size + WEIGHT_BYTES * distinct, code_bytes(distinct)
-    if not 0 < items <= MOST_WEIGHTS or len(content) != begin + width * items:
-        return None
-    planes = np.frombuffer(content, np.uint8, offset=begin).reshape(width, items)
-    codes = np.ascontiguousarray(planes.T).view("<f8" if not distinct else f"<u{width}").ravel()
-    if not distinct:
-        return codes
-    values = np.frombuffer(content, "<f8", distinct, DISTINCT.size)
-    return values[codes] if int(codes.max()) < distinct else None
 
 
 # ── sealing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -130,10 +74,19 @@ def places(order: Order, numbers: Ints, sizes: Ints, items: Ints) -> tuple[Ints,
     import numpy as np
 
     begins, ends = _begins(numbers, sizes), np.cumsum(sizes)
-    steps = np.arange(len(items)) + np.repeat(begins - (ends - sizes), sizes)
-    wrong = np.append(0, np.cumsum(order[np.minimum(steps, len(order) - 1)] != items))
+    found = order[np.minimum(steps(numbers, sizes), len(order) - 1)]
+    wrong = np.append(0, np.cumsum(found != items))
     there = (sizes > 0) & (begins + sizes <= len(order)) & (wrong[ends] == wrong[ends - sizes])
     return begins, there
+
+
+def steps(numbers: Ints, sizes: Ints) -> Ints:
+    """Which draw each item of some batches was."""
+    import numpy as np
+
+    begins = _begins(numbers, sizes) - (np.cumsum(sizes) - sizes)
+    found: Ints = np.arange(int(sizes.sum())) + np.repeat(begins, sizes)
+    return found
 
 
 def _begins(numbers: Ints, sizes: Ints) -> Ints:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis import draws, shuffle
+from sonde.analysis import shuffle, weighted
 from sonde.analysis.tables import quoted
 from sonde.errors import RunUnreadable
 from sonde.store import ledger
@@ -32,6 +32,7 @@ NO_DIGEST, SAMPLE, WHOLE = 0, 1, 2  # how much of a batch its digest is of
 CONFIG: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 LOADER_SHIFT = 44  # where in a key the loader stands
 ROUND_SHIFT = 28  # and its round
+MOST_TOGETHER = 1 << 23  # draws of rounds by the same weights: one cannot be made again without the others
 PIECE = 1 << 16  # batches that are taken together
 HIGHEST = 2**63 - 1
 
@@ -76,18 +77,13 @@ class Book:
         texts: dict[int, str],
         orders: shuffle.Orders | None = None,
         noted: dict[int, list[ledger.Recipe]] | None = None,
-        weights: dict[int, bytes] | None = None,
     ) -> None:
-        """`start` has one more entry: where the rows end. `noted` are recipes that nobody has tried, for loaders' rounds.
-
-        `weights` are those of samplers, by their digests.
-        """
+        """`start` has one more entry: where the rows end. `noted` are recipes that nobody has tried, for loaders' rounds."""
         self.key, self.worker, self.flags = heads["key"], heads["worker"], heads["flags"]
         self.digest, self.digest_of, self.shuffle = heads["digest"], heads["digest_of"], heads["shuffle"]
         self.start, self.first, self.run, self.texts = start, first, run, texts
         self.orders = orders
         self.noted = noted or {}
-        self.weights = weights or {}
         self._places: dict[int, int] | None = None
 
     def __len__(self) -> int:
@@ -260,7 +256,6 @@ class _Taken:
         self._texts: dict[int, str] = {}
         self._digests: dict[int, tuple[int, int]] = {}
         self._noted: dict[int, list[ledger.Recipe]] = {}
-        self._weights: dict[int, list[bytes]] = {}  # their pieces
 
     def add(self, entry: Entry) -> None:
         import numpy as np
@@ -290,11 +285,7 @@ class _Taken:
 
     def _add_recipe(self, entry: Entry) -> None:
         recipe = ledger.read_recipe(entry.content)
-        if recipe is not None and recipe.kind == ledger.WEIGHTS:
-            pieces = self._weights.setdefault(recipe.seed, [])
-            if recipe.rank == len(pieces):  # else one is missing, or they are there already
-                pieces.append(recipe.state)
-        elif recipe is not None:
+        if recipe is not None:
             self._noted.setdefault(entry.key >> ROUND_SHIFT, []).append(recipe)
 
     def book(self) -> Book:
@@ -306,8 +297,7 @@ class _Taken:
         start = np.append(0, np.cumsum(rows))
         whole["digest"], whole["digest_of"] = self._digest_columns(whole["key"])
         whole["shuffle"] = np.zeros(len(rows), np.uint32)
-        weights = {digest: b"".join(pieces) for digest, pieces in self._weights.items()}
-        return Book(whole, start, first, run, self._texts, noted=self._noted, weights=weights)
+        return Book(whole, start, first, run, self._texts, noted=self._noted)
 
     def _digest_columns(self, keys: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
         import numpy as np
@@ -417,21 +407,22 @@ def _packed(book: Book) -> Book:
     """The same ledger, with batches that are part of an order that can be made again as places in it."""
     moving = _Moving(book)
     subsets: dict[int, list[Ints]] = {}
-    weighted: dict[tuple[int, int], list[Ints]] = {}  # by digest and number of the weights
+    by_weights: dict[int, list[Ints]] = {}
     for places, noted in _rounds(book):
         round = _round(book, places)
         found = shuffle.find(round) or shuffle.find_drawn(round)
-        by_weights = next((recipe for recipe in noted if recipe.kind == ledger.WEIGHTED), None)
+        loader = int(book.key[places[0]]) >> LOADER_SHIFT
         if found is not None:
             moving.add(places, found)
-        elif by_weights is not None:
-            weighted.setdefault((by_weights.seed, by_weights.items), []).append(places)
+        elif any(recipe.kind == ledger.WEIGHTED for recipe in noted):
+            by_weights.setdefault(loader, []).append(places)
         elif any(recipe.subset for recipe in noted):
-            subsets.setdefault(int(book.key[places[0]]) >> LOADER_SHIFT, []).append(places)
+            subsets.setdefault(loader, []).append(places)
     for rounds in subsets.values():
         _pack_subset(book, rounds, moving)
-    for (digest, items), rounds in weighted.items():
-        _pack_weighted(book, book.weights.get(digest, b""), items, rounds, moving)
+    for rounds in by_weights.values():
+        for group in _groups(book, rounds):
+            _pack_weighted(book, group, moving)
     moved = moving.book()
     return moved if _same_items(book, moved) else book
 
@@ -462,18 +453,52 @@ def _pack_subset(book: Book, rounds: list[Ints], moving: _Moving) -> None:
             moving.add(places, found._replace(recipe=found.recipe._replace(subset=holder, state=state)))
 
 
-def _pack_weighted(book: Book, weights: bytes, items: int, rounds: list[Ints], moving: _Moving) -> None:
-    """The rounds that were drawn by the same weights, which are kept once: if together they take more room than these."""
-    table = draws.table(weights, items)
-    if table is None:
-        return
-    tried = [(places, shuffle.find_drawn(_round(book, places), table)) for places in rounds]
-    found = [(places, one) for places, one in tried if one is not None]
-    if sum(one.gain for _, one in found) <= len(zlib.compress(weights, 1)):
+class _Group(NamedTuple):
+    """Rounds that the same weights may have drawn, and what they tell together."""
+
+    rounds: list[tuple[Ints, ledger.Recipe]]
+    spans: weighted.Spans
+
+    def joined(self, places: Ints, recipe: ledger.Recipe, spans: weighted.Spans) -> _Group | None:
+        """With one more; None: other weights drew that, or these are enough."""
+        draws = sum(one.total for _, one in self.rounds) + recipe.total
+        if draws > MOST_TOGETHER or recipe.items != self.rounds[0][1].items:
+            return None
+        both = weighted.merge(self.spans, spans)
+        return None if both is None else _Group([*self.rounds, (places, recipe)], both)
+
+
+def _groups(book: Book, rounds: list[Ints]) -> Iterator[_Group]:
+    """The rounds of a loader that draws by weights, one after the other, without those whose recipe is not true."""
+    group: _Group | None = None
+    for places in rounds:
+        learnt = shuffle.learn_weighted(_round(book, places))
+        if learnt is None:
+            continue
+        recipe, spans = learnt
+        larger = None if group is None else group.joined(places, recipe, spans)
+        if group is not None and larger is None:
+            yield group
+        group = larger or _Group([(places, recipe)], spans)
+    if group is not None:
+        yield group
+
+
+def _pack_weighted(book: Book, group: _Group, moving: _Moving) -> None:
+    """One group, whose draws are kept sorted, in the first recipe: if with the recipes they take less room than the items."""
+    found, orders = [], []
+    for places, recipe in group.rounds:
+        order = weighted.make(recipe, group.spans)
+        one = shuffle.find_weighted(_round(book, places), recipe, order)
+        if one is not None:
+            found.append((places, one))
+            orders.append(order)
+    drawn = weighted.packed(orders, group.rounds[0][1].items) if orders else b""
+    if sum(one.gain for _, one in found) <= len(zlib.compress(drawn, 1)):
         return
     holder = len(moving.recipes) + 1
     for number, (places, one) in enumerate(found):
-        state = one.recipe.state if number else one.recipe.state + weights
+        state = one.recipe.state if number else one.recipe.state + drawn
         moving.add(places, one._replace(recipe=one.recipe._replace(subset=holder, state=state)))
 
 

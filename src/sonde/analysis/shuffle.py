@@ -1,4 +1,4 @@
-"""Makes the order of a round again from its recipe, and finds batches in it. `draws` does it where items come again.
+"""Makes the order of a round again from its recipe, and finds batches in it; `draws` and `weighted` do it where items come again.
 
 A recipe was read from the sampler when the round began. Whether it is true only the comparison with what was delivered shows:
 nothing is kept as a place in an order that does not give the very same items.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis import draws
-from sonde.store.ledger import DRAWN, SEEDED, STATE, STATED, WEIGHTED, Recipe, read_recipe, recipe_bytes
+from sonde.analysis import draws, weighted
+from sonde.store.ledger import DRAWN, SEEDED, SORTED, STATE, STATED, WEIGHTED, Recipe, read_recipe, recipe_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sonde.analysis.draws import Ints, Order, Table
+    from sonde.analysis.draws import Ints, Order
+    from sonde.analysis.weighted import Spans
 
 MOST_ITEMS = 1 << 26  # of an order that is made: a second for 4 million
 MOST_SKIP = 16  # draws that a loader may have made between the recipe and its order
 SEED_DRAWS = 2  # for the seed of its workers
 MOST_KEPT = 4  # orders in memory; a loop for training and one for checking take turns
 FIRST_ITEMS = 8  # by which it is found how many these were, where items come again
+FIRST_WEIGHTED = 1024  # the same by weights
 _CHUNK = 1 << 16
 _WIDTH = 4  # bytes of a number
 _UNKNOWN = 2**32 - 1
@@ -33,7 +36,7 @@ _UNKNOWN = 2**32 - 1
 
 def is_known(recipe: Recipe) -> bool:
     """Can this version make such an order?"""
-    return recipe.kind in (SEEDED, STATED, DRAWN, WEIGHTED)
+    return recipe.kind in (SEEDED, STATED, DRAWN, SORTED)
 
 
 def is_sound(recipe: Recipe) -> bool:
@@ -90,12 +93,13 @@ class Orders:
         self._made: dict[int, Order | None] = {}
         self._whose = whose
         self._notes = notes
+        self._spans = lru_cache(MOST_KEPT)(self._unpack_spans)
         read = [read_recipe(content) for content in recipes]
         strange = sorted({one.kind for one in read if one is not None and not is_known(one)})
         if strange:
             self._note(
                 f"keeps orders as recipes of a kind that this version does not know ({', '.join(map(str, strange))}): which "
-                "items their batches had cannot be told. A newer version can."
+                "items their batches had cannot be told. The version that sealed it can."
             )
 
     def order(self, number: int) -> Order | None:
@@ -121,15 +125,26 @@ class Orders:
         """The order of a recipe, in numbers of the innermost dataset."""
         if recipe.kind == DRAWN:
             return draws.make(recipe)
-        if not recipe.subset and recipe.kind != WEIGHTED:
+        if recipe.kind == SORTED:
+            spans = self._spans(recipe.subset)
+            return None if spans is None else weighted.make(recipe, spans)
+        if not recipe.subset:
             return make(recipe)
-        holder = read_recipe(self.recipes[recipe.subset - 1]) if 0 < recipe.subset <= len(self.recipes) else None
-        if holder is None:
+        items = self._held(recipe.subset)
+        return _unpacked(items)[make(recipe)] if len(items) == _WIDTH * recipe.items else None
+
+    def _unpack_spans(self, holder: int) -> Spans | None:
+        """What the rounds tell together whose draws this recipe has."""
+        read = (read_recipe(content) for content in self.recipes)
+        rounds = [one for one in read if one is not None and one.kind == SORTED and one.subset == holder]
+        if not all(map(is_sound, rounds)) or sum(one.total for one in rounds) > MOST_ITEMS:
             return None
-        if recipe.kind == WEIGHTED:
-            table = draws.table(holder.state[STATE.size :], recipe.items)
-            return None if table is None else draws.make(recipe, table)
-        return _unpacked(holder.state)[make(recipe)] if len(holder.state) == _WIDTH * recipe.items else None
+        return weighted.unpacked(self._held(holder)[STATE.size :], rounds)
+
+    def _held(self, number: int) -> bytes:
+        """The state of a recipe that has something for others; empty: there is none."""
+        holder = read_recipe(self.recipes[number - 1]) if 0 < number <= len(self.recipes) else None
+        return b"" if holder is None else holder.state
 
     def _note(self, what: str) -> None:
         note = f"The ledger of {self._whose} {what}"
@@ -162,7 +177,7 @@ def find(round: Round, subset: Order | None = None) -> Found | None:
     """Find the batches of a round in an order that was noted; None: most are in none. `subset` is what `learn` found."""
     for recipe in filter(is_sound, round.noted):
         if (
-            recipe.kind in draws.KINDS
+            recipe.kind not in (SEEDED, STATED)
             or bool(recipe.subset) != (subset is not None)
             or (subset is not None and len(subset) != recipe.items)
         ):
@@ -176,25 +191,50 @@ def find(round: Round, subset: Order | None = None) -> Found | None:
     return None
 
 
-def find_drawn(round: Round, table: Table | None = None) -> Found | None:
-    """The same for draws with replacement, with the table of their weights; None also if the recipe takes more room than they."""
-    import numpy as np
-
+def find_drawn(round: Round) -> Found | None:
+    """The same for draws with replacement of all items alike; None also if the recipe takes more room than they."""
     for noted in round.noted:
         recipe = draws.cut(noted, round.numbers, round.sizes)
-        weighted = recipe.kind == WEIGHTED
-        if recipe.kind not in draws.KINDS or not is_sound(recipe) or weighted != (table is not None):
+        if recipe.kind != DRAWN or not is_sound(recipe):
             continue
-        if table is not None and len(table) != recipe.items:
-            continue
-        for skip in _skips_drawn(recipe, round, table):
+        for skip in _skips_drawn(recipe, round):
             exact = recipe._replace(skip=skip)
-            order = draws.make(exact, table)
-            places, there = draws.places(order, round.numbers, round.sizes, round.items)
-            gain = draws.room(round.items[np.repeat(there, round.sizes)]) - len(recipe_bytes(exact))
-            if 2 * int(there.sum()) >= len(there) and gain > 0:
-                return Found(exact._replace(check=_check(order)), places, there, gain)
+            found = _found(exact, draws.make(exact), round)
+            if found is not None:
+                return found
     return None
+
+
+def learn_weighted(round: Round) -> tuple[Recipe, Spans] | None:
+    """The recipe by which a round was drawn by weights, and what it tells of these; None: none that was noted is true."""
+    for noted in round.noted:
+        recipe = draws.cut(noted, round.numbers, round.sizes)
+        if recipe.kind != WEIGHTED or not is_sound(recipe):
+            continue
+        steps = draws.steps(round.numbers, round.sizes)
+        first = slice(FIRST_WEIGHTED)
+        for skip in range(MOST_SKIP):
+            exact = recipe._replace(skip=skip)
+            if weighted.learn(exact, steps[first], round.items[first]) is not None:
+                spans = weighted.learn(exact, steps, round.items)
+                if spans is not None:
+                    return exact, spans
+    return None
+
+
+def find_weighted(round: Round, recipe: Recipe, order: Order) -> Found | None:
+    """The batches of a round in the order in which it was drawn by weights; None as above, without the draws of its group."""
+    return _found(recipe._replace(kind=SORTED, seed=0), order, round)
+
+
+def _found(recipe: Recipe, order: Order, round: Round) -> Found | None:
+    import numpy as np
+
+    places, there = draws.places(order, round.numbers, round.sizes, round.items)
+    gain = draws.room(round.items[np.repeat(there, round.sizes)]) - len(recipe_bytes(recipe))
+    if 2 * int(there.sum()) < len(there) or gain <= 0:
+        return None
+    return Found(recipe._replace(check=_check(order)), places, there, gain)
 
 
 def learn(rounds: Iterable[Round]) -> Order | None:
@@ -251,7 +291,7 @@ def _skips(recipe: Recipe, round: Round) -> list[int]:
     return list(dict.fromkeys([*fitting, *usual]))
 
 
-def _skips_drawn(recipe: Recipe, round: Round, table: Table | None) -> list[int]:
+def _skips_drawn(recipe: Recipe, round: Round) -> list[int]:
     """The same for draws with replacement, by their first items."""
     if not recipe.state:
         return [0]
@@ -259,7 +299,7 @@ def _skips_drawn(recipe: Recipe, round: Round, table: Table | None) -> list[int]
     if round.numbers[0] or not len(first):
         return [0, SEED_DRAWS]
     tries = [recipe._replace(skip=skip, total=len(first)) for skip in range(MOST_SKIP)]
-    return [one.skip for one in tries if (draws.make(one, table) == first).all()]
+    return [one.skip for one in tries if (draws.make(one) == first).all()]
 
 
 def _places(order: Order, items: Ints, sizes: Ints) -> tuple[Ints, NDArray[np.bool_]]:

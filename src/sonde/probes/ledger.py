@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from sonde.events import args, recorder
 from sonde.guard import guard
 from sonde.probes.off import switch_off
 from sonde.store import filesystem, folder
-from sonde.store.ledger import Packer, Recipe, Writer, pack_digest, pack_recipe, pack_text, pack_weights
+from sonde.store.ledger import Packer, Recipe, Writer, pack_digest, pack_recipe, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,6 @@ DOING = "keeping the ledger"
 RETRY_S = 1.0  # after the file could not be made
 MOST_TEXT = 64  # characters of a key that is no number
 MOST_KEYS = args.MAX_ITEMS
-MOST_WEIGHTS = 64  # that are told apart; a sampler whose weights are always new has no use for them
 KEY_AND_DIGEST = 16  # bytes, with which the entry of a digest ends
 
 _keeping = guard(DOING)
@@ -46,7 +44,6 @@ class _Book:
         self.writer: Writer | None = None
         self.where: str | None = None  # the folder that it writes into
         self.packer = Packer()
-        self.weights: dict[int, bool] = {}  # by their digests: are they written down?
         self.retry_at = 0.0
 
     def in_child(self) -> None:
@@ -129,29 +126,6 @@ def note_recipe(key: int, recipe: Recipe) -> None:
 def book() -> object:
     """What C needs to write down batches: the book, which has `settings` and `writer`."""
     return _book
-
-
-def room_for_weights(recipe: Recipe) -> int:
-    """How many bytes the weights of this recipe may take; 0: they are not needed, most often because they are there.
-
-    No more than the items of a round, unless they are used again.
-    """
-    written = _book.weights.get(recipe.seed)
-    if _book.settings is None or written or (written is None and len(_book.weights) >= MOST_WEIGHTS):
-        return 0
-    width = 2 if recipe.items <= 1 << 16 else 4
-    return width * recipe.total if written is None else sys.maxsize
-
-
-@guard(DOING, then=_give_up)
-def note_weights(key: int, recipe: Recipe, content: bytes | None) -> None:
-    """Write down the weights of a recipe; None: remember that they took too much room."""
-    writer = None if _book.settings is None else _book.writer or _open()
-    if writer is None:
-        return
-    _book.weights[recipe.seed] = content is not None
-    for entry in pack_weights(key, recipe.seed, recipe.items, content or b""):
-        writer.put(entry, 0)
 
 
 def quick_parts() -> tuple[Any, ...]:

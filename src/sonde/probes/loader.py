@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde import config
 from sonde.events import core, recorder
 from sonde.guard import guard
-from sonde.hooks.torch import loader as hooks, order, weights
+from sonde.hooks.torch import loader as hooks, order
 from sonde.probes import host, ledger, step
 from sonde.probes.off import switch_off
-from sonde.store.ledger import ALONE, STREAM, WEIGHTED
+from sonde.store.ledger import ALONE, STREAM
 from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, ITER_END, PREFETCH, PROBE, SAMPLES, batch_key
 from sonde.store.record import DETAIL
 
@@ -228,14 +228,10 @@ class _Iters:
 
 @guard("finding out how a loader shuffles")
 def _note_recipe(recipe_of: Callable[[Any], Recipe | None], one: Any, key: int) -> None:
-    """Write down how the order of a round is made, with the weights that it needs."""
+    """Write down how the order of a round is made."""
     recipe = recipe_of(one)
-    if recipe is None:
-        return
-    ledger.note_recipe(key, recipe)
-    room = ledger.room_for_weights(recipe) if recipe.kind == WEIGHTED else 0
-    if room:
-        ledger.note_weights(key, recipe, weights.packed(order.weights(one), room))
+    if recipe is not None:
+        ledger.note_recipe(key, recipe)
 
 
 def _iter_span(loader: Any) -> types.Span:

@@ -49,15 +49,10 @@ WHOLE = 1  # of everything in the batch; else of a sample of it
 SEEDED = 1  # that was seeded with the lower half of `seed`
 STATED = 2  # that was in `state`: place of the next word, and its words
 DRAWN = 3  # with replacement, as `torch.randint` draws: from `state`, or from `seed` where there is none
-WEIGHTED = 4  # with replacement, as `torch.multinomial` draws from `state`, by the weights whose digest is `seed`
-WEIGHTS = 5  # no order: piece `rank` of `replicas` of the weights whose digest is `seed`, in all `total` bytes
+WEIGHTED = 4  # with replacement, as `torch.multinomial` draws from `state` by weights, which are not known
+SORTED = 6  # sealed: the same, by the draws sorted by size
 STATE = struct.Struct("<I624I")
 MOST_RECIPE = 1 << 16  # bytes
-# Weights: how many distinct ones there are, these, and for each its place among them, in one or two bytes. 0: they stand
-# themselves there, in eight bytes. First the lowest bytes of all, then the next ones.
-DISTINCT = struct.Struct("<I")
-MOST_WEIGHTS = 1 << 24  # torch draws from no more
-WEIGHT_BYTES = 8
 
 MOST_ITEMS = 2**28  # of one batch
 MOST_REMEMBERED = 1024
@@ -145,7 +140,7 @@ class Recipe(NamedTuple):
     Where `subset` is not 0, the order is one of places in a subset of the dataset. Sealed ones also say how many draws came
     before (`skip`), the CRC-32 of the items as numbers of 32 bits (`check`), and which recipe, by its number, has the items of
     the subset (`subset`): that one has them in place of a state, the lowest bytes of all, then the next ones. In the same way
-    `subset` is the number of the recipe that has the weights, behind its state.
+    `subset` is the number of the recipe that has, behind its state, the draws of all rounds with that number, sorted.
     """
 
     kind: int
@@ -178,21 +173,6 @@ def pack_recipe(key: int, recipe: Recipe) -> bytes:
     """The entry that says how the order of a round was made."""
     content = recipe_bytes(recipe)
     return ENTRY.pack(RECIPE, 0, -1, len(content), key) + content
-
-
-def pack_weights(key: int, digest: int, items: int, content: bytes) -> list[bytes]:
-    """The entries that hold the weights of so many items."""
-    room = MOST_RECIPE - _RECIPE.size
-    pieces = [content[begin : begin + room] for begin in range(0, len(content), room)]
-    return [
-        pack_recipe(key, Recipe(WEIGHTS, items, len(content), len(pieces), rank, seed=digest, state=piece))
-        for rank, piece in enumerate(pieces)
-    ]
-
-
-def code_bytes(distinct: int) -> int:
-    """How many bytes each of some weights takes, of which so many are distinct; 0 distinct: it stands there itself."""
-    return WEIGHT_BYTES if not distinct else 1 if distinct <= 1 << 8 else 2
 
 
 class Writer:

@@ -12,7 +12,6 @@ import sys
 from types import GeneratorType
 from typing import Any
 
-from sonde.hooks.torch.weights import digest
 from sonde.store.ledger import DRAWN, SEEDED, STATE, STATED, WEIGHTED, Recipe
 
 LEAST_ITEMS = 8192  # of an order; smaller ones take little room
@@ -42,19 +41,15 @@ def stated(loader: Any) -> Recipe | None:
     return None if state is None else Recipe(kind, items, total, state=state)
 
 
-def weights(loader: Any) -> Any:
-    """By which the sampler of a loader draws; None: by none."""
-    return getattr(_innermost(loader._index_sampler), "weights", None)
-
-
 def _weighted(sampler: Any) -> Recipe | None:
-    """The digest of the weights stands for them."""
+    """The weights are not needed: what they drew tells enough of them."""
+    torch = sys.modules["torch"]
     if not sampler.replacement or sampler.num_samples < LEAST_ITEMS:
         return None
-    mark, state = digest(sampler.weights), _state(sampler.generator or sys.modules["torch"].default_generator)
-    if mark is None or state is None:
+    if type(sampler.weights) is not torch.Tensor or sampler.weights.device.type != "cpu":
         return None
-    return Recipe(WEIGHTED, len(sampler.weights), sampler.num_samples, seed=mark, state=state)
+    state = _state(sampler.generator or torch.default_generator)
+    return None if state is None else Recipe(WEIGHTED, len(sampler.weights), sampler.num_samples, state=state)
 
 
 def _state(generator: Any) -> bytes | None:
