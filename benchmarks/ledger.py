@@ -43,6 +43,9 @@ CASES = (
     ("weighted, 10 classes", 50_000, 6),
     ("weighted, 1,000 classes", LARGE, 1),
     ("weighted, all different", 50_000, 6),
+    ("weighted, all different", LARGE, 1),
+    ("weighted, 50,000 draws", LARGE, 1),
+    ("weighted, heavy tail", LARGE, 1),
 )
 BATCH = 64
 ROUNDS, CALLS = 50, 200
@@ -108,15 +111,17 @@ def sealed(sampler: str, items: int, epochs: int) -> float:
 
 def _sampler(name: str, data: Any) -> Any:
     if name.startswith("weighted"):
-        return WeightedRandomSampler(_weights(name, len(data)), len(data))
+        return WeightedRandomSampler(_weights(name, len(data)), 50_000 if "draws" in name else len(data))
     if name.startswith("distributed"):
         return DistributedSampler(data, 8, 1)
     return RandomSampler(data, "drawn" in name, generator=torch.Generator() if "generator" in name else None)
 
 
 def _weights(name: str, items: int) -> Any:
-    """Each another one, or one of those of so many classes."""
-    if "different" in name:
+    """Each another one, alike or of a few items most of the sum, or one of those of so many classes."""
+    if "tail" in name:
+        return 1 / (1 + torch.randperm(items, dtype=torch.double))
+    if "classes" not in name:
         return torch.rand(items, dtype=torch.double)
     classes = int(name.split()[1].replace(",", ""))
     return torch.rand(classes, dtype=torch.double)[torch.randint(classes, (items,))]
