@@ -5,13 +5,13 @@ No table is built and no database loaded, so that a live view costs little besid
 
 from __future__ import annotations
 
+import importlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis import label
 from sonde.analysis.gauges import Gauges
 from sonde.analysis.locate import locate, process_folders
-from sonde.analysis.sealed import SealedTail, sealed_tails
 from sonde.analysis.sieve import HIGHEST_NAME
 from sonde.analysis.slowest import Slowest
 from sonde.analysis.strata import CATEGORIES, Strata
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sonde.analysis.sealed import SealedTail
     from sonde.store.card import Info
 
 STARTING = "starting"
@@ -109,7 +110,8 @@ class Live:
         self.notes: list[str] = []
         self.exits: dict[int, dict[str, Any]] = {}
         if folder.sealed:
-            self.sources = {tail.folder.name: Source(tail) for tail in sealed_tails(folder.path)}
+            sealed = importlib.import_module("sonde.analysis.sealed")  # loads all tables, which a live run does without
+            self.sources = {tail.folder.name: Source(tail) for tail in sealed.sealed_tails(folder.path)}
 
     @property
     def id(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal as signals
@@ -16,7 +17,6 @@ from sonde.events.recorder import Recorder
 from sonde.guard import guard
 from sonde.launch import unseen
 from sonde.launch.command import MISSING, REFUSED, Options, name_of
-from sonde.launch.sampler import Sampler
 from sonde.store.folder import create_run, discard_run, join_run
 from sonde.store.probe import EXIT, PROCESS, START
 from sonde.store.record import ESSENTIAL
@@ -25,6 +25,8 @@ from sonde.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from sonde.launch.sampler import Sampler
 
 BOOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "boot")
 SIGNAL_BASE = 128  # a shell tells of a death by signal n as 128 + n
@@ -193,7 +195,8 @@ class _Desk:
             self._recorder.more = {"program": pid, "program_ticks": config.start_ticks(pid)}
             core.begin(self._recorder, self._settings.cap)
             core.mark(START, PROCESS, pid, {"command": redact(command)}, ESSENTIAL)
-            self._sampler = Sampler(pid, self.run)
+            # Loaded here: the screen of `sonde watch` does without it, and without psutil.
+            self._sampler = importlib.import_module("sonde.launch.sampler").Sampler(pid, self.run)
             self._sampler.start()
 
     def close(self, pid: int, ending: Ending | None) -> None:
