@@ -115,7 +115,9 @@ def _of_launching(found: dict[str, Any]) -> list[Budget]:
         Budget("processes beside the program, sonde run", run["processes"], 1.0, "processes"),
         Budget("memory beside the program, sonde run", run["rss_mb"], 40.0, "MB"),
         Budget("memory beside the program, sonde watch", watch["rss_mb"], 120.0, "MB"),
-        Budget("the same while a verdict is made", watch["most_rss_mb"], 120.0, "MB"),
+        Budget("the same, libraries that are shared counted once", watch["pss_mb"], 120.0, "MB"),
+        Budget("memory while a verdict is made", watch["most_rss_mb"], 120.0, "MB"),
+        Budget("the same, libraries that are shared counted once", watch["most_pss_mb"], 120.0, "MB"),
         Budget("CPU beside the program, sonde watch", watch["cpu_percent"], 5.0, "% of a core"),
         Budget("first screen of watch after the first step", watch["first_screen_s"], 2.0, "s"),
     ]
