@@ -52,7 +52,13 @@ class Database:
     """The tables of one run. `rows` has one entry per process, `notes` is what was wrong."""
 
     def __init__(
-        self, folders: Sequence[Folder], prefixes: Sequence[str], *, files: bool, threads: int | None = None
+        self,
+        folders: Sequence[Folder],
+        prefixes: Sequence[str],
+        *,
+        files: bool,
+        threads: int | None = None,
+        thrifty: bool = False,
     ) -> None:
         import duckdb
 
@@ -73,6 +79,8 @@ class Database:
         self.connection.execute("SET enable_progress_bar = false")  # commands draw their own
         if threads is not None:
             self.connection.execute(f"SET threads = {threads}")
+        if thrifty:  # what a query has freed is not kept for the next one
+            self.connection.execute("SET allocator_bulk_deallocation_flush_threshold = '256KB'")
         self.ledgers = Ledgers()
         self.source = Source(self.connection)
         self._allow(folders)

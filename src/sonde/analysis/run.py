@@ -31,7 +31,7 @@ class Run:
     """One run. Use `open_run()` to get one.
 
     What it tells is the state of the moment when it was first asked for records; `refresh()` looks again. Several
-    folders (hosts that could not agree on one) are read as one run.
+    folders (hosts that could not agree on one) are read as one run. `thrifty`: the process is to stay small, for some CPU.
     """
 
     def __init__(
@@ -41,10 +41,12 @@ class Run:
         files: bool = False,
         ordered: bool = False,
         threads: int | None = None,
+        thrifty: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._ordered = ordered
         self._threads = threads
+        self._thrifty = thrifty
         self._paths = list(folders)
         self._files = files
         self._progress = progress
@@ -215,7 +217,9 @@ class Run:
         return [stamp(folder.path / PROCESSES_FILE) for folder in self._folders]
 
     def _load_once(self) -> Database:
-        database = Database(self._folders, self._prefixes(), files=self._files, threads=self._threads)
+        database = Database(
+            self._folders, self._prefixes(), files=self._files, threads=self._threads, thrifty=self._thrifty
+        )
         sealed = {(row["folder"], row["process"]) for row in database.rows}
         raw = [
             (one, prefix + one.name)

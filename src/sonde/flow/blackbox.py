@@ -67,7 +67,9 @@ class _Unseen(NamedTuple):
     key: int | None
 
 
-_State: Any = object if sample.native is None else sample.native.State  # C reads `due`, `suspect` and `ring` for each batch
+_State: Any = (
+    object if sample.native is None else sample.native.State
+)  # C reads `due`, `suspect` and `ring` for each batch
 
 
 class _Box(_State, loader.Failures):  # type: ignore[misc]  # which class it is is known when it runs
