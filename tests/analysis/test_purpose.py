@@ -94,8 +94,8 @@ def test_batches_whose_losses_are_summed_are_training(story: str, purposes: str)
         ("Af Af b An An Af Af b", "tteett"),  # in training mode
         ("Afb Ael Afb Ael Afb Afb", "tetett"),  # gradients left on
         ("Afb Aef Afb Aef Afb Afb", "tetett"),  # and the loss is a module of the program's own
-        ("Afb Afb Af Afb Afb Afb", "ttettt"),  # dropped after its forward: the loss was NaN
-        ("Afb A Afb A A Afb Afb", "teteett"),  # skipped
+        ("Afb Afb Af Afb Afb Afb", "ttuttt"),  # dropped after its forward: the loss was NaN
+        ("Afb A Afb A A Afb Afb", "tutuutt"),  # skipped
         ("Af Af b Bf Bf Af Af b", "tteett"),  # evaluation as in training, with another iterator
         ("A Bf Bf fb Afb", "teet"),  # and between fetch and use
         ("Bef Bef Bef fb fb Cef Cef", "eeeee"),  # training without a loader
@@ -108,31 +108,77 @@ def test_batches_whose_losses_are_summed_are_training(story: str, purposes: str)
         ("A? A? b A? A? b A?b", "etett"),  # nobody knows the modes
     ],
 )
-def test_batches_without_a_backward_are_evaluation_where_nothing_says_that_losses_are_summed(
+def test_batches_without_a_backward_are_no_training_where_nothing_says_that_losses_are_summed(
     story: str, purposes: str
 ) -> None:
     """One that goes forward without gradients, in evaluation mode, or now and then."""
     assert told(story) == purposes
 
 
-def test_a_batch_that_was_fetched_ahead_is_used_after_the_next_fetch() -> None:
+@pytest.mark.parametrize(
+    ("story", "purposes"),
+    [
+        ("A Bo fb Afb Afb A Co fb Afb", "tetttet"),  # at the begin of the loop's body
+        ("A Be fb Afb Afb A Ce fb Afb", "tetttet"),  # gradients left on
+        ("Afb Afb Bo Afb Afb Co Afb", "ttettet"),
+        ("fb fb Bo fb fb Co fb fb", "ee"),  # data in memory
+        ("fb Bo fb Co", "ee"),
+        ("A Afb Afb BB o o fb", "tttee"),  # the training is one batch ahead, and so is the evaluation
+        ("Afb Afb Bo", "tte"),  # at the end
+        ("Bofb Cofb", "tt"),  # one batch is the epoch, and it has a teacher
+        ("Bofb Ao Ao Cofb", "teet"),
+    ],
+)
+def test_an_evaluation_of_one_batch_is_none_of_the_training_around_it(story: str, purposes: str) -> None:
+    """The first forward after it was without training and gradients."""
+    assert told(story) == purposes
+
+
+@pytest.mark.parametrize(
+    ("story", "purposes"),
+    [
+        ("AAA Afb Afb Afb Afb", "uuutttt"),  # from the middle of an epoch
+        ("AA Afb Afb Afb Afb Cfb Cfb", "uutttt" + "tt"),
+        ("AAA Afb Afb Afb fb fb fb", "tttttt"),  # but this is three ahead
+        ("B Bfb Bfb Bfb C Cfb Cfb Cfb", "uttt" + "uttt"),  # the first one of each epoch
+        ("B Bfb Bfb Bfb fb C Cfb Cfb Cfb", "tttt" * 2),  # one ahead, and broken off
+        ("Afb Afb A Afb Afb A Afb", "ttuttut"),  # what could not be read was left out
+        ("Bfb Bfb B Cfb Cfb", "ttutt"),  # the epoch ended with one that was not used
+        ("BA fb BA fb B CA fb CA fb", "ttttu" + "tttt"),  # zip() of a longer and a shorter one
+    ],
+)
+def test_batches_that_the_program_left_out_are_for_nothing(story: str, purposes: str) -> None:
+    """They are neither training nor evaluation."""
+    assert told(story) == purposes
+
+
+def when(story: str) -> list[int | None]:
+    """The number of the backward that used each batch, in the order of the fetches; None: none did."""
+    letters = story.replace(" ", "")
+    backwards = [10 * at for at, letter in enumerate(letters) if letter == "b"]
+    return [backwards.index(one) if one in backwards else None for one in judge(story).moment.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("story", "used"),
+    [
+        ("Afb Afb Afb", [0, 1, 2]),
+        ("A Afb Afb fb", [0, 1, 2]),  # one ahead
+        ("AA Afb Afb fb fb", [0, 1, 2, 3]),
+        ("AAAA fbfbfbfb", [0, 1, 2, 3]),  # the whole epoch
+        ("AAA fbfbfb AAA fbfbfb", [0, 1, 2, 3, 4, 5]),
+        ("AAAA fbfbfb AA fbfbfb", [0, 1, 2, 3, 4, 5]),  # one ahead
+        ("AAA fbfb AA fbfb fb", [0, 1, 2, 3, 4]),  # and the last step has one
+        ("AAA fbfb AA fbfb AA fbfb", [0, 1, 2, 3, 4, 5, None]),  # training ended in the middle of a round
+        ("AA ffb AA ffb", [0, 0, 1, 1]),  # one backward for both
+        ("Afbfb Afbfb", [0, 2]),  # two backwards for each
+        ("AAA Afb Afb Afb", [None, None, None, 0, 1, 2]),  # the first ones were left out
+        ("A Afb Afb Bo Bo fb", [0, 1, 2, None, None]),  # an evaluation before the last step
+    ],
+)
+def test_a_batch_belongs_to_its_own_backward(story: str, used: list[int | None]) -> None:
     """First in, first out."""
-    found = judge("A Afb Afb fb")
-    assert found.used.tolist() == [1, 2, 2]
-    assert found.over.tolist() == [0, 0, 1]
-
-
-def test_a_batch_that_was_fetched_with_others_and_not_used_is_in_no_step() -> None:
-    """Training ended in the middle of a round, and the loop fetched one batch ahead."""
-    found = judge("AAA fbfb AA fbfb AA fbfb")
-    assert [bool(over) for over in found.over] == [False] * 6 + [True]
-    assert found.over[-1] > 1 << 32
-
-
-def test_batches_of_a_step_that_were_fetched_at_once_are_used_in_that_step() -> None:
-    """Also where one more is fetched ahead."""
-    assert judge("AAA fbfbfb AAA fbfbfb").used.tolist() == [2, 2, 2, 5, 5, 5]
-    assert judge("AAAA fbfbfb AA fbfbfb").used.tolist() == [3, 3, 3, 5, 5, 5]
+    assert when(story) == used
 
 
 def test_one_update_speaks_for_the_whole_iterator() -> None:
@@ -140,7 +186,6 @@ def test_one_update_speaks_for_the_whole_iterator() -> None:
     assert told("Af Af Afb Bf Bf Af Afb", sparse=True) == "ttteett"
 
 
-def test_batches_whose_losses_are_summed_are_used_in_one_step() -> None:
-    """Also where all of them are fetched before."""
-    assert judge("Af Af b Af Af b").used.tolist() == [0, 1, 2, 3]
-    assert judge("AA ffb AA ffb").used.tolist() == [1, 1, 3, 3]
+def test_batches_whose_losses_are_summed_are_used_where_they_were_fetched() -> None:
+    """The backward comes after the last of them."""
+    assert judge("Af Af b Af Af b").moment.tolist() == [0, 40, 50, 90]

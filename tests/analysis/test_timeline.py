@@ -131,6 +131,17 @@ def test_an_evaluation_between_fetch_and_use_leaves_the_training_forward_alone()
     }  # fmt: skip
 
 
+def test_a_batch_belongs_to_the_step_of_its_backward() -> None:
+    """Some loops fetch the next one before the update, and the last step of an epoch may have fewer than the others."""
+    early = [row for n in range(3) for row in step(60 * n, n)]
+    early = [(code, start - 18, end - 18, key) if code == INPUT_WAIT and key & 3 else (code, start, end, key)
+             for code, start, end, key in early]  # fmt: skip
+    assert timeline(early, [55, 115, 175]).trained()[1].tolist() == [0, 1, 2]
+    ahead = [(INPUT_WAIT, at, at + 1, batch_key(0, 0, n)) for n, at in enumerate((0, 2, 4, 40, 44))]
+    passes = [(BACKWARD, at, at + 5, 0) for at in (10, 20, 50, 60, 80)]
+    assert timeline(ahead + passes, [30, 70, 90]).trained()[1].tolist() == [0, 0, 1, 1, 2]
+
+
 def test_a_teacher_without_gradients_is_part_of_the_step() -> None:
     """With a loader the batch says so, without one that it happens in every step."""
     teacher = [[(FORWARD, at + 11, at + 14, 0)] for at in (0, 60, 120)]

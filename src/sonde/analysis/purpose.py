@@ -3,7 +3,12 @@
 Some loops fetch ahead: batch k + 1 before batch k is used. So batches are matched with what follows them first-in
 first-out: an iterator that was asked n times before the first forward is n - 1 batches ahead from then on. Others fetch all
 micro-batches of a step at once: there the backwards are counted, as many for each batch. After the last fetch of an iterator
-nothing says whose backward it is that follows: such a batch is for what the one before it was for.
+nothing says whose backward it is that follows: such a batch is for what the one before it was for. If there was none before, it was
+evaluation if the model went forward without training and gradients.
+
+A batch of an iterator that trains, with which nothing was done, or that went forward as in training and had no backward, was left
+out by the program: nobody knows what it was for. So are the first ones where training goes on from the middle of an epoch: an iterator
+that fetched ahead has as many more backwards after its last fetch.
 
 Some sum the losses of several batches, and call backward once. There a batch without a backward was training too if it went
 forward in training mode with gradients, and most backwards of its iterator come after such a batch. One that was dropped
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
 
 UNKNOWN, TRAIN, EVALUATE = range(3)
 WORDS = ("unknown", "train", "evaluate")
-_NEVER = 2**63 - 1
-_UNUSED = 1 << 40  # after so many more batches: behind all steps
+NEVER = 2**63 - 1
+_FEWEST = 3  # batches in a row that were used one by one, after some that were not: then these were left out, not fetched ahead
 ITERATOR_SHIFT, LOADER_SHIFT = 28, 44  # a batch key without its number, and without its round
 _MODES = FORWARD_TRAINING | FORWARD_GRAD | FORWARD_LOSS  # a loss function is in training mode wherever it is called
 _HABIT = 0.5  # more than so many backwards of an iterator are for several batches: then it sums losses
@@ -53,14 +58,14 @@ class Forwards(NamedTuple):
 
 
 class Purposes(NamedTuple):
-    """For each fetch its purpose, and after which fetch its batch was used: itself, or a later one.
+    """For each fetch its purpose, and when its batch was used.
 
-    `over`: how many more batches were used before it after that one, the last of its iterator.
+    That is the start of its backward; if that is not known, the start of the fetch after which it was used: its own, or a later one.
+    NEVER: it was not used, or not yet.
     """
 
     purpose: NDArray[np.uint8]
-    used: Ints
-    over: Ints
+    moment: Ints
 
 
 def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bool = False) -> Purposes:
@@ -69,9 +74,9 @@ def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bo
 
     count = len(waits.key)
     if count == 0:
-        return Purposes(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    if in_turn(waits, backwards):
-        return all_trained(count)
+        return Purposes(np.zeros(0, np.uint8), np.zeros(0, np.int64))
+    if in_turn(waits, backwards) and not sparse:
+        return all_trained(backwards)
     iterator = waits.key >> ITERATOR_SHIFT
     if np.all(iterator[1:] >= iterator[:-1]):
         return _Fetches(waits).judge(forwards, backwards, sparse=sparse)
@@ -79,14 +84,14 @@ def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bo
     fetches = _Fetches(Waits(*(column[order] for column in waits)))
     found = fetches.judge(forwards, backwards, sparse=sparse)
     back = np.argsort(order)
-    return Purposes(found.purpose[back], order[found.used][back], found.over[back])
+    return Purposes(found.purpose[back], found.moment[back])
 
 
-def all_trained(count: int) -> Purposes:
-    """So many fetches, each for training, and used before the next."""
+def all_trained(backwards: Ints) -> Purposes:
+    """Each fetch was for training, and used in one of these."""
     import numpy as np
 
-    return Purposes(np.full(count, TRAIN, np.uint8), np.arange(count), np.broadcast_to(np.int64(0), count))
+    return Purposes(np.full(len(backwards), TRAIN, np.uint8), backwards)
 
 
 def in_turn(waits: Waits, backwards: Ints) -> bool:
@@ -96,6 +101,13 @@ def in_turn(waits: Waits, backwards: Ints) -> bool:
     return bool(
         len(backwards) == len(waits.key) and np.all(waits.end <= backwards) and np.all(backwards[:-1] < waits.start[1:])
     )
+
+
+class _Hints(NamedTuple):
+    """For each iterator: does what follows its last fetch look like an evaluation, and like training?"""
+
+    evaluates: Flags
+    learns: Flags
 
 
 class _Fetches:
@@ -113,6 +125,10 @@ class _Fetches:
         self._size = np.diff(np.append(self._first, count))
         self._final = (self._first + self._size - 1)[self._group]  # for each fetch, the last one of its iterator
         self._begun = waits.start
+        self._loader = (waits.key >> LOADER_SHIFT)[self._first]
+        following = np.append(self._loader[1:] == self._loader[:-1], False)
+        again = np.append(waits.start[self._first[1:]], NEVER)
+        self._until = np.where(following, again, NEVER)  # for each iterator, when the next one of its loader began
         self._low = waits.end
         self._high = np.append(waits.start[1:], 0)
         self._high[last] = _next_of_any(waits.start, waits.start[last])
@@ -131,13 +147,56 @@ class _Fetches:
             taught = self._any(taught)[self._group]
         elif len(learning):
             taught |= self._summed(backwards, acted, forwards, learning)
-        used = self._places + self._ahead(acted)[self._group]
-        counted = np.zeros(0, np.int64) if sparse else self._count(used, number, acted, learning)
+        ahead = np.where(self._left_out(acted, number), 0, self._ahead(acted))[self._group]
+        used = self._places + ahead
         purpose = np.where(taught[np.minimum(used, self._final)], TRAIN, EVALUATE)
+        if not sparse:
+            dropped = self._dropped(taught, acted, ahead, forwards)
+            purpose[dropped] = UNKNOWN
         late = np.flatnonzero(used >= self._final)
-        purpose[late] = self._as_before(purpose, late, acted)
-        purpose[counted] = TRAIN
-        return Purposes(purpose.astype(np.uint8), np.minimum(used, self._final), np.maximum(used - self._final, 0))
+        purpose[late] = self._as_before(purpose, late, acted, self._hints(forwards, backwards, number))
+        if not sparse:
+            purpose[self._never_used(purpose, used, backwards)] = UNKNOWN
+        moment = self._moments(used, number, acted, backwards, sparse=sparse)
+        if not sparse:
+            counted = self._count(moment, number, acted, learning, backwards)
+            purpose[counted] = TRAIN
+            moment[self._of_others(moment, purpose)] = NEVER
+        itself = purpose != TRAIN
+        moment[itself] = self._begun[np.minimum(used, self._final)][itself]
+        return Purposes(purpose.astype(np.uint8), moment)
+
+    def _each(self, number: Ints, acted: Flags) -> Ints:
+        """For each iterator, about how many backwards a batch of it has."""
+        import numpy as np
+
+        inner = acted & (self._places < self._final)
+        batches = np.add.reduceat(inner, self._first, dtype=np.int64)
+        passes = np.add.reduceat(np.where(inner, number, 0), self._first)
+        total = np.add.reduceat(number, self._first)
+        found: Ints = np.rint(np.where(batches > 0, passes / np.maximum(batches, 1), total / self._size)).astype(
+            np.int64
+        )
+        return np.maximum(found, 1)
+
+    def _moments(self, used: Ints, number: Ints, acted: Flags, backwards: Ints, *, sparse: bool) -> Ints:
+        """When each batch was used, if it was for training."""
+        import numpy as np
+
+        over = np.maximum(used - self._final, 0)
+        window = np.minimum(used, self._final)
+        first = np.searchsorted(backwards, self._low[window])
+        moment = self._begun[window]
+        if sparse:  # the pace at which updates take batches
+            pace = np.minimum(np.add.reduceat(number, self._first) / self._size, 1.0)[self._group]
+            place = first + (over * pace).astype(np.int64)
+        else:
+            place = first + over * self._each(number, acted)[self._group]
+        found = np.append(backwards, NEVER)[np.minimum(place, len(backwards))]
+        known = found < np.where(over > 0, NEVER, self._high[window])
+        if sparse:
+            return np.where(over > 0, np.where(known, found - 1, NEVER), moment)
+        return np.where(known, found, np.where(over > 0, NEVER, moment))
 
     def _number(self, moments: Ints, windows: Ints | slice) -> Ints:
         """How many of the moments lie in each of some windows."""
@@ -177,7 +236,7 @@ class _Fetches:
         import numpy as np
 
         starts, ends, begun = np.sort(self._begun), np.sort(self._low), self._begun[self._first]
-        first = np.append(backwards, _NEVER)[np.searchsorted(backwards, self._low)]
+        first = np.append(backwards, NEVER)[np.searchsorted(backwards, self._low)]
         alone = np.searchsorted(starts, first) == np.searchsorted(starts, self._low)
         before = np.searchsorted(ends, begun, side="right") - 1  # the last fetch of any iterator
         used = np.searchsorted(forwards, begun) > np.searchsorted(forwards, ends[np.maximum(before, 0)])
@@ -191,8 +250,8 @@ class _Fetches:
         found: Flags = np.maximum.reduceat(flags, self._first)
         return found
 
-    def _count(self, used: Ints, backwards: Ints, acted: Flags, learning: Ints) -> Ints:
-        """Correct `used` for batches that were fetched several at once, and used one after the other; returns which."""
+    def _count(self, moment: Ints, number: Ints, acted: Flags, learning: Ints, backwards: Ints) -> Ints:
+        """Correct `moment` for batches that were fetched several at once, and used one after the other; returns which."""
         import numpy as np
 
         bursts = np.append(~acted[:-1] & (self._group[1:] == self._group[:-1]), False)
@@ -200,12 +259,13 @@ class _Fetches:
         for group in np.flatnonzero(np.add.reduceat(bursts, self._first)):
             first, size = self._first[group], self._size[group]
             each = slice(first, first + size)
-            known = _one_by_one(backwards[each], acted[each])
+            known = _one_by_one(number[each], acted[each])
             if known is None:
-                known = _together(backwards[each], acted[each], self._number(learning, each))
+                known = _together(number[each], acted[each], self._number(learning, each))
             if known is not None:
-                used[each] = first + np.where(known < size, known, _UNUSED)
-                found.append(first + np.flatnonzero(known < size))
+                own = np.append(backwards[np.searchsorted(backwards, self._low[first]) :], NEVER)
+                moment[each] = own[np.minimum(known, len(own) - 1)]
+                found.append(first + np.flatnonzero(moment[each] < self._high[first + size - 1]))
         return np.concatenate(found)
 
     def _ahead(self, acted: Flags) -> Ints:
@@ -217,32 +277,113 @@ class _Fetches:
         found: Ints = np.where(before < self._size, before, 0)
         return found
 
-    def _as_before(self, purpose: Ints, late: Ints, acted: Flags) -> Ints:
+    def _of_others(self, moment: Ints, purpose: Ints) -> Ints:
+        """Which of the moments come after something else was fetched for training: an evaluation may lie in between, and no more."""
+        import numpy as np
+
+        late = np.flatnonzero(moment >= self._high[self._final])
+        if not len(late):
+            return late
+        order = np.argsort(self._begun, kind="stable")
+        last = order[np.searchsorted(self._begun[order], moment[late]) - 1]  # the last fetch before each
+        return late[purpose[last] != EVALUATE]
+
+    def _left_out(self, acted: Flags, number: Ints) -> Flags:
+        """Which iterators are not ahead though nothing was done with their first batches: the program passed them by.
+
+        One that is ahead has so many more backwards after its last fetch, unless it was broken off. Many loops are one batch ahead, so of
+        that a whole epoch has to tell.
+        """
+        import numpy as np
+
+        silent = np.add.reduceat(~acted, self._first, dtype=np.int64)
+        before = self._ahead(acted)
+        surplus = number[self._final[self._first]] > self._each(number, acted)
+        may = (before > 0) & (silent == before) & (self._size - before >= _FEWEST) & ~surplus
+        whole = np.unique(self._loader[may & (self._until < NEVER)])
+        found: Flags = may & ((before > 1) | np.isin(self._loader, whole))
+        return found
+
+    def _dropped(self, taught: Flags, acted: Flags, ahead: Ints, forwards: Forwards) -> Flags:
+        """Batches without a backward of iterators that train: nothing was done with them, or they went forward as in training."""
+        import numpy as np
+
+        inner = (self._places < self._final) & (ahead == 0)
+        trains = np.add.reduceat(taught & inner, self._first, dtype=np.int64)
+        works = np.add.reduceat(acted & inner, self._first, dtype=np.int64)
+        some = np.flatnonzero(inner & ~taught & (2 * trains > works)[self._group])
+        learning = self._number(forwards.among(FORWARD_TRAINING | FORWARD_GRAD), some)
+        losses = self._number(forwards.among(FORWARD_TRAINING | FORWARD_GRAD | FORWARD_LOSS), some)
+        alike = self._number(forwards.start, some) == learning + losses
+        found = np.zeros(len(taught), bool)
+        found[some] = alike  # also if there is none
+        return found
+
+    def _never_used(self, purpose: Ints, used: Ints, backwards: Ints) -> Flags:
+        """Last batches of an iterator before whose next backward its loader was begun anew."""
+        import numpy as np
+
+        last = (used == self._final) & (self._places == self._final) & (purpose == TRAIN)
+        following = np.append(backwards, NEVER)[np.searchsorted(backwards, self._low)]
+        found: Flags = last & (self._until[self._group] < following)
+        return found
+
+    def _as_before(self, purpose: Ints, late: Ints, acted: Flags, hints: _Hints) -> Ints:
         """For batches used after the last fetch of their iterator: the purpose of the last one that is decided."""
         import numpy as np
 
         early = self._places.copy()
         early[late] = -1
         decided = np.maximum.reduceat(early, self._first)[self._group[late]]
-        final = self._final[late]
-        over = acted[final] & (self._high[final] < _NEVER)
+        over = acted[self._final[late]] & (self._high[self._final[late]] < NEVER)
         alone = np.where(purpose[late] == TRAIN, TRAIN, np.where(over, EVALUATE, UNKNOWN))
-        found: Ints = np.where(decided >= 0, purpose[np.maximum(decided, 0)], alone)
+        alone[hints.evaluates[self._group[late]]] = EVALUATE
+        trains = self._any((early >= 0) & (purpose == TRAIN)) & hints.learns
+        before = np.where((purpose[late] == TRAIN) & trains[self._group[late]], TRAIN, purpose[np.maximum(decided, 0)])
+        found: Ints = np.where(decided >= 0, before, alone)
+        return found
+
+    def _hints(self, forwards: Forwards, backwards: Ints, number: Ints) -> _Hints:
+        """What the first forward of a model after the last fetch of each iterator tells."""
+        import numpy as np
+
+        final = self._final[self._first]
+        modes = self._first_modes(final, forwards)
+        own = self._is_own(backwards, forwards.start)[final]
+        # A teacher goes before the model that learns from it. If the only batch of each epoch always has one backward, it is that.
+        loaders, of = np.unique(self._loader, return_inverse=True)
+        once = np.ones(len(loaders), bool)
+        np.logical_and.at(once, of, (self._size == 1) & (number[final] == 1))
+        learning = FORWARD_TRAINING | FORWARD_GRAD
+        evaluates = (modes == 0) & ~(once[of] & own) | ~own & (modes >= 0) & (modes != learning)
+        return _Hints(evaluates, modes == learning)
+
+    def _first_modes(self, windows: Ints, forwards: Forwards) -> Ints:
+        """The modes of the first forward of a model in each window; -1: there is none, or they are not known."""
+        import numpy as np
+
+        models = np.flatnonzero((forwards.key < 0) | (forwards.key & FORWARD_LOSS == 0))
+        start, key = np.append(forwards.start[models], NEVER), np.append(forwards.key[models], -1)
+        place = np.searchsorted(start[:-1], self._low[windows])
+        known = (start[place] < self._high[windows]) & (key[place] >= 0)
+        found: Ints = np.where(known, key[place] & _MODES, -1)
         return found
 
 
 def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
-    """After which fetch each batch of an iterator was used, by counting; its size: not yet. None: the numbers do not fit."""
+    """Which backward of an iterator, counted from 0, each of its batches had, if there are so many. None: the numbers do not fit."""
     import numpy as np
 
     size = len(backwards)
     several = np.flatnonzero(acted)
     most = int(np.diff(np.append(-1, several)).max(initial=1))  # fetched at once
     each = max(round(int(backwards.sum()) / size), 1)
-    total = np.cumsum(backwards) // each
-    if most < 2 or backwards[:-1].max(initial=0) <= each or not 0 <= size - total[-1] <= most:
+    total = np.cumsum(backwards)
+    used = int(total[-1]) // each
+    if most < 2 or backwards[:-1].max(initial=0) <= each or not 0 <= size - used <= most:
         return None
-    found: Ints = np.maximum(np.searchsorted(total, np.arange(size), side="right"), np.arange(size))
+    places = np.arange(size)
+    found: Ints = np.maximum(places * each, total - backwards)  # not before it was fetched
     return found
 
 
@@ -255,7 +396,8 @@ def _together(backwards: Ints, acted: Flags, learning: Ints) -> Ints | None:
     alike = len(ends) > 1 and many[0] > 1 and np.all(many == many[0]) and np.all(backwards[ends] == 1)
     if not alike or np.any(learning[ends] == 0) or np.any(learning[ends] % many[0]):
         return None
-    found: Ints = np.append(ends, len(backwards))[np.searchsorted(ends, np.arange(len(backwards)))]
+    place = np.searchsorted(ends, np.arange(len(backwards)))
+    found: Ints = np.where(place < len(ends), place, NEVER)
     return found
 
 
@@ -264,5 +406,5 @@ def _next_of_any(starts: Ints, moments: Ints) -> Ints:
     import numpy as np
 
     ordered = starts if np.all(starts[1:] >= starts[:-1]) else np.sort(starts)
-    found: Ints = np.append(ordered, _NEVER)[np.searchsorted(ordered, moments, side="right")]
+    found: Ints = np.append(ordered, NEVER)[np.searchsorted(ordered, moments, side="right")]
     return found

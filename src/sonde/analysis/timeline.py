@@ -117,16 +117,7 @@ class Timeline:
 
     def _used_in(self) -> Ints:
         """For each fetch the row of the step that used its batch."""
-        import numpy as np
-
-        ahead = self.purposes.over.strides != (0,)  # somebody fetched ahead
-        row = _places(self._cuts, self._waits[self.purposes.used] if ahead else self._waits, "right")
-        row -= 1
-        if ahead:  # that is used up at the pace at which steps take batches, if it is used at all
-            over = self.purposes.over
-            trained = int(np.count_nonzero((self.purposes.purpose == TRAIN) & (over == 0)))
-            row += (over * min(len(self.ends) / max(trained, 1), 1.0)).astype(np.int64)
-        return np.minimum(row, len(self.ends), out=row)
+        return _places(self.ends, self.purposes.moment, "right")
 
     def count(self, code: int) -> Ints:
         """How many spans of a phase each row has."""
@@ -193,7 +184,7 @@ class Timeline:
         code, start = self._spans.code, self._spans.start
         backwards = np.flatnonzero(code == BACKWARD)
         if self._in_turn(backwards):
-            return all_trained(len(self._waits))
+            return all_trained(start[backwards])
         waits = Waits(*(column[self._waits] for column in (self._spans.key, start, self._spans.end)))
         backwards = start[backwards]
         places = np.flatnonzero(code == FORWARD)
