@@ -138,10 +138,14 @@ def test_an_evaluation_of_one_batch_is_none_of_the_training_around_it(story: str
     ("story", "purposes"),
     [
         ("AAA Afb Afb Afb Afb", "uuutttt"),  # from the middle of an epoch
-        ("AA Afb Afb Afb Afb Cfb Cfb", "uutttt" + "tt"),
+        ("BB Bfb Bfb Bfb Bfb Cfb Cfb", "uutttt" + "tt"),
         ("AAA Afb Afb Afb fb fb fb", "tttttt"),  # but this is three ahead
         ("B Bfb Bfb Bfb C Cfb Cfb Cfb", "uttt" + "uttt"),  # the first one of each epoch
         ("B Bfb Bfb Bfb fb C Cfb Cfb Cfb", "tttt" * 2),  # one ahead, and broken off
+        (
+            "B Bfb Bfb Bfb Ao Ao fb C Cfb Cfb Cfb",
+            "tttt" + "ee" + "tttt",
+        ),  # the same, with an evaluation before the last step
         ("Afb Afb A Afb Afb A Afb", "ttuttut"),  # what could not be read was left out
         ("Bfb Bfb B Cfb Cfb", "ttutt"),  # the epoch ended with one that was not used
         ("BA fb BA fb B CA fb CA fb", "ttttu" + "tttt"),  # zip() of a longer and a shorter one

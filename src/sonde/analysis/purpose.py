@@ -147,7 +147,7 @@ class _Fetches:
             taught = self._any(taught)[self._group]
         elif len(learning):
             taught |= self._summed(backwards, acted, forwards, learning)
-        ahead = np.where(self._left_out(acted, number), 0, self._ahead(acted))[self._group]
+        ahead = np.where(self._left_out(acted, number, backwards), 0, self._ahead(acted))[self._group]
         used = self._places + ahead
         purpose = np.where(taught[np.minimum(used, self._final)], TRAIN, EVALUATE)
         if not sparse:
@@ -288,7 +288,7 @@ class _Fetches:
         last = order[np.searchsorted(self._begun[order], moment[late]) - 1]  # the last fetch before each
         return late[purpose[last] != EVALUATE]
 
-    def _left_out(self, acted: Flags, number: Ints) -> Flags:
+    def _left_out(self, acted: Flags, number: Ints, backwards: Ints) -> Flags:
         """Which iterators are not ahead though nothing was done with their first batches: the program passed them by.
 
         One that is ahead has so many more backwards after its last fetch, unless it was broken off. Many loops are one batch ahead, so of
@@ -298,7 +298,9 @@ class _Fetches:
 
         silent = np.add.reduceat(~acted, self._first, dtype=np.int64)
         before = self._ahead(acted)
-        surplus = number[self._final[self._first]] > self._each(number, acted)
+        # An evaluation may lie in between.
+        last = np.searchsorted(backwards, self._low[self._final[self._first]])
+        surplus = np.searchsorted(backwards, self._until) - last > self._each(number, acted)
         may = (before > 0) & (silent == before) & (self._size - before >= _FEWEST) & ~surplus
         whole = np.unique(self._loader[may & (self._until < NEVER)])
         found: Flags = may & ((before > 1) | np.isin(self._loader, whole))
