@@ -286,7 +286,8 @@ class _Fetches:
             return late
         order = np.argsort(self._begun, kind="stable")
         last = order[np.searchsorted(self._begun[order], moment[late]) - 1]  # the last fetch before each
-        return late[purpose[last] != EVALUATE]
+        found: Ints = late[purpose[last] != EVALUATE]
+        return found
 
     def _left_out(self, acted: Flags, number: Ints, backwards: Ints) -> Flags:
         """Which iterators are not ahead though nothing was done with their first batches: the program passed them by.
