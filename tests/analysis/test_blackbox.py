@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from sonde.analysis.dumps import dumps_of, threads_in
 from sonde.analysis.last import last_batches, used
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
+from sonde.store import probe
+from sonde.store.record import COUNTER
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, training_processes
 
 IMAGES = np.zeros((4, 3, 16, 16), np.float32)
@@ -323,10 +327,9 @@ def test_the_records_know_the_last_batches(tmp_path: Path) -> None:
 
 
 def test_of_a_loop_that_fetches_ahead_the_records_know_step_and_loss(tmp_path: Path) -> None:
-    """Each batch came one step early, and the loss that followed was that of the batch before."""
+    """Each batch came one step early, and had no loss yet when the black box was written."""
     path = build_run(tmp_path / "run", training_processes(steps=20, workers=2, loss=lambda step: step / 2))
-    kept = [batch(number, {}, size=4, step=number - 1, loss=(number - 1) / 2) for number in (17, 18, 19)]
-    write_dump(path, "nonfinite", kept)
+    write_dump(path, "nonfinite", [batch(number, {}, size=4, step=number - 1, loss=None) for number in (17, 18, 19)])
     with open_run(path) as opened:
         found = used(opened, black_box(opened).dumps[0])
     assert [(one.step, one.number, one.loss) for one in found] == [(17, 17, 8.5), (18, 18, 9.0), (19, 19, 9.5)]
@@ -339,3 +342,39 @@ def test_of_any_other_loop_the_dump_knows_them_best(tmp_path: Path) -> None:
     with open_run(path) as opened:
         found = used(opened, black_box(opened).dumps[0])
     assert [(one.step, one.loss) for one in found] == [(18, 7.0), (19, 7.0)]
+
+
+def accumulated(path: Path, more: int = 0) -> Path:
+    """Ten steps of two batches of one loader, the losses are 0, 1, 2...; the last step has some `more` losses."""
+    numbers = count()
+    (process,) = training_processes(steps=10, micro_batches=2, loss=lambda _: float(next(numbers)))
+    late = max(one.start for one in process.records)
+    added = [BuiltRecord(probe.LOSS, probe.PROBE, kind=COUNTER, start=late, value=9.0, step=9) for _ in range(more)]
+    return build_run(path, [process._replace(records=[*process.records, *added])])
+
+
+def test_of_several_batches_of_a_step_each_has_its_own_loss(tmp_path: Path) -> None:
+    """The losses of a step have the order of its batches."""
+    with open_run(accumulated(tmp_path / "run")) as opened:
+        (found,) = last_batches(opened).values()
+    assert [(one.step, one.number, one.loss) for one in found] == [(8, 17, 17.0), (9, 18, 18.0), (9, 19, 19.0)]
+
+
+def test_a_loss_that_may_be_of_another_batch_is_not_known(tmp_path: Path) -> None:
+    """A step with more losses than batches does not tell whose they are."""
+    with open_run(accumulated(tmp_path / "run", more=1)) as opened:
+        (found,) = last_batches(opened).values()
+    assert [(one.step, one.loss) for one in found] == [(8, 17.0), (9, None), (9, None)]
+
+
+@pytest.mark.parametrize(("more", "unknown"), [(0, 19.0), (1, None)])
+def test_what_the_dump_knows_of_a_loss_is_kept(tmp_path: Path, more: int, unknown: float | None) -> None:
+    """In a loop that fetches ahead too; one that it does not know the records tell, if they do."""
+    path = accumulated(tmp_path / "run", more)
+    kept = [batch(18, {}, size=4, step=8, loss="NaN"), batch(19, {}, size=4, step=9, loss=None)]
+    write_dump(path, "nonfinite", kept)
+    with open_run(path) as opened:
+        first, second = used(opened, black_box(opened).dumps[0])
+    assert (first.step, second.step, second.loss) == (9, 9, unknown)
+    assert first.loss is not None
+    assert math.isnan(first.loss)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.dumps import Batch
+from sonde.analysis.purpose import EVALUATE, WORDS
 from sonde.analysis.tables import quoted
 from sonde.store import probe
 from sonde.store.alive import DIED
@@ -35,19 +36,19 @@ def last_batches(run: Run) -> dict[str, list[Batch]]:
     died = {row["process"] for row in run.rows if row["state"] == DIED or row["signal"] or row["exception"]}
     names = sorted({row[0] for row in rows}, key=lambda process: (process not in died, process))[:MOST_PROCESSES]
     rows = [row for row in rows if row[0] in names]
-    items, losses = _items(run, [row[:4] for row in rows]), _losses(run, [row[0] for row in rows])
+    items, losses = _items(run, [row[:4] for row in rows]), _losses(run, {(row[0], row[5]) for row in rows})
     found: dict[str, list[Batch]] = {name: [] for name in names}
     for process, *key, worker, step, epoch, size in rows:
-        inside = items.get((process, *key), [])
-        found[process].append(_batch(key, inside, worker, step, epoch, size, losses.get((process, step))))
+        place = (process, *key)
+        found[process].append(_batch(key, items.get(place, []), worker, step, epoch, size, losses.get(place)))
     return found
 
 
 def used(run: Run, dump: Dump) -> list[Batch]:
     """The batches of a dump, with the steps that have used them.
 
-    The black box knows in which step a batch came. In a loop that fetches ahead that is not the step that uses it, nor is the next
-    loss its own: then the records tell both.
+    The black box knows in which step a batch came. In a loop that fetches ahead that is not the step that uses it: then the records
+    tell that, and the losses that the black box could not know.
     """
     names = [row["process"] for row in run.rows if (row["host"], row["pid"]) == (dump.host, dump.pid)]
     wanted = [(names[-1], one.loader, one.round, one.number) for one in dump.batches if names]
@@ -64,9 +65,9 @@ def used(run: Run, dump: Dump) -> list[Batch]:
     )
     if not ahead:
         return dump.batches
-    losses = _losses(run, names[-1:])
+    losses: dict[Any, float] = _losses(run, {(names[-1], step) for step in steps.values()})
     return [
-        dataclasses.replace(one, step=steps.get(place), loss=losses.get((place[0], steps.get(place))))
+        dataclasses.replace(one, step=steps.get(place), loss=losses.get(place) if one.loss is None else one.loss)
         for place, one in zip(wanted, dump.batches, strict=True)
     ]
 
@@ -124,15 +125,26 @@ def _items(run: Run, wanted: list[Any]) -> dict[Place, list[tuple[int | None, st
     return found
 
 
-def _losses(run: Run, processes: list[str]) -> dict[tuple[str, int | None], float]:
-    """(process, step) -> the last loss of it, also of a step that did not come to its end."""
-    if not processes:
+def _losses(run: Run, steps: set[tuple[str, int | None]]) -> dict[Place, float]:
+    """The losses of the batches of some (process, step).
+
+    Only where a step has as many losses as batches, all of one loader, it is known whose they are: they have the same order.
+    """
+    places = ", ".join(f"({quoted(process)}, {step})" for process, step in steps if step is not None)
+    if not places:
         return {}
-    names = ", ".join(map(quoted, sorted(set(processes))))
     rows = run.sql(
         f"""
-        SELECT process, step, arg_max(value, start_ns) FROM events WHERE kind = 'counter' AND cat = '{probe.PROBE}'
-        AND name = '{probe.LOSS}' AND process IN ({names}) GROUP BY ALL
+        WITH came AS (
+            SELECT process, step, list((loader, round, batch) ORDER BY start_ns) AS batches FROM batches
+            WHERE (process, step) IN ({places}) AND wait_ns IS NOT NULL AND purpose <> '{WORDS[EVALUATE]}'
+            GROUP BY ALL HAVING count(DISTINCT loader) = 1
+        ), noted AS (
+            SELECT process, step, list(value ORDER BY start_ns, seq) AS losses FROM events
+            WHERE (process, step) IN ({places}) AND kind = 'counter' AND cat = '{probe.PROBE}' AND name = '{probe.LOSS}'
+            GROUP BY ALL
+        )
+        SELECT process, batches, losses FROM came JOIN noted USING (process, step) WHERE len(batches) = len(losses)
         """
     ).fetchall()
-    return {(process, step): value for process, step, value in rows}
+    return {(process, *key): loss for process, keys, losses in rows for key, loss in zip(keys, losses, strict=True)}
