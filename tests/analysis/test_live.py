@@ -21,6 +21,7 @@ from sonde.store import probe
 from sonde.store.record import COUNTER, MARK
 from sonde.testing import (
     START_NS,
+    WALL_NS,
     BuiltProcess,
     BuiltRecord,
     build_process,
@@ -267,6 +268,19 @@ def test_state_and_time_of_runs(tmp_path: Path) -> None:
     ended = looked(build_training(tmp_path / "b", steps=3))
     assert (ended.state, ended.elapsed_ns) == ("ended", 3 * 12 * MS)
     assert looked(build_training(tmp_path / "c", killed=True)).state == "unknown"
+
+
+def test_a_program_that_was_replaced_has_ended(tmp_path: Path) -> None:
+    """Another one records on in the same process, so the first was not killed."""
+    (first,) = training_processes(steps=3)
+    facts = {**(first.process or {}), "start_ticks": 7}
+    run = build_run(tmp_path / "run", [first._replace(process={**facts, "end": None})])
+    live = looked(run)
+    assert live.state == "unknown"
+    start = {"mono_ns": START_NS + 1, "wall_ns": WALL_NS + 1}
+    build_process(run, first._replace(n=1, process={**facts, "start": start}))
+    live.look()
+    assert [source.state for source in live.sources.values()] == ["ended", "ended"]
 
 
 def test_a_process_that_appears_later_is_found(tmp_path: Path) -> None:

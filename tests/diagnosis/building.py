@@ -57,6 +57,16 @@ def without_end(process: BuiltProcess) -> BuiltProcess:
     return process._replace(process={**(process.process or {}), "end": None})
 
 
+def replaced(process: BuiltProcess, ticks: tuple[int, int] = (7, 7)) -> list[BuiltProcess]:
+    """The same process, without a word at its end, and another program that began to record under its id 40 s later.
+
+    `ticks`: when the system started each; the same, if the second program has replaced the first.
+    """
+    start = {"mono_ns": START_NS + 40 * SECOND, "wall_ns": WALL_NS + 40 * SECOND}
+    first, second = ({**(process.process or {}), "start_ticks": one} for one in ticks)
+    return [without_end(process._replace(process=first)), process._replace(n=1, process={**second, "start": start})]
+
+
 def ended(process: BuiltProcess, exception: str, at: int = 50) -> BuiltProcess:
     """The same process, ended by an exception."""
     end = {"mono_ns": START_NS + at * SECOND, "wall_ns": WALL_NS + at * SECOND}

@@ -20,6 +20,7 @@ from tests.diagnosis.building import (
     of_kind,
     phases,
     processes,
+    replaced,
     with_records,
     without_end,
 )
@@ -29,6 +30,7 @@ from sonde.diagnosis.diagnose import diagnose
 from sonde.diagnosis.ends import frames_of
 from sonde.finding import CRITICAL, INFO, WARN
 from sonde.store import probe
+from sonde.store.folder import host
 from sonde.testing import START_NS, WALL_NS, build_run
 
 GB = 1_000_000_000
@@ -112,6 +114,19 @@ def test_a_program_that_died_before_it_recorded_anything_is_told(tmp_path: Path)
     found = diagnosed(tmp_path, [launcher(exited(4711, signal=11))])
     assert found.verdict.kind == "KILLED"
     assert "rocess 4711" in found.verdict.why
+
+
+def test_a_program_that_replaced_itself_was_not_killed(tmp_path: Path) -> None:
+    """It could not say that it ended; and it is no rank beside the program that took its place."""
+    found = diagnosed(tmp_path, replaced(processes()[0]))
+    assert "KILLED" not in kinds(found)
+    assert [rank.process for rank in found.facts.speed.ranks] == ["testhost-1000-1"]
+
+
+def test_a_process_that_has_the_id_of_one_that_was_killed_has_not_replaced_it(tmp_path: Path) -> None:
+    """The system uses ids again; when a process began tells them apart."""
+    built = [one._replace(host=host()) for one in replaced(processes()[0], ticks=(7, 8))]
+    assert "KILLED" in kinds(diagnosed(tmp_path, built))
 
 
 # ── crashed ──────────────────────────────────────────────────────────────────────────────────────────────────────────

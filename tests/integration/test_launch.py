@@ -46,6 +46,15 @@ def test_a_python_that_a_shell_script_starts_is_recorded(programs: Programs) -> 
     assert programs.rows(HERES) == [(2, 2)]
 
 
+def test_a_program_that_replaces_itself_has_ended_each_time(programs: Programs) -> None:
+    """For the system it stays one process: nobody killed the program that was there first."""
+    again = "import os\nif len(sys.argv) < 2:\n    os.execv(sys.executable, [sys.executable, __file__, 'again'])\n"
+    run(programs, "-q", str(script(programs.folder, HERE + again)))
+    found = programs.rows("select state, reason, events > 0 from processes where role = 'main' order by start_ns")
+    assert found == [("ended", "replaced", True), ("ended", "exit", True)]
+    assert programs.rows("select count(distinct pid) from processes where role = 'main'") == [(1,)]
+
+
 def test_ranks_of_torchrun_are_recorded_with_their_exit_codes(programs: Programs) -> None:
     """Each rank is a trainer, and how each ended is known although torchrun answers 1 for all."""
     pytest.importorskip("torch")

@@ -18,7 +18,7 @@ from sonde.analysis.strata import CATEGORIES, Strata
 from sonde.analysis.tail import Fresh, Tail, nothing
 from sonde.analysis.window import OTHER, Window, code_of
 from sonde.store import probe, record
-from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN, running, state_of
+from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN, running, settled, state_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,13 +86,16 @@ class Source:
     def look(self) -> Fresh:
         """What is new of this process."""
         fresh = self.tail.look()
-        self.state, self.goes_on = state_of(self.info), running(self.info) is not None
         if len(fresh.records):
             ends = fresh.records["start"].astype("i8")
             spans = (fresh.records["kind"] & record.KIND_MASK) == record.SPAN
             ends[spans] += fresh.records["dur"][spans]
             self.last_ns = max(self.last_ns or 0, int(ends.max()))
         return fresh
+
+    def settle(self, info: Info) -> None:
+        """Take over how it is, by what it says, or others say of it."""
+        self.state, self.goes_on = state_of(info), running(info) is not None
 
 
 class Live:
@@ -183,6 +186,9 @@ class Live:
             fresh = source.look()
             if len(fresh.records):
                 self._take(process, source, fresh)
+        sources = list(self.sources.values())
+        for source, info in zip(sources, settled([one.info for one in sources]), strict=True):
+            source.settle(info)
 
     def _take(self, process: str, source: Source, fresh: Fresh) -> None:
         import numpy as np

@@ -11,7 +11,7 @@ from sonde.analysis.columns import Columns, Part, part_size
 from sonde.analysis.sieve import FAR, HIGHEST_NAME, Sieve, Usual, last_of, middle_of
 from sonde.errors import RunUnreadable
 from sonde.store import record
-from sonde.store.alive import state_of
+from sonde.store.alive import settled, state_of
 from sonde.store.entries import note_losses
 from sonde.store.folder import LEDGER_FILE, SEGMENT_FILE
 from sonde.store.reader import Chunk, Recording, read_process
@@ -125,6 +125,7 @@ class Loader:
         self._rows = rows
         self._long = rows > MANY and not ordered
         self._left: list[_Left] = []
+        self._called: list[tuple[str, int]] = []  # what the tables call each process, and the offset of its clock
         self.loaded = Loaded([], [], [], [], [], [], [])
 
     def add(self, folder: Path, process: str) -> None:
@@ -142,12 +143,16 @@ class Loader:
         self.loaded.seen.append(seen)
         recording.close()
         note_losses(folder / LEDGER_FILE, recording.notes)
-        self.loaded.rows.append(_row(recording, process, offset, seen.last))
+        self._called.append((process, offset))
 
     def finish(self) -> Loaded:
         """Everything that was taken."""
         self.loaded.parts.extend(self._columns.finish() + self._counters.finish())
         self.loaded.names.extend(self._names)
+        recordings = self.loaded.recordings
+        infos = settled([one.info for one in recordings])
+        for recording, info, called, seen in zip(recordings, infos, self._called, self.loaded.seen, strict=True):
+            self.loaded.rows.append(_row(recording, info, *called, seen.last))
         return self.loaded._replace(rest=self._load_rest if self._left else None)
 
     def _take(self, recording: Recording, number: int, process: str, offset: int, sieve: Sieve | None) -> Seen:
@@ -253,8 +258,7 @@ def _last(chunk: Chunk) -> int:
     return last_of(start, start if chunk.counters else start + chunk.records["dur"].view(np.uint64))
 
 
-def _row(recording: Recording, process: str, offset: int, last: int | None) -> dict[str, Any]:
-    info = recording.info
+def _row(recording: Recording, info: Info, process: str, offset: int, last: int | None) -> dict[str, Any]:
     lost = recording.lost or {}
     row: dict[str, Any] = {
         **info._asdict(),

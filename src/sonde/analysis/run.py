@@ -13,7 +13,7 @@ from sonde.analysis.drops import Drops, Loss, drops_of
 from sonde.analysis.load import Offsets, load, offsets_of
 from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
 from sonde.errors import RunBusy, UnknownName
-from sonde.store.alive import DIED, ENDED, UNKNOWN, running, state_of
+from sonde.store.alive import DIED, ENDED, UNKNOWN, running, settled, state_of
 from sonde.store.card import Info, read_info
 
 if TYPE_CHECKING:
@@ -190,7 +190,8 @@ class Run:
 
     def _look(self) -> None:
         self._folders = [locate(path) for path in self._paths]
-        self._infos: list[Info] = [read_info(one, []) for folder in self._folders for one in folder.processes]
+        infos = [read_info(one, []) for folder in self._folders for one in folder.processes]
+        self._infos: list[Info] = settled(infos)
 
     @property
     def database(self) -> Database:

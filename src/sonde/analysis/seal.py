@@ -33,7 +33,7 @@ from sonde.analysis.locate import (
 )
 from sonde.analysis.run import Run
 from sonde.errors import RunBusy, RunUnreadable
-from sonde.store.alive import UNKNOWN, running, state_of
+from sonde.store.alive import UNKNOWN, running, settled, state_of
 from sonde.store.card import read_info
 from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
 from sonde.store.rings import read_rings
@@ -94,8 +94,8 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _refuse_busy(folder: Path, *, force: bool) -> None:
-    for one in process_folders(folder):
-        info = read_info(one, [])
+    folders = process_folders(folder)
+    for one, info in zip(folders, settled([read_info(one, []) for one in folders]), strict=True):
         pid = running(info)
         if pid is not None:
             raise RunBusy(f"{folder} is still recording: process {pid} ({one.name}) runs. Seal it when it has ended.")

@@ -17,7 +17,7 @@ from sonde.cli.stacks import ask
 from sonde.errors import SondeError
 from sonde.flow.blackbox import REQUEST
 from sonde.flow.dump import FOLDER
-from sonde.store.alive import UNKNOWN, running, state_of
+from sonde.store.alive import UNKNOWN, running, settled, state_of
 from sonde.store.card import Info, read_info
 from sonde.store.folder import FILE_MODE, PROCESS_FILE, host
 from sonde.store.regular import read_small
@@ -105,13 +105,12 @@ def _asked(path: Path) -> list[Asked]:
 
 
 def _processes(path: Path) -> list[tuple[Path, Info]]:
-    found = []
+    found: dict[Path, Info] = {}
     for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
         with suppress(SondeError, OSError):
-            info = read_info(file.parent, [])
-            if running(info) is not None or state_of(info) == UNKNOWN:
-                found.append((file.parent, info))
-    return found
+            found[file.parent] = read_info(file.parent, [])
+    known = zip(found, settled(list(found.values())), strict=True)
+    return [(folder, info) for folder, info in known if running(info) is not None or state_of(info) == UNKNOWN]
 
 
 def _has_box(folder: Path) -> bool:

@@ -13,6 +13,7 @@ from sonde.analysis.steps import ROWS
 from sonde.analysis.tables import PHASES, RESIDUAL
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row
 from sonde.store import probe
+from sonde.store.alive import REPLACED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +134,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
     longest = max(counts, key=lambda row: row["steps"].or_zero())
     seen = [part for part in PARTS if any(row[part].or_zero() for row in counts)]
     steps = int(longest["steps"].or_zero())
-    about = [_about(row) for row in counts]
+    about = [_about(row) for row in _ranks_of(ask, counts)]
     speed = Speed(
         steps=longest["steps"],
         warmup=longest["warmup"],
@@ -145,6 +146,17 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
     if not steps or not seen:
         return speed
     return _Gathering(ask, policy, seen, steps, about, workers).fill(speed)
+
+
+def _ranks_of(ask: Ask, counts: list[Row]) -> list[Row]:
+    """One row for each rank: without a program in whose place another one went on training in the same process."""
+    trained = {row.which["process"] for row in counts}
+    rows = ask.rows(
+        "SELECT p.process, later.process FROM processes p JOIN processes later USING (host, pid) "
+        f"WHERE p.reason = '{REPLACED}' AND later.start_ns > p.start_ns"
+    )
+    gone = {process for process, later in rows if later in trained}
+    return [row for row in counts if row.which["process"] not in gone]
 
 
 def _about(row: Row) -> tuple[Any, ...]:

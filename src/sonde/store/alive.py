@@ -1,20 +1,24 @@
-"""Tells whether the process that wrote a folder still runs."""
+"""Tells whether the process that wrote a folder still runs, or went on as another program."""
 
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonde.store.folder import boot_id, host
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sonde.store.card import Info
 
 RUNNING = "running"
 ENDED = "ended"
 DIED = "died"
 UNKNOWN = "unknown"
+REPLACED = "replaced"  # the reason of an end
 
 
 def state_of(info: Info) -> str:
@@ -36,6 +40,24 @@ def running(info: Info) -> int | None:
         return info.pid
     left = state == DIED and _booted(info) and info.program is not None and _runs(info.program, info.program_ticks)
     return info.program if left else None
+
+
+def settled(infos: Sequence[Info]) -> list[Info]:
+    """What processes say, and the end of those that could not tell it: another program took their place (os.exec).
+
+    Such a program records into a folder of its own; for the kernel it is the same process, begun at the same time.
+    """
+    same: dict[object, list[tuple[int, int]]] = {}
+    for place, info in enumerate(infos):
+        if info.start is not None and info.pid is not None and info.start_ticks is not None:
+            key = (info.host, info.boot_id, info.pid, info.start_ticks)
+            same.setdefault(key, []).append((info.start.mono_ns, place))
+    found = list(infos)
+    for places in same.values():
+        for (began, earlier), (next_began, later) in pairwise(sorted(places)):
+            if found[earlier].end is None and began < next_began:
+                found[earlier] = found[earlier]._replace(end=infos[later].start, reason=REPLACED)
+    return found
 
 
 def _booted(info: Info) -> bool:

@@ -66,7 +66,7 @@ def entry(path: Path) -> Entry:
     """What the small files of one run folder say. What is wrong with them is told, never raised."""
     try:
         run = open_run(path)
-        infos = [read_info(folder, []) for folder in process_folders(path)]
+        infos = alive.settled([read_info(folder, []) for folder in process_folders(path)])
     except (SondeError, OSError) as error:
         return _broken(path, str(error))
     notes: list[str] = []
