@@ -47,27 +47,44 @@ def test_a_path_is_a_run_too(runs: Path) -> None:
 )
 def test_other_words_are_a_program(runs: Path, words: tuple[str, ...]) -> None:
     """A script, several words, an option of Python, a command on the path."""
-    assert watch._run_meant(words, str(runs)) is None
+    assert watch._run_meant(words, launch.Options(dir=str(runs))) is None
 
 
 def test_an_existing_file_is_a_program(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if a run has that name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train").write_text("")
-    assert watch._run_meant(("train",), str(runs)) is None
+    assert watch._run_meant(("train",), launch.Options(dir=str(runs))) is None
 
 
 def test_a_typo_names_the_nearest_run(runs: Path) -> None:
     """What is neither a run nor a command is an error."""
     with pytest.raises(RunNotFound, match="Did you mean"):
-        watch._run_meant(("trian",), str(runs))
+        watch._run_meant(("trian",), launch.Options(dir=str(runs)))
 
 
-def test_no_run_at_all_is_told(tmp_path: Path) -> None:
-    """With exit code 1."""
-    result = CliRunner().invoke(main, ["watch", "--dir", str(tmp_path)])
+@pytest.mark.parametrize("name", ["watch", "deep"])
+def test_no_run_at_all_is_told(tmp_path: Path, name: str) -> None:
+    """With exit code 1, and how to start a program instead."""
+    result = CliRunner().invoke(main, [name, "--dir", str(tmp_path)])
     assert result.exit_code == 1
     assert "There is no run" in result.output
+    assert f"sonde {name} train.py" in result.output
+
+
+def test_deep_without_a_program_watches_the_newest_run(runs: Path) -> None:
+    """As its help says."""
+    assert "| ended | step 19" in CliRunner().invoke(main, ["deep", "--dir", str(runs)]).output
+    assert "newest run" in CliRunner().invoke(main, ["deep", "--help"]).output
+
+
+@pytest.mark.parametrize("name", ["run", "watch", "deep"])
+def test_a_program_from_the_standard_input_is_told_how_it_goes(name: str) -> None:
+    """It is no option with a typo."""
+    done = CliRunner().invoke(main, [name, "-"], input="print(1)")
+    assert done.exit_code == 2
+    assert f"{name} python - < script.py" in done.stderr
+    assert "Did you mean" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["watch", "deep"])

@@ -173,6 +173,21 @@ def test_ctrl_c_interrupts_the_program(programs: Programs, terminals: Callable[.
     assert "KeyboardInterrupt" in terminal.text.rpartition("the program ended")[0]
 
 
+def test_the_closing_line_tells_how_it_stands_when_the_screen_is_left(
+    programs: Programs, terminals: Callable[..., Terminal]
+) -> None:
+    """The program has ended since the screen last looked."""
+    path = script(programs.folder, STEPPING + "\n    sys.exit(5)\n")
+    terminal = terminals("watch", "--refresh", "3600", str(path))
+    until(lambda: "forward" in terminal.text, "the first screen")
+    (programs.folder / "stop").touch()
+    until(lambda: open_run(the_run(programs)).state == "ended", "the end of the run")
+    terminal.press(b"q")
+    assert terminal.wait() == 5
+    closing = terminal.text.rpartition("the program ended with exit code 5")[0].rpartition("sonde: ")[0]
+    assert "| ended (exit code 5) |" in closing.rpartition("sonde: ")[2]
+
+
 def test_ctrl_c_where_the_program_is_not_ours_only_leaves(
     programs: Programs, terminals: Callable[..., Terminal]
 ) -> None:

@@ -42,6 +42,11 @@ class Reader:
             verdict = self._judge.look(over=self._live.state not in (RECORDING, STARTING))
         return watch(self._live, verdict)
 
+    def again(self, before: Watch) -> Watch:
+        """The run as it is now, without a new verdict; the one before counts as long as the state is the same."""
+        self._live.look()
+        return watch(self._live, before.verdict if before.headline.state == self._live.state else None)
+
     def close(self) -> None:
         """Ask for no further verdict."""
         self._judge.close()
@@ -74,8 +79,8 @@ def output_of(run: Path) -> Output | None:
     return Output(max(found, key=lambda path: path.stat().st_mtime_ns)) if found else None
 
 
-def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Watch | None:
-    """Watch until the user leaves; the last view. Returns None if there was none."""
+def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callable[[], Watch] | None:
+    """Watch until the user leaves; returns what looks once more, as the last view may be old. None: there was no view."""
     be_thrifty()
     output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)
     reader = Reader(run)
@@ -91,7 +96,8 @@ def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Watch 
         app.run(mouse=False)
     finally:
         reader.close()
-    return app.view
+    last = app.view
+    return None if last is None else lambda: reader.again(last)
 
 
 def last_lines(path: Path) -> str:

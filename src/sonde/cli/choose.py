@@ -46,10 +46,10 @@ def runs_dir(given: str | None) -> Path:
     return Path(config.load(dir=given).dir)
 
 
-def choose(given: str | None, folder: Path) -> Path:
-    """The folder of the run that is meant. Raises RunNotFound, with the nearest name, if there is none."""
+def choose(given: str | None, folder: Path, hint: str = RECORD_ONE) -> Path:
+    """The folder of the run that is meant. Raises RunNotFound if there is none: with the nearest name, or with the hint."""
     if given is None:
-        return _newest(folder)
+        return _newest(folder, hint)
     if (Path(given) / RUN_FILE).exists():
         return Path(given)
     names = sorted(path.name for path in candidates(folder))
@@ -58,13 +58,13 @@ def choose(given: str | None, folder: Path) -> Path:
             return folder / matches[0]
         if matches:
             raise RunNotFound(_ambiguous(given, matches))
-    raise RunNotFound(_missing(given, folder, names))
+    raise RunNotFound(_missing(given, folder, names, hint))
 
 
-def _newest(folder: Path) -> Path:
+def _newest(folder: Path, hint: str) -> Path:
     readable = [one for one in list_runs(folder).runs if one.problem is None]
     if not readable:
-        raise RunNotFound(f"There is no run in {folder}. {RECORD_ONE}")
+        raise RunNotFound(f"There is no run in {folder}. {hint}")
     return Path(readable[0].path)
 
 
@@ -82,14 +82,14 @@ def _ambiguous(given: str, matches: list[str]) -> str:
     return f"{len(matches)} runs match {given!r}: {newest}{more}. Give more of the name."
 
 
-def _missing(given: str, folder: Path, names: list[str]) -> str:
+def _missing(given: str, folder: Path, names: list[str], hint: str) -> str:
     if given and Path(given).is_dir():
         return f"{given} is no run: it holds no {RUN_FILE}. If it is a folder with runs, give it as --dir {given}."
     if not names:
-        return f"There is no run {given!r}, and no other one in {folder}. {RECORD_ONE}"
+        return f"There is no run {given!r}, and no other one in {folder}. {hint}"
     close = _nearest(given, names)
-    hint = f"Did you mean {close!r}?" if close else "`sonde runs` lists them."
-    return f"There is no run {given!r} in {folder}. {hint}"
+    known = f"Did you mean {close!r}?" if close else "`sonde runs` lists them."
+    return f"There is no run {given!r} in {folder}. {known}"
 
 
 def _nearest(given: str, names: list[str]) -> str | None:

@@ -15,7 +15,8 @@ from sonde.cli.watch import follow, options
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="""\b
 Example: sonde deep train.py --epochs 1
-Example: sonde deep --steps 100:200 train.py     only these steps""",
+Example: sonde deep --steps 100:200 train.py     only these steps
+Example: sonde deep                              the newest run""",
 )
 @options
 @click.pass_context
@@ -24,7 +25,8 @@ def command(
 ) -> None:
     """Start a program and watch it with every layer: time forward and backward, memory.
 
-    The same as `sonde watch --deep`.
+    The same as `sonde watch --deep`: with RUN, or with nothing for the newest run, it watches that, and shows its layers if they
+    were recorded.
     """
     refuse_unknown(context, words)
     context.exit(follow(words, launch.Options(**given, deep=True), refresh, plain))

@@ -48,5 +48,8 @@ def refuse_unknown(context: click.Context, words: tuple[str, ...]) -> None:
     first = words[0] if words else ""
     if not first.startswith("-") or first in PYTHON:
         return
+    if first == "-":
+        line = f"{context.command_path} python - < script.py"
+        raise click.UsageError(f"A program is not read from the standard input, unless Python does it: {line}", context)
     known = [name for option in context.command.get_params(context) for name in option.opts if name.startswith("-")]
     raise click.UsageError(f"There is no option {first}. {nearest(first, [*known, *PYTHON])}", context)

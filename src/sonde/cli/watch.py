@@ -74,10 +74,10 @@ def follow(words: tuple[str, ...], options: launch.Options, refresh: float | Non
     plain = plain or not _terminal()
     if not plain and importlib.util.find_spec("textual") is None:
         raise MissingExtra("The screen needs Textual: pip install 'sonde[tui]'. Without it, use --plain.")
-    run = _run_meant(words, options.dir)
+    run = _run_meant(words, options)
     try:
         if run is not None:
-            return _attach(run, refresh, plain)
+            return _attach(run, refresh, plain, _pane(options))
         return _start(words, options, refresh, plain)
     except CommandRefused as error:
         tell(str(error))
@@ -91,37 +91,43 @@ def _terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and not config.dumb_terminal()
 
 
-def _run_meant(words: tuple[str, ...], dir: str | None) -> Path | None:
+def _pane(options: launch.Options) -> str:
+    """The part of the screen that is shown first, where not everything has room."""
+    return "layers" if options.deep else ""
+
+
+def _run_meant(words: tuple[str, ...], options: launch.Options) -> Path | None:
     """The run that is meant, or None if the words are a program."""
     if not words:
-        return _chosen(None, dir)
+        return _chosen(None, options)
     word = words[0]
     if (Path(word) / RUN_FILE).exists():
         return Path(word)
     if len(words) > 1 or word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists():
         return None
     try:
-        return _chosen(word, dir)
+        return _chosen(word, options)
     except RunNotFound:
         if shutil.which(word) is not None:
             return None
         raise
 
 
-def _chosen(word: str | None, dir: str | None) -> Path:
+def _chosen(word: str | None, options: launch.Options) -> Path:
     """The run of that name, or the newest. Loads what reads runs, which the keeper of a program does without."""
     known = importlib.import_module("sonde.cli.choose")
-    run: Path = known.choose(word, known.runs_dir(dir))
+    start = f"Start a program and watch it: sonde {'deep' if options.deep else 'watch'} train.py"
+    run: Path = known.choose(word, known.runs_dir(options.dir), start)
     return run
 
 
 # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _attach(run: Path, refresh: float | None, plain: bool) -> int:
+def _attach(run: Path, refresh: float | None, plain: bool, pane: str) -> int:
     attach = importlib.import_module("sonde.cli.attach")
     if not plain:
-        attach.on_screen(run, refresh or 1.0, None, "")
+        attach.on_screen(run, refresh or 1.0, None, pane)
         return 0
     try:
         attach.in_lines(run, refresh or PLAIN_SECONDS, _wait)
@@ -152,8 +158,8 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
     if kept.run is None:
         return _let_it_run(kept)
     attach = importlib.import_module("sonde.cli.attach")  # loads the screen, which the keeper does without
-    view = attach.on_screen(Path(kept.run), refresh or 1.0, kept, "layers" if options.deep else "")
-    return _leave(kept, view, attach)
+    look = attach.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
+    return _leave(kept, look, attach)
 
 
 def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
@@ -179,10 +185,11 @@ def _let_it_run(kept: Kept) -> int:
             kept.signal(signal.SIGINT)
 
 
-def _leave(kept: Kept, view: Any, attach: Any) -> int:
+def _leave(kept: Kept, look: Any, attach: Any) -> int:
     """Say how it stands, on the terminal that is the user's again."""
     run = os.path.basename(kept.run or "")
     code = kept.poll()
+    view = None if look is None else look()  # after it: of a program that has ended, the end
     if code is None and view is not None and view.headline.state not in ("recording", "starting"):
         code = kept.wait()
     if code is None:
