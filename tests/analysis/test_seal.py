@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.analysis.sample import everything, records, running, sample
+from tests.diagnosis.building import replaced
 
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import RAW_FILES, seal
@@ -125,6 +126,15 @@ def test_a_process_on_another_host_needs_force(tmp_path: Path) -> None:
         seal(folder)
     seal(folder, force=True)
     assert answers(folder) == before
+
+
+def test_a_program_that_was_replaced_on_another_host_keeps_nobody_from_sealing(tmp_path: Path) -> None:
+    """It records no more: another one does so in its process; and the sealed run says so too."""
+    run = build_run(tmp_path / "run", replaced(BuiltProcess(records(3))))
+    seal(run)
+    with open_run(run) as opened:
+        found = opened.sql("SELECT state, reason FROM processes ORDER BY process").fetchall()
+    assert found == [("ended", "replaced"), ("ended", "finish")]
 
 
 def test_two_cannot_seal_at_once(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.diagnosis.building import replaced
 
 from sonde.store.folder import boot_id
 from sonde.testing import WALL_NS, BuiltProcess, BuiltRecord, build_run
@@ -106,3 +107,12 @@ def test_a_thousand_runs_are_listed_without_reading_records(tmp_path: Path) -> N
     (run / "events.seg").mkdir()
     found = list_runs(tmp_path)
     assert len(found.runs) == 1000
+
+
+def test_a_program_that_replaced_itself_runs_once(tmp_path: Path) -> None:
+    """Both programs have a folder, and the process is one."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    built = replaced(BuiltProcess([BuiltRecord(dur=1)], os.getpid(), HERE), (ticks, ticks))
+    here = {"boot_id": boot_id(), "end": None}
+    build_run(tmp_path / "run", [one._replace(process={**(one.process or {}), **here}) for one in built])
+    assert only(tmp_path).running == [os.getpid()]
