@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.dumps import Batch
-from sonde.analysis.purpose import EVALUATE, WORDS
+from sonde.analysis.purpose import TRAIN, WORDS
 from sonde.analysis.tables import quoted
 from sonde.store import probe
 from sonde.store.alive import DIED
@@ -137,7 +137,7 @@ def _losses(run: Run, steps: set[tuple[str, int | None]]) -> dict[Place, float]:
         f"""
         WITH came AS (
             SELECT process, step, list((loader, round, batch) ORDER BY start_ns) AS batches FROM batches
-            WHERE (process, step) IN ({places}) AND wait_ns IS NOT NULL AND purpose <> '{WORDS[EVALUATE]}'
+            WHERE (process, step) IN ({places}) AND wait_ns IS NOT NULL AND purpose = '{WORDS[TRAIN]}'
             GROUP BY ALL HAVING count(DISTINCT loader) = 1
         ), noted AS (
             SELECT process, step, list(value ORDER BY start_ns, seq) AS losses FROM events
