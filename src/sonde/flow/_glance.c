@@ -11,7 +11,9 @@
 #define BLOCKS 16
 #define MOST_PARTS 64
 #define MOST_DEPTH 4
+#define MOST_ROW 1024
 #define FIRST 8
+#define MOST_DIMS 16 /* of an array that lies in another order than its own: more are left to Python */
 #define FEW 6 /* parts of a batch for which there is room in any case */
 
 /* What is seldom run lies elsewhere. */
@@ -104,6 +106,22 @@ static int add_digest(Glance *glance, const char *data, int64_t size)
     return (size > WHOLE ? digest_of_sample : digest_of)(glance, data, size) == 0;
 }
 
+/* One that lies in another order than its own is read as it lies, after its strides. 0: this batch is not plain. */
+RARE static int look_at_turned(Glance *glance, const View *view, int64_t size)
+{
+    int64_t strides[MOST_DIMS];
+    if (!is_filled(view->dims, view->shape, view->strides)) {
+        glance->whole = 0;
+        return 1;
+    }
+    if (view->dims > MOST_DIMS)
+        return 0;
+    for (int i = 0; i < view->dims; i++)
+        strides[i] = view->shape[i] == 1 ? 0 : view->strides[i];
+    return digest_of(glance, (const char *)strides, view->dims * (int64_t)sizeof *strides) == 0 &&
+           add_digest(glance, (const char *)view->data + view->offset, size);
+}
+
 /* Those of which Python decides whether they have memory that may be read are left to it: all that are empty or hold one number. */
 static int look_at(Glance *glance, PyObject *tensor)
 {
@@ -121,7 +139,37 @@ static int look_at(Glance *glance, PyObject *tensor)
         return 0;
     part_at(glance, glance->found - 1)->version = version;
     glance->size += size;
-    return !dense || add_digest(glance, (const char *)view.data + view.offset, size);
+    return dense ? add_digest(glance, (const char *)view.data + view.offset, size) : look_at_turned(glance, &view, size);
+}
+
+static int add_number(Glance *glance, PyObject *number)
+{
+    int overflow = 0;
+    long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    glance->whole &= !overflow;
+    return overflow || add_digest(glance, (const char *)&value, sizeof value);
+}
+
+static int add_text(Glance *glance, PyObject *text)
+{
+    Py_ssize_t size;
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
+    return bytes && add_digest(glance, bytes, size); /* none: half a character, which is left to Python */
+}
+
+/* A text or a number. */
+static int look_at_single(Glance *glance, PyObject *part)
+{
+    if (part == Py_None)
+        return add_digest(glance, "", 0);
+    if (PyUnicode_CheckExact(part))
+        return add_text(glance, part);
+    if (PyBytes_CheckExact(part))
+        return add_digest(glance, PyBytes_AsString(part), PyBytes_Size(part));
+    if (!PyFloat_CheckExact(part))
+        return add_number(glance, part);
+    double value = PyFloat_AsDouble(part);
+    return add_digest(glance, (const char *)&value, sizeof value);
 }
 
 static int add_part(Glance *glance, PyObject *way, PyObject *part)
@@ -161,10 +209,16 @@ static int collect_dict(Glance *glance, PyObject *data, PyObject *way)
     PyObject *key, *part;
     Py_ssize_t place = 0;
     while (PyDict_Next(data, &place, &key, &part)) {
-        if (glance->found >= MOST_PARTS)
-            return 1;
         int left_out = kind_of(key) == SINGLE ? PySet_Contains(glance->exclude, key) : -1; /* others may run any code */
-        if (left_out < 0 || (!left_out && !collect_under(glance, way, key, part)))
+        if (left_out < 0)
+            return 0;
+        if (left_out)
+            continue;
+        if (glance->found >= MOST_PARTS) {
+            glance->whole = 0;
+            return 1;
+        }
+        if (!collect_under(glance, way, key, part))
             return 0;
     }
     return 1;
@@ -190,9 +244,36 @@ static PyObject *item(PyObject *row, Py_ssize_t place)
     return PyTuple_CheckExact(row) ? PyTuple_GetItem(row, place) : PyList_GetItem(row, place);
 }
 
+static Py_ssize_t length_of(PyObject *row)
+{
+    return PyTuple_CheckExact(row) ? PyTuple_Size(row) : PyList_Size(row);
+}
+
+/* What lies in a container that is not taken apart: texts and numbers are read. */
+static int look_inside(Glance *glance, PyObject *data)
+{
+    if (PyDict_CheckExact(data)) {
+        glance->whole &= !PyDict_Size(data);
+        return 1;
+    }
+    Py_ssize_t count = length_of(data);
+    glance->whole &= count <= MOST_ROW;
+    for (Py_ssize_t i = 0; i < count && i < MOST_ROW; i++) {
+        PyObject *part = Py_XNewRef(item(data, i));
+        int kind = part ? kind_of(part) : OTHER;
+        if (kind != SINGLE)
+            glance->whole &= kind == CONTAINER && !PyObject_Size(part);
+        int plain = part && (kind != SINGLE || look_at_single(glance, part));
+        Py_XDECREF(part);
+        if (!plain)
+            return 0;
+    }
+    return 1;
+}
+
 static int collect_row(Glance *glance, PyObject *data, PyObject *way)
 {
-    Py_ssize_t count = PyTuple_CheckExact(data) ? PyTuple_Size(data) : PyList_Size(data);
+    Py_ssize_t count = length_of(data);
     int nests = 0;
     for (Py_ssize_t i = 0; i < count && i < FIRST; i++) {
         int kind = kind_of(item(data, i));
@@ -201,8 +282,12 @@ static int collect_row(Glance *glance, PyObject *data, PyObject *way)
         nests |= kind != SINGLE;
     }
     if (!nests)
-        return add_part(glance, way, data);
-    for (Py_ssize_t i = 0; i < count && glance->found < MOST_PARTS; i++) {
+        return add_part(glance, way, data) && look_inside(glance, data);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (glance->found >= MOST_PARTS) {
+            glance->whole = 0;
+            return 1;
+        }
         PyObject *part = item(data, i);
         if (!part || !collect_at(glance, way, i, part))
             return 0;
@@ -216,10 +301,10 @@ static int collect(Glance *glance, PyObject *data, PyObject *way)
     case ARRAY:
         return add_part(glance, way, data) && look_at(glance, data);
     case SINGLE:
-        return add_part(glance, way, data);
+        return add_part(glance, way, data) && (data == Py_None || look_at_single(glance, data));
     case CONTAINER:
         if (PyTuple_Size(way) >= MOST_DEPTH)
-            return add_part(glance, way, data);
+            return add_part(glance, way, data) && look_inside(glance, data);
         return PyDict_CheckExact(data) ? collect_dict(glance, data, way) : collect_row(glance, data, way);
     default:
         return 0;
@@ -327,7 +412,7 @@ static PyObject *glanced(PyObject *Py_UNUSED(module), PyObject *args)
 /* Does it say the same as DIGEST, of every kind of length? */
 static int is_proved_hash(void)
 {
-    static const int64_t sizes[] = {1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, WHOLE};
+    static const int64_t sizes[] = {0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, WHOLE};
     char bytes[WHOLE];
     for (int i = 0; i < WHOLE; i++)
         bytes[i] = (char)(i * 37 + i / 251);

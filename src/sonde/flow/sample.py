@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import cache
+from struct import Struct, pack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
@@ -24,12 +25,13 @@ except ImportError:  # not built: Python does all of it
     pass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Iterable
 
 WHOLE = 16_384  # bytes of an array that are read whole
 BLOCKS = 16  # of a longer one, evenly spaced
 MOST_PARTS = 64
 MOST_DEPTH = 4
+MOST_ROW = 1024  # texts and numbers of a list that are read
 HASHES = ("XXH3_64bits_withSeed_dispatch", "XXH3_64bits_withSeed")  # the first is the one for this machine
 FIRST = 8  # elements that tell whether a list is taken apart
 
@@ -39,8 +41,8 @@ Parts = list[tuple[tuple[Any, ...], Any]]  # the way to each part (keys and plac
 class Look(NamedTuple):
     """What one look at the parts of a batch has found."""
 
-    digest: int | None  # None: there is no array that could be read
-    whole: bool  # the digest is over all bytes of all arrays
+    digest: int | None  # None: there is nothing that could be read
+    whole: bool  # the digest is over all bytes of all parts; else some were not read, or not reached
     versions: tuple[int, ...]  # torch's own count of changes of each tensor
     size: int  # bytes of all arrays
     elsewhere: bool  # something lies on a device
@@ -52,8 +54,9 @@ def glance(data: Any, exclude: frozenset[str] = frozenset()) -> tuple[Parts, Loo
     if found is not None:
         return found
     _prepare()
-    parts = parts_of(data, exclude)
-    return parts, look(parts)
+    parts: Parts = []
+    complete = _collect(data, (), exclude, parts, MOST_PARTS)
+    return parts, look(parts, complete)
 
 
 def _nothing(_data: Any, _exclude: frozenset[str]) -> None:
@@ -87,30 +90,39 @@ def _hash() -> int:
     return next((ctypes.cast(one, ctypes.c_void_p).value or 0 for one in found if one is not None), 0)
 
 
-def parts_of(data: Any, exclude: Container[str] = ()) -> Parts:
+def parts_of(data: Any, exclude: Container[str] = (), most: int = MOST_PARTS) -> Parts:
     """The arrays and other values in a batch, without fields whose names are excluded. They stay if the batch is emptied."""
     found: Parts = []
-    _collect(data, (), exclude, found)
+    _collect(data, (), exclude, found, most)
     return found
 
 
-def _collect(data: Any, way: tuple[Any, ...], exclude: Container[str], found: Parts) -> None:
-    kind = type(data)
-    pairs: Any = None
-    if (kind is tuple or kind is list) and any(map(_nests, data[:FIRST])):
-        pairs = enumerate(data)
-    elif kind is dict or isinstance(data, Mapping):
-        pairs = data.items()
-    elif isinstance(data, tuple) and hasattr(kind, "_fields"):
-        pairs = zip(kind._fields, data, strict=False)
-    if pairs is None or len(way) >= MOST_DEPTH:
+def _collect(data: Any, way: tuple[Any, ...], exclude: Container[str], found: Parts, most: int) -> bool:
+    """Were all parts reached?"""
+    pairs = None if len(way) >= MOST_DEPTH else _pairs(data)
+    if pairs is None:
         found.append((way, data))
-        return
+        return True
+    complete = True
     for key, part in pairs:
-        if len(found) >= MOST_PARTS:
-            return
-        if key not in exclude:
-            _collect(part, (*way, key), exclude, found)
+        if key in exclude:
+            continue
+        if len(found) >= most:
+            return False
+        complete &= _collect(part, (*way, key), exclude, found, most)
+    return complete
+
+
+def _pairs(data: Any) -> Iterable[tuple[Any, Any]] | None:
+    """What lies in a container, by key or place; None: this is one part."""
+    kind = type(data)
+    if kind is tuple or kind is list:
+        return enumerate(data) if any(map(_nests, data[:FIRST])) else None
+    if kind is dict or isinstance(data, Mapping):
+        return data.items()
+    if isinstance(data, tuple) and hasattr(kind, "_fields"):
+        return zip(kind._fields, data, strict=False)
+    return None
 
 
 def _nests(part: Any) -> bool:
@@ -118,11 +130,11 @@ def _nests(part: Any) -> bool:
     return hasattr(type(part), "shape") or isinstance(part, list | tuple | Mapping)  # a nested tensor itself has none
 
 
-def look(parts: Parts) -> Look:
-    """Read the sample."""
+def look(parts: Parts, complete: bool = True) -> Look:
+    """Read the sample; `complete`: these are all parts of the batch."""
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
-    digest, count, whole, size, elsewhere, versions = 0, 0, True, 0, False, []
+    reader, size, elsewhere, versions = _Reader(complete), 0, False, []
     for _, part in parts:
         kind = type(part)
         if kind is tensor:
@@ -130,41 +142,119 @@ def look(parts: Parts) -> Look:
                 versions.append(part._version)
                 memory = part.numpy()
             except (TypeError, RuntimeError):  # anything but a plain tensor
-                memory, bytes_held = _memory(part)
-                size += bytes_held
+                size += _size(part)
                 elsewhere = elsewhere or not part.is_cpu
+                reader.read_tensor(part)
             else:
                 size += memory.nbytes
+                reader.read_array(memory)
         elif kind is array:
             size += part.nbytes
-            memory = None if part.dtype.hasobject else part
-        else:
-            continue
-        if memory is not None and memory.flags.c_contiguous:
-            short = memory.nbytes <= WHOLE
-            digest = xxh3_64_intdigest(memory if short else _spread(memory), digest)
-            whole = whole and short
-            count += 1
-    return Look(digest if count else None, whole, tuple(versions), size, elsewhere)
+            reader.read_array(part)
+        elif part is not None:
+            reader.read_other(part)
+    return Look(reader.digest if reader.count else None, reader.whole, tuple(versions), size, elsewhere)
 
 
-def _memory(part: Any) -> tuple[Any, int]:
-    """The memory of a tensor that does not give it as it is, and its size; None where it has none here."""
-    torch = sys.modules["torch"]
-    size = part.numel() * part.element_size() if part.layout is torch.strided else 0
-    if not size or not part.is_cpu or not part.dim() or not part.is_contiguous():
-        return None, size
+class _Reader:
+    """Makes one digest of all that it is given."""
+
+    def __init__(self, whole: bool) -> None:
+        self.digest = 0
+        self.count = 0  # of what was read
+        self.whole = whole
+
+    def read_array(self, array: Any) -> None:
+        """An array of NumPy; one that lies in another order than its own is read as it lies, after its strides."""
+        strides = [stride // max(array.itemsize, 1) for stride in array.strides]
+        turned = array if array.flags.c_contiguous else array.transpose(_order(array.shape, strides))
+        if array.dtype.hasobject or not turned.flags.c_contiguous:
+            self.whole = self.whole and not array.size
+            return
+        if turned is not array:
+            self._add_strides(array.shape, strides)
+        self._add(_flat(turned))
+
+    def read_tensor(self, tensor: Any) -> None:
+        """A tensor that does not give its memory as it is."""
+        memory = _memory(tensor)
+        if memory is None:
+            self.whole = self.whole and not tensor.numel()
+            return
+        if not tensor.is_contiguous():
+            self._add_strides(tensor.shape, tensor.stride())
+        self._add(_flat(memory))
+
+    def read_other(self, part: Any) -> None:
+        """A text or a number, or a list of them. Of anything else nothing is known."""
+        if type(part) is not list and type(part) is not tuple:
+            self._read_single(part)
+            return
+        self.whole = self.whole and len(part) <= MOST_ROW
+        for one in part[:MOST_ROW]:
+            self._read_single(one)
+
+    def _read_single(self, part: Any) -> None:
+        make = _BYTES.get(type(part))
+        if make is None or (type(part) is int and not -(2**63) <= part < 2**63):
+            self.whole = self.whole and type(part) in _CONTAINERS and not part
+            return
+        self._add(make(part))
+
+    def _add_strides(self, shape: Iterable[int], strides: Iterable[int]) -> None:
+        told = [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
+        self.digest = xxh3_64_intdigest(pack(f"{len(told)}q", *told), self.digest)
+
+    def _add(self, memory: Any) -> None:
+        short = len(memory) <= WHOLE
+        self.digest = xxh3_64_intdigest(memory if short else _spread(memory), self.digest)
+        self.whole = self.whole and short
+        self.count += 1
+
+
+_CONTAINERS = (dict, list, tuple)
+# Texts and numbers as bytes.
+_BYTES: dict[type, Callable[[Any], bytes]] = {
+    str: lambda text: text.encode("utf-8", "surrogatepass"),
+    bytes: bytes,
+    int: Struct("q").pack,
+    bool: Struct("q").pack,
+    float: Struct("d").pack,
+    type(None): lambda _: b"",
+}
+
+
+def _size(tensor: Any) -> int:
+    """Its bytes, as far as it has memory of its own."""
+    strided = tensor.layout is sys.modules["torch"].strided
+    return int(tensor.numel() * tensor.element_size()) if strided else 0
+
+
+def _memory(tensor: Any) -> Any:
+    """The memory of a tensor that does not give it as it is, in the order in which it lies there; None where it has none here."""
+    if not _size(tensor) or not tensor.is_cpu or not tensor.dim():
+        return None
     try:
-        return part.detach().view(torch.uint8).numpy(), size
+        turned = tensor.detach().permute(_order(tensor.shape, tensor.stride()))
+        return turned.view(sys.modules["torch"].uint8).numpy() if turned.is_contiguous() else None
     except (TypeError, RuntimeError):  # one that stands for others
-        return None, size
+        return None
 
 
-def _spread(memory: Any) -> Any:
-    """Evenly spaced blocks of a long array."""
-    flat = memory.reshape(-1).view("u1")
-    apart = len(flat) // BLOCKS
-    return flat[: apart * BLOCKS].reshape(BLOCKS, apart)[:, : WHOLE // BLOCKS].copy()
+def _order(shape: Any, strides: Any) -> list[int]:
+    """Its dimensions as they lie in memory, the outermost first."""
+    return sorted(range(len(shape)), key=lambda one: (shape[one] != 1, -strides[one]))
+
+
+def _flat(array: Any) -> Any:
+    """The bytes of an array that lies in order."""
+    return array.reshape(-1).view("u1") if array.itemsize else b""
+
+
+def _spread(memory: Any) -> bytes:
+    """Evenly spaced blocks of what is long."""
+    apart = len(memory) // BLOCKS
+    return b"".join(memory[one * apart :][: WHOLE // BLOCKS] for one in range(BLOCKS))
 
 
 def changed(parts: Parts, before: Look) -> bool | None:

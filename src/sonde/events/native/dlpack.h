@@ -44,4 +44,23 @@ static inline int64_t count_of(const View *view, int *dense)
     return count;
 }
 
+/* Do the elements fill their memory, in whatever order? Then they are read in that of the memory. */
+static inline int is_filled(int dims, const int64_t *sizes, const int64_t *strides)
+{
+    int64_t next = 1;
+    int left = 0, found = 1;
+    for (int i = 0; i < dims; i++)
+        left += sizes[i] != 1;
+    while (left && found) {
+        found = 0;
+        for (int i = 0; i < dims; i++)
+            if (sizes[i] != 1 && strides[i] == next) {
+                next *= sizes[i];
+                left--;
+                found = 1;
+            }
+    }
+    return !left;
+}
+
 #endif
