@@ -130,7 +130,49 @@ def test_large_batches_are_compared_by_a_sample(tmp_path: Path) -> None:
     path, _ = trained(tmp_path, data, blackbox=1)
     found = sonde.flow.replay(path, 1, data.dataset)
     assert found.same is True
-    assert "by the digest of a sample of it" in str(found)
+    assert "the same data as in the run, as far as it was read, by the digest of a sample of it" in str(found)
+
+
+def turned(items: list[Any]) -> Any:
+    """A collate function whose images lie in another order than their own."""
+    return {"image": torch.stack([item["image"] for item in items]).permute(2, 0, 1)}
+
+
+def named(items: list[Any]) -> Any:
+    """One that makes texts of the images."""
+    return {"image": torch.ones(2), "text": [str(item["image"].tolist()) for item in items]}
+
+
+def many(items: list[Any]) -> Any:
+    """One that makes many tensors; all of the first ones are the same."""
+    return {"image": torch.ones(2), "rows": [torch.ones(1)] * 64 + [item["image"] for item in items]}
+
+
+def every_second(items: list[Any]) -> Any:
+    """One that leaves columns out, without a copy."""
+    return torch.stack([item["image"] for item in items])[:, :, ::2]
+
+
+@pytest.mark.parametrize("collate", [turned, named])
+def test_a_change_is_seen_in_any_order_of_memory_and_in_texts(tmp_path: Path, collate: Any) -> None:
+    """All of it is read."""
+    path, _ = trained(tmp_path, DataLoader(Pictures(), batch_size=4, collate_fn=collate), blackbox=1)
+    same = sonde.flow.replay(path, 1, Pictures(), collate=collate)
+    assert same.same is True
+    assert "by the digest of all of it" in str(same)
+    assert sonde.flow.replay(path, 1, Pictures(plus=0.5), collate=collate).same is False
+
+
+@pytest.mark.parametrize("collate", [many, every_second])
+def test_what_was_not_read_is_not_said_to_be_the_same(tmp_path: Path, collate: Any) -> None:
+    """Parts beyond those that are taken, and memory with gaps."""
+    data = DataLoader(
+        Pictures(), batch_size=4, collate_fn=lambda items: {"image": torch.ones(2), "more": collate(items)}
+    )
+    path, _ = trained(tmp_path, data, blackbox=1)
+    found = sonde.flow.replay(path, 1, DataLoader(Pictures(plus=0.5), collate_fn=data.collate_fn))
+    assert "the same data as in the run, as far as it was read" in str(found)
+    assert not found.rebuilt[0].whole
 
 
 @pytest.mark.parametrize("given", ["whole", "subset", "loader"])

@@ -50,7 +50,7 @@ class Rebuilt:
     data: Any
     digest: int | None
     recorded: int | None
-    whole: bool  # the digests are over all of the batch, else over a sample of it
+    whole: bool  # the digests are over all of the batch, else over a sample of it: not all of it was read
 
     @property
     def same(self) -> bool | None:
@@ -73,7 +73,8 @@ class Rebuilt:
         if self.same is None:
             return "not compared: no digest was recorded (the black box takes them)"
         if self.same:
-            return f"the same data as in the run, by the digest of {part} ({self.digest})"
+            far = "" if self.whole else ", as far as it was read"
+            return f"the same data as in the run{far}, by the digest of {part} ({self.digest})"
         return (
             f"NOT THE SAME DATA: its digest is {self.digest}, that of the batch in the run was {self.recorded} (of {part}). "
             "The files or the code have changed since, or the dataset makes something random of its items"
@@ -198,8 +199,8 @@ class _Rebuild:
                 "Runs that were recorded with the probe of loaders have one."
             )
         indices, items, data = self._made(one, content)
-        seen = sample.look(sample.parts_of(data, self._exclude))
-        whole = content.digest_of == WHOLE if content.digest is not None else seen.whole
+        seen = sample.glance(data, self._exclude)[1]
+        whole = seen.whole and (content.digest is None or content.digest_of == WHOLE)
         place = (one.loader, one.round, one.batch, content.worker)
         return Rebuilt(*place, indices, items, data, seen.digest, content.digest, whole)
 

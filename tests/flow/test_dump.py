@@ -19,7 +19,7 @@ import torch
 from tests.flow.boxes import dumps, folders, loader, only, train
 
 import sonde
-from sonde.flow import dump as writer
+from sonde.flow import dump as writer, sample
 from sonde.flow.blackbox import _box, trigger
 from sonde.store import folder
 from sonde.testing import Recorded, record
@@ -95,6 +95,32 @@ def test_what_has_no_room_at_all_is_described(tmp_path: Path) -> None:
     (value,) = only(recorded)["batches"][0]["values"]
     assert (value["file"], value["max"], value["shape"]) == (None, 3, [1, 200])
     assert "The elements of a of batch 0" in only(recorded)["left_out"][0]
+
+
+def test_parts_that_are_not_taken_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without those that are excluded; of very many, how many there are at least."""
+    full, few = [np.ones(1)] * sample.MOST_PARTS, dict.fromkeys(range(sample.MOST_PARTS + 3), 1) | {"patient": 2}
+    monkeypatch.setattr(writer, "MOST_COUNTED", 100)
+    recorded = written(tmp_path, full, few, [*full, 1], full * 2, exclude="patient")
+    assert only(recorded)["left_out"] == [
+        "3 more parts of batch 1: only the first 64 are taken.",
+        "1 more part of batch 2: only the first 64 are taken.",
+        "At least 36 more parts of batch 3: only the first 64 are taken.",
+    ]
+    assert [batch["digest_of"] for batch in only(recorded)["batches"]] == ["all", "sample", "sample", "sample"]
+
+
+def test_what_is_left_out_is_named_by_the_number_of_the_batch(tmp_path: Path) -> None:
+    """As in the table of the page, and not by the place among those that are kept."""
+    with record(dir=str(tmp_path), blackbox=2, values_limit=70) as recorded:
+        train(loader(), most=5)
+        trigger("demand")
+    numbers = [batch["number"] for batch in only(recorded)["batches"]]
+    assert numbers == [3, 4]
+    assert only(recorded)["left_out"] == [
+        "All but the first rows of x of batch 4: 64 bytes.",
+        "The elements of x of batch 3: 64 bytes.",
+    ]
 
 
 def test_nobody_else_may_read_it(tmp_path: Path) -> None:
@@ -218,7 +244,7 @@ def test_on_a_full_disk_the_description_stays(tmp_path: Path, full: Callable[[in
     (found,) = folders(recorded)
     assert sorted(path.name for path in found.rglob("*.npy")) == ["0.npy"]
     assert [value["file"] for value in only(recorded)["batches"][0]["values"]] == ["batch-0/0.npy", None]
-    assert any("The elements of b of batch 0" in sentence for sentence in only(recorded)["left_out"])
+    assert only(recorded)["left_out"] == ["The elements of b of batch 0: the disk is full."]
 
 
 def test_arrays_make_room_for_the_description(tmp_path: Path, full: Callable[[int], None]) -> None:

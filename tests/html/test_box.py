@@ -53,6 +53,14 @@ def faulty(path: Path, name: str = "encoder.3.norm", **fields: Any) -> Path:
     return run
 
 
+def test_a_batch_that_was_not_read_whole_is_the_same_as_far_as_it_was_read(tmp_path: Path) -> None:
+    """One that was read whole is the same without that."""
+    sampled, whole = (page_of(faulty(tmp_path / of, digest_of=of)) for of in ("sample", "all"))
+    assert "the same as when it was delivered, as far as it was read" in sampled
+    assert "the same as when it was delivered" in whole
+    assert "as far as" not in whole
+
+
 def test_the_certificate_and_the_pictures_are_there(tmp_path: Path) -> None:
     """The item that went wrong is marked, and each shown item has its picture, curve and number."""
     page = page_of(faulty(tmp_path / "run"))

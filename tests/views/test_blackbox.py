@@ -71,6 +71,17 @@ def test_the_page_reads_like_a_certificate(tmp_path: Path) -> None:
     assert "000-nonfinite-testhost-1000" in "".join(text.split())
 
 
+def test_a_batch_that_was_not_read_whole_is_the_same_as_far_as_it_was_read(tmp_path: Path) -> None:
+    """The mark of a sample stands at the digest and at what is said of the batch."""
+    run = build_run(tmp_path / "run", [PLAIN])
+    batches = [batch(1, {}, digest_of="sample"), batch(2, {}), batch(3, {}, digest_of="sample", changed=True)]
+    write_dump(run, "exception", batches, exception=raised())
+    text = drawn(view(run))
+    assert [line.count("the same~") for line in text.splitlines() if "the same" in line] == [1, 0]
+    assert text.count("CHANGED") == 1
+    assert "~ as far as it was read: the digest is of a sample of the bytes" in text
+
+
 def test_without_values_nothing_is_said_of_pictures_and_digests(tmp_path: Path) -> None:
     """There are none where the setting `values` is off."""
     run = build_run(tmp_path / "run", [with_marks(BuiltProcess([BuiltRecord(dur=1)]), birth(certificate()))])

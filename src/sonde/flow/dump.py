@@ -6,6 +6,7 @@ nothing. What does not fit, or fails, is left out and said in dump.json; if not 
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import json
 import linecache
@@ -28,6 +29,7 @@ from sonde.flow.npy import as_array, pieces
 from sonde.flow.walk import Keep
 from sonde.guard import guard
 from sonde.store import folder
+from sonde.store.probe import read_batch_key
 from sonde.store.running import running
 
 if TYPE_CHECKING:
@@ -51,7 +53,9 @@ MOST_SPANS = 200
 MOST_STACKS = 1 << 18  # bytes
 MOST_LEFT_OUT = 100
 MOST_CODE = 200  # characters of a line of code
+MOST_COUNTED = 10_000  # parts of a batch
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NUMBER = re.compile(r"(?:\.unfinished-)?(\d{3,9})-")
 
 
@@ -69,8 +73,9 @@ class _Array(NamedTuple):
     """An array that is to be written, and the row that describes it."""
 
     size: int
-    place: int  # of its batch
+    place: int  # of its batch, the newest first
     number: int
+    batch: str
     row: dict[str, Any]
     array: Any
 
@@ -143,7 +148,7 @@ def _fill(dump: _Dump, recorder: Recorder, batches: Sequence[Kept]) -> None:
     keep = Keep(settings.values, exclude=frozenset(settings.exclude))
     for place, kept in enumerate(batches):
         facts["batches"].append(row := _batch_facts(kept, len(batches)))
-        with _part(dump, f"The values of batch {place}"):
+        with _part(dump, f"The values of {_name(kept, place)}"):
             _describe(dump, place, kept, row, keep)
     _write_arrays(dump)
     _write_facts(dump, facts)
@@ -165,7 +170,10 @@ class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
     ) -> bool:
         caught = super().__exit__(kind, error, trace)
         if caught and error is not None:
-            self._dump.leave_out(f"{self._what}: that failed ({type(error).__name__}).")
+            full = isinstance(error, OSError) and error.errno in _NO_ROOM
+            self._dump.leave_out(
+                f"{self._what}: {'the disk is full' if full else f'that failed ({type(error).__name__})'}."
+            )
         return caught
 
 
@@ -257,6 +265,13 @@ def _batch_facts(kept: Kept, among: int) -> dict[str, Any]:
     }
 
 
+def _name(kept: Kept, place: int) -> str:
+    """A batch by its number in the round of its loader, as in the table of the page; by its place here if it has none."""
+    if kept.batch is not None:
+        return f"batch {kept.batch.number}"
+    return f"batch {place if kept.key is None else read_batch_key(kept.key).number}"
+
+
 def _index(index: Any) -> int | str | None:
     if isinstance(index, int) and not isinstance(index, bool):
         return index
@@ -286,9 +301,22 @@ def _describe(dump: _Dump, place: int, kept: Kept, row: dict[str, Any], keep: Ke
             row["size"] = note.shape[0]
         array = as_array(part) if keep.values == "full" and note.shape is not None and not kept.state else None
         if array is not None:
-            dump.arrays.append(_Array(array.nbytes, -place, order, one, array))
+            dump.arrays.append(_Array(array.nbytes, -place, order, _name(kept, place), one, array))
     if kept.state:
-        dump.leave_out(f"The values of batch {place}: they were {_STATES[kept.state]}.")
+        dump.leave_out(f"The values of {_name(kept, place)}: they were {_STATES[kept.state]}.")
+    elif len(kept.parts) >= sample.MOST_PARTS:
+        _count_more(dump, kept, _name(kept, place), keep)
+
+
+def _count_more(dump: _Dump, kept: Kept, name: str, keep: Keep) -> None:
+    """Say how many parts were not taken, if there are any."""
+    found = len(sample.parts_of(kept.data, keep.exclude, MOST_COUNTED))
+    more = found - len(kept.parts)
+    if more > 0:
+        least = "At least " if found >= MOST_COUNTED else ""
+        dump.leave_out(
+            f"{least}{more} more part{'s' * (more > 1)} of {name}: only the first {len(kept.parts)} are taken."
+        )
 
 
 _STATES = {"too large": "too large to be held on to", "gone": "let go before this"}
@@ -319,7 +347,7 @@ def _value(way: tuple[Any, ...], note: Note) -> dict[str, Any]:
 def _write_arrays(dump: _Dump) -> None:
     """The smallest first; of one that does not fit, as many rows as do."""
     for one in sorted(dump.arrays, key=lambda one: one[:3]):
-        what = f"{one.row['path']} of batch {-one.place}"
+        what = f"{one.row['path']} of {one.batch}"
         array = one.array
         if one.size > dump.room:
             rows = dump.room * len(array) // one.size if array.ndim else 0
@@ -402,7 +430,7 @@ def _write_facts(dump: _Dump, facts: dict[str, Any]) -> None:
 def _take_back(dump: _Dump, one: _Array) -> None:
     os.unlink(os.path.join(dump.path, one.row["file"]))
     one.row["file"], one.row["cut"] = None, False
-    dump.leave_out(f"The elements of {one.row['path']} of batch {-one.place}: the disk is full.")
+    dump.leave_out(f"The elements of {one.row['path']} of {one.batch}: the disk is full.")
 
 
 def _sync(path: str) -> None:

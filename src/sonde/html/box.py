@@ -168,7 +168,8 @@ def _title(line: BatchLine) -> str:
     if line.digest is not None:
         spans += tag("span", safe(f"digest {line.digest}" + (" (of a sample)" if line.sampled else "")))
     if line.changed is not None:
-        told = "changed since it was delivered" if line.changed else "the same as when it was delivered"
+        same = "the same as when it was delivered" + (", as far as it was read" if line.sampled else "")
+        told = "changed since it was delivered" if line.changed else same
         spans += tag("span", told, "turned" if line.changed else "")
     return tag("h3", safe(f"Batch {number}") + spans)
 

@@ -100,7 +100,7 @@ class BatchLine:
     culprits: list[int]
     loss: float | None
     digest: str | None
-    sampled: bool  # the digest is of a part of the bytes
+    sampled: bool  # the digest is of a part of the bytes: not all of the batch was read
     changed: bool | None
     kept: str | None
     values: list[dict[str, Any]]

@@ -180,7 +180,7 @@ def _batches(batches: list[BatchLine], console: Console) -> None:
     for line in lines(kept, console.width - INDENT):
         console.print(Text(MARGIN) + line, no_wrap=True, overflow="crop")
     if any(one.sampled and one.digest is not None for one in batches):
-        note(console, "~ the digest is of a sample of the bytes", "dim")
+        note(console, "~ as far as it was read: the digest is of a sample of the bytes", "dim")
     for one in batches:
         _guilty(one, console)
     _kept(batches, console)
@@ -203,7 +203,9 @@ def _digest(one: BatchLine) -> str:
 
 
 def _changed(one: BatchLine) -> str:
-    return "" if one.changed is None else "CHANGED" if one.changed else "the same"
+    if one.changed is None:
+        return ""
+    return "CHANGED" if one.changed else "the same" + ("~" if one.sampled else "")
 
 
 def _changed_style(one: BatchLine) -> str:
