@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import UserDict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from tests.flow.boxes import Rows, loader, train
+from torch.utils.data import default_collate
 
 from sonde.flow import arrivals, finite, watch_nonfinite
 from sonde.flow.arrivals import ID_FIELDS, MOST_FOUND
 from sonde.hooks.torch.loader import Batch
+from sonde.testing import record
 
 pytestmark = pytest.mark.skipif(finite.native is None, reason="the C part was not built")
 x = torch.ones(2)
@@ -125,6 +129,17 @@ def test_nothing_is_left_behind() -> None:
     before = tell(100)
     assert tell(5000) - before < 200
     assert recent.count == 5100
+
+
+@pytest.mark.parametrize("kind", [dict, UserDict])
+@pytest.mark.parametrize(("exclude", "known"), [("", "row 5"), ("id", None), ("patient,id", None)])
+def test_ids_in_a_field_that_is_excluded_are_not_looked_at(tmp_path: Path, kind: Any, exclude: str, known: Any) -> None:
+    """The certificate has the number of the item only, whether C or Python was told of the batch, also without a black box."""
+    batches = loader(Rows(odd=5), collate_fn=lambda items: kind(default_collate(items)))
+    with record(dir=str(tmp_path), exclude=exclude), watch_nonfinite() as watch:
+        train(batches, most=3)
+    assert watch.birth is not None
+    assert [(item["index"], item["id"]) for item in watch.birth["items"]] == [(5, known)]
 
 
 def test_looking_for_tensors_in_hand_keeps_no_variable_alive() -> None:

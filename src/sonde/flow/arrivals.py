@@ -20,6 +20,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
+from sonde.events.recorder import serving
 from sonde.flow import finite, leaves
 from sonde.guard import guard
 from sonde.hooks.torch import loader as hooks
@@ -86,6 +87,7 @@ class _State:
     def forget(self) -> None:
         self.recent = _Recent() if finite.native is None else finite.native.recent()
         self.renew: Callable[[], None] = leaves.engine().renew
+        self.fields = ID_FIELDS
         self.found: dict[int, str] = {}  # stage by key
         self.file: str | None = None  # of a worker
         self.leave: list[Callable[[], None]] = []
@@ -97,6 +99,7 @@ _state = _State()
 def install() -> Callable[[], None]:
     """Follow batches from now on, here and in workers that start from now on."""
     _state.forget()
+    _state.fields = _id_fields()
     _state.leave = [
         loader.at_delivery(_arrived, _arriving()),
         loader.around_collate(_collating()),
@@ -240,7 +243,14 @@ def address(value: Any) -> int | None:
 
 def _arriving() -> Callable[[Any], Any] | None:
     """What makes, of what is told of batches, something that knows the plain ones without a Python frame."""
-    return None if finite.native is None else partial(finite.native.arriving, _state.recent, ID_FIELDS, MOST_FOUND)
+    return None if finite.native is None else partial(finite.native.arriving, _state.recent, _state.fields, MOST_FOUND)
+
+
+def _id_fields() -> tuple[str, ...]:
+    """Where ids may stand: not in fields that are never looked at."""
+    recorder = serving()
+    exclude = config.peek("exclude") if recorder is None else recorder.settings.exclude
+    return tuple(field for field in ID_FIELDS if field not in exclude)
 
 
 def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
@@ -265,7 +275,7 @@ def _weak(data: Any) -> tuple[weakref.ref[Any], ...]:
 def _ids(data: Any) -> Any:
     if not isinstance(data, Mapping):
         return None
-    return next((data[field] for field in ID_FIELDS if field in data), None)
+    return next((data[field] for field in _state.fields if field in data), None)
 
 
 def identity(arrival: Arrival, position: int) -> str | None:
