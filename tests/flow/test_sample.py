@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from collections import UserDict, namedtuple
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,6 +21,23 @@ from sonde.flow.sample import FIRST, MOST_DEPTH, MOST_PARTS, MOST_ROW, WHOLE, ch
 
 x = torch.arange(24).reshape(4, 6)
 Pair = namedtuple("Pair", "image label")  # noqa: PYI024  as programs have it
+
+
+@dataclass
+class Labelled:
+    """A batch as a class of the program."""
+
+    kind: ClassVar[str] = "survey"
+    image: Any
+    patient: Any = None
+    later: Any = field(init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One without a dictionary."""
+
+    ids: list[str]
 
 
 def ways(data: Any, *exclude: str) -> list[tuple[Any, ...]]:
@@ -37,6 +55,18 @@ def test_parts_are_found_in_the_usual_containers() -> None:
     assert ways(Pair(x, [x])) == [("image",), ("label", 0)]
     assert ways(x) == [()]
     assert ways(["p", "q"]) == [()]
+
+
+def test_the_fields_of_dataclasses_are_parts() -> None:
+    """At any depth, without those that are excluded; a change of one is seen."""
+    batch = Labelled(torch.ones(2), [Named(["a"])])
+    assert ways(batch) == [("image",), ("patient", 0, "ids"), ("later",)]
+    assert ways([batch], "patient") == [(0, "image"), (0, "later")]
+    parts, seen = glance(batch)
+    assert seen.whole
+    assert changed(parts, seen) is False
+    batch.patient[0].ids[0] = "b"
+    assert changed(parts, seen) is True
 
 
 def test_excluded_names_are_left_out_at_any_depth() -> None:
@@ -259,6 +289,8 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "an array": lambda: {"a": np.ones(3)},
     "a named tuple": lambda: Pair(x, x),
     "like a dictionary": lambda: UserDict(a=x),
+    "a dataclass": lambda: Labelled(x, [Named(["a"])]),
+    "dataclasses in a list": lambda: [Named(["a"]), x],
     "a key that is a tuple": lambda: {(1, 2): x},
     "a number of NumPy": lambda: [np.float32(1), x],
     "half a character": lambda: ["\ud800"],

@@ -122,12 +122,16 @@ def _pairs(data: Any) -> Iterable[tuple[Any, Any]] | None:
         return data.items()
     if isinstance(data, tuple) and hasattr(kind, "_fields"):
         return zip(kind._fields, data, strict=False)
+    if hasattr(kind, "__dataclass_fields__"):
+        fields = sys.modules["dataclasses"].fields(data)
+        return ((field.name, getattr(data, field.name, None)) for field in fields)  # it may not be set
     return None
 
 
 def _nests(part: Any) -> bool:
     """Is this an array or a container? A list without any, as of texts, is one part."""
-    return hasattr(type(part), "shape") or isinstance(part, list | tuple | Mapping)  # a nested tensor itself has none
+    kind = type(part)  # that of a tensor has a shape, though a nested one itself has none
+    return hasattr(kind, "shape") or hasattr(kind, "__dataclass_fields__") or isinstance(part, list | tuple | Mapping)
 
 
 def look(parts: Parts, complete: bool = True) -> Look:
