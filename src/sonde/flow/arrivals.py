@@ -87,7 +87,7 @@ class _State:
     def forget(self) -> None:
         self.recent = _Recent() if finite.native is None else finite.native.recent()
         self.renew: Callable[[], None] = leaves.engine().renew
-        self.fields = ID_FIELDS
+        self.fields: tuple[str, ...] = ID_FIELDS
         self.found: dict[int, str] = {}  # stage by key
         self.file: str | None = None  # of a worker
         self.leave: list[Callable[[], None]] = []

@@ -118,7 +118,7 @@ def _pairs(data: Any) -> Iterable[tuple[Any, Any]] | None:
     kind = type(data)
     if kind is tuple or kind is list:
         return enumerate(data) if any(map(_nests, data[:FIRST])) else None
-    if kind is dict or isinstance(data, Mapping):
+    if isinstance(data, Mapping):
         return data.items()
     if isinstance(data, tuple) and hasattr(kind, "_fields"):
         return zip(kind._fields, data, strict=False)
