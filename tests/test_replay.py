@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,19 @@ def named(items: list[Any]) -> Any:
     return {"image": torch.ones(2), "text": [str(item["image"].tolist()) for item in items]}
 
 
+@dataclass
+class Labelled:
+    """A batch as a class of the program."""
+
+    image: Any
+    names: list[str]
+
+
+def classed(items: list[Any]) -> Any:
+    """One that makes an object."""
+    return {"image": torch.ones(2), "all": Labelled(torch.stack([item["image"] for item in items]), ["a", "b"])}
+
+
 def many(items: list[Any]) -> Any:
     """One that makes many tensors; all of the first ones are the same."""
     return {"image": torch.ones(2), "rows": [torch.ones(1)] * 64 + [item["image"] for item in items]}
@@ -153,8 +167,8 @@ def every_second(items: list[Any]) -> Any:
     return torch.stack([item["image"] for item in items])[:, :, ::2]
 
 
-@pytest.mark.parametrize("collate", [turned, named])
-def test_a_change_is_seen_in_any_order_of_memory_and_in_texts(tmp_path: Path, collate: Any) -> None:
+@pytest.mark.parametrize("collate", [turned, named, classed])
+def test_a_change_is_seen_in_any_order_of_memory_in_texts_and_in_dataclasses(tmp_path: Path, collate: Any) -> None:
     """All of it is read."""
     path, _ = trained(tmp_path, DataLoader(Pictures(), batch_size=4, collate_fn=collate), blackbox=1)
     same = sonde.flow.replay(path, 1, Pictures(), collate=collate)

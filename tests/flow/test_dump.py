@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,22 @@ def test_arrays_come_back_as_they_were(tmp_path: Path, name: str) -> None:
     assert found.dtype == wanted.dtype.newbyteorder("=")
     np.testing.assert_array_equal(found, wanted)
     assert (value["path"], value["cut"], value["shape"]) == (name, False, list(wanted.shape))
+
+
+@dataclass
+class Labelled:
+    """A batch as a class of the program."""
+
+    image: Any
+    ids: list[str]
+
+
+def test_the_fields_of_a_dataclass_are_written(tmp_path: Path) -> None:
+    """With their arrays, the ids, and a digest."""
+    recorded = written(tmp_path, Labelled(torch.ones(2, 3), ["a", "b"]))
+    (batch,) = only(recorded)["batches"]
+    assert [(value["path"], value["file"]) for value in batch["values"]] == [("image", "batch-0/0.npy"), ("ids", None)]
+    assert (batch["ids"], batch["digest_of"], batch["changed"]) == (["a", "b"], "all", False)
 
 
 def test_objects_are_described_only(tmp_path: Path) -> None:
