@@ -55,7 +55,7 @@ BETWEEN = {"layer": "encoder", "type": "Encoder", "after": "encoder.2", "before"
         ({"where": "data"}, "rank 0, the data, item"),
         (
             BETWEEN | {"code": "train.py:41 in forward"},
-            "the code between `encoder.2` and `encoder.3` in `encoder` (log, train.py:41 in forward)",
+            "the code between `encoder.2` and `encoder.3` in `encoder` (log, before train.py:41 in forward)",
         ),
         (
             {"producer": False, "op": "log", "code": "a.py:1 in f"},
@@ -149,7 +149,9 @@ def test_how_much_of_it_is_told() -> None:
         ({"where": "data", "stage": "loop", "batch": None}, "what the loop gives to the model"),
         ({}, "Keep what goes into `encoder.3.norm` away from the end of the range of numbers, for item 8412 first"),
         ({"inputs": []}, "Look at what goes into `encoder.3.norm`, for item 8412 first"),
-        (BETWEEN | {"code": "train.py:41 in forward"}, "Keep what goes into log in train.py:41 in forward within"),
+        (BETWEEN | {"code": "train.py:41 in forward"}, "Keep what goes into log before train.py:41 in forward within"),
+        ({"op": "log", "code": "train.py:9 in forward"}, "Keep what goes into log in train.py:9 in forward within"),
+        (BETWEEN | {"op": "perhaps log"}, "Look at the operations in `encoder`, perhaps log, for item 8412 first"),
         ({"parameters": ["weight"]}, "Look at what has written weight of `encoder.3.norm`: the updates before"),
         ({"where": "backward"}, "division by 0"),
         ({"where": "gradient", "items": []}, "Look for a division by 0"),
@@ -179,6 +181,14 @@ def test_the_verdict_names_layer_and_item(tmp_path: Path) -> None:
     assert found.evidence["steps"] == [31]
     assert (found.evidence["layers"], found.evidence["items"][0]["index"]) == (["encoder.3.norm"], 8412)
     assert found.evidence["numbers"]["step of the birth"] == 31
+
+
+def test_an_operation_that_was_guessed_makes_it_less_certain(tmp_path: Path) -> None:
+    """One that was known does not."""
+    (process,) = processes()
+    for op, confidence in (("log", 1.0), ("perhaps log", 0.7)):
+        marked = with_marks(process, birth(certificate(**BETWEEN | {"op": op})))
+        assert of_kind(diagnosed(tmp_path / op, [marked]), "NON_FINITE").confidence == confidence
 
 
 def test_a_birth_alone_is_a_warning(tmp_path: Path) -> None:

@@ -143,6 +143,44 @@ class Masked(Between):
         return self.second(self.soft(scores.masked_fill(value[:, :1] > 0.5, -float("inf"))))
 
 
+class Attention(Module):
+    """Attention as it is often written: the item whose keys are all hidden has a softmax of nothing."""
+
+    def __init__(self, dropout: bool, divided: float | None = None) -> None:
+        super().__init__()
+        self.mixed, self.last, self.divided = nn.Linear(1, 3), nn.Linear(4, 2), divided
+        self.drop = nn.Dropout(0.1) if dropout else None
+
+    def forward(self, value: Any) -> Any:
+        query, key, given = self.mixed(value.unsqueeze(2)).split(1, dim=2)
+        scores = query @ key.transpose(1, 2) / 2.0
+        scores = scores / (value.shape[1] if self.divided is None else scores.abs() * self.divided)
+        scores = scores.masked_fill((value < 0)[:, None, :], -float("inf"))
+        weights = torch.softmax(scores, dim=-1)
+        weights = weights if self.drop is None else self.drop(weights)
+        return self.last((weights @ given).squeeze(2))
+
+
+class Exponential(Between):
+    """Divides infinities by each other, which an exponential has made."""
+
+    def forward(self, value: Any) -> Any:
+        hidden = (self.first(value) * 0 + 1000).exp()
+        return self.second(hidden / hidden.sum(1, keepdim=True))
+
+
+class Earlier(Between):
+    """Makes it in code, calls a layer, and uses it after that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.third = nn.Linear(4, 4)
+
+    def forward(self, value: Any) -> Any:
+        root = torch.sqrt(self.first(value) - 1e3)
+        return self.second(root * 0.5 + self.third(value))
+
+
 class Root(Between):
     """Is finite forwards; the gradient of the root of zero is not."""
 

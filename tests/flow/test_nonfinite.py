@@ -19,6 +19,7 @@ import sonde
 from sonde.analysis.blackbox import black_box
 from sonde.errors import NonFinite, SettingError, WrapRefused
 from sonde.flow import finite, watch_nonfinite
+from sonde.flow.birth import sentence
 from sonde.flow.nonfinite import NonFiniteWatch
 from sonde.hooks.torch import direct
 from sonde.store.probe import read_batch_key
@@ -221,6 +222,74 @@ def test_a_mask_is_blamed_for_what_it_fills_in(watch: NonFiniteWatch) -> None:
     train(faults.Masked())
     facts = birth(watch)
     assert (facts["kind"], facts["before"], facts["op"]) == ("inf", "soft", "masked_fill")
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_attention_to_nothing_is_made_by_its_softmax(dropout: bool) -> None:
+    """Neither by the product before it, nor by the mask, nor by those that pass it on; and the line is one after it."""
+    with record(watch_nonfinite="record") as recorded:
+        train(faults.Attention(dropout), faults.Negative())
+    facts = marks(recorded)[0]
+    assert (facts["after"], facts["before"], facts["op"]) == ("mixed", "drop" if dropout else "last", "softmax")
+    assert indices(facts) == [13]
+    assert f", before {facts['code']}" in sentence(facts)
+
+
+def test_a_quotient_by_zero_before_the_softmax_is_blamed(watch: NonFiniteWatch) -> None:
+    """It was asked again."""
+    train(faults.Attention(True, divided=0.0))
+    assert birth(watch)["op"] == "div"
+
+
+def test_an_exponential_is_blamed_for_what_others_make_of_its_infinities(watch: NonFiniteWatch) -> None:
+    """And not the quotient, whose inputs were not finite."""
+    train(faults.Exponential())
+    assert (birth(watch)["op"], birth(watch)["kind"]) == ("exp", "nan")
+
+
+def test_code_before_a_layer_that_only_uses_it_later_is_found(watch: NonFiniteWatch) -> None:
+    """Other layers were called in between."""
+    train(faults.Earlier())
+    assert (birth(watch)["before"], birth(watch)["op"]) == ("second", "sqrt")
+
+
+def test_an_operation_that_can_only_be_guessed_is_said_to_be_one(watch: NonFiniteWatch) -> None:
+    """Two of them could have made it, and both have kept nothing."""
+
+    function: Any = torch.autograd.Function
+
+    class Log(function):
+        @staticmethod
+        def forward(_context: Any, given: Any) -> Any:
+            return torch.log(given)
+
+        @staticmethod
+        def backward(_context: Any, gradient: Any) -> Any:
+            return gradient
+
+    class Exp(Log):
+        pass
+
+    class Net(Between):
+        def forward(self, value: Any) -> Any:
+            return self.second(Exp.apply(Log.apply(self.first(value) - 1e3) + 1))
+
+    train(Net())
+    assert birth(watch)["op"] == "perhaps exp"
+
+
+def test_code_between_two_models_is_no_data() -> None:
+    """Also where another backward pass lies between it and the model before."""
+    first, second = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(second.parameters(), lr=1e-3)
+    with record(watch_nonfinite="record") as recorded:
+        for image, target in DataLoader(Items(), batch_size=8):
+            hidden = first(image)
+            functional.mse_loss(second(hidden.detach()), target).backward()
+            optimizer.step()
+            functional.mse_loss(second(torch.sqrt(hidden - 1e3)), target).backward()
+    facts = marks(recorded)[0]
+    assert (facts["where"], facts["layer"], facts["before"], facts["op"]) == ("forward", None, "Sequential", "sqrt")
 
 
 def test_code_after_the_last_layer_is_named(watch: NonFiniteWatch) -> None:

@@ -19,6 +19,7 @@ STAGES = {
 }
 NO_LOADER = "the data, as the loop gave it to the model"
 MOST_NAMED = 4  # items
+PERHAPS = "perhaps "  # before an operation that was guessed
 LARGE = 1e30  # a number that is about to leave the range of float32
 
 
@@ -55,20 +56,26 @@ def place(one: Certificate) -> str:
     if one.after is not None or one.before is not None or (one.where == "forward" and one.op is not None):
         return _between(one)
     if one.where == "loss":
-        return "the loss" + _details(one.type or one.layer, one.op, one.code)
+        return "the loss" + _details(one.type or one.layer, one.op, spot(one))
     named = _quoted(one.layer, "a layer", "layer ") + _details(one.type)
     return f"the backward pass of {named}" if one.where == "backward" else named
 
 
 def _between(one: Certificate) -> str:
     if not one.producer and one.layer is not None and one.where == "forward":
-        return f"layer `{one.layer}` or the code before it{_details(one.op, one.code)}"
+        return f"layer `{one.layer}` or the code before it{_details(one.op, spot(one))}"
     ends = [f"`{name}`" for name in (one.after, one.before) if name is not None]
     side = "between" if len(ends) == 2 else "after" if one.after is not None else "before"
     where = f" {side} {' and '.join(ends)}" if ends else ""
     inside = f" in `{one.layer}`" if one.layer else ""
     within = {"loss": "the loss, made by ", "backward": "the backward pass of "}.get(one.where, "")
-    return f"{within}the code{where}{inside}{_details(one.op, one.code)}"
+    return f"{within}the code{where}{inside}{_details(one.op, spot(one))}"
+
+
+def spot(one: Certificate) -> str | None:
+    """`train.py:41 in forward`; `before train.py:41 in forward` where that is the line at which it was noticed."""
+    noticed = one.before is not None or (one.where == "loss" and one.layer is None)
+    return f"before {one.code}" if one.code is not None and noticed else one.code
 
 
 def _quoted(name: str | None, otherwise: str, word: str) -> str:
@@ -165,10 +172,23 @@ def what_to_do(one: Certificate) -> str:
     if one.where in ("backward", "gradient"):
         return f"Look{_at(items)} for a division by 0, or a root of it, in the forward pass of {_own(one)}; clip gradients, or lower the learning rate"
     if one.op is not None:
-        return f"Keep what goes into {one.op} in {one.code or _own(one)} within what it can take{_first(items)}"
+        return _for_operation(one, one.op, _first(items))
     if any(abs(edge) >= LARGE for input in one.inputs for edge in (input.min, input.max) if edge is not None):
         return f"Keep what goes into {_own(one)} away from the end of the range of numbers{_first(items)}"
     return f"Look at what goes into {_own(one)}{_first(items)}"
+
+
+def is_guessed(one: Certificate) -> bool:
+    """Was the operation told by its name alone?"""
+    return one.op is not None and one.op.startswith(PERHAPS)
+
+
+def _for_operation(one: Certificate, op: str, first: str) -> str:
+    where = spot(one) or _own(one)
+    where = where if where.startswith("before ") else f"in {where}"
+    if is_guessed(one):
+        return f"Look at the operations {where}, {op}{first}"
+    return f"Keep what goes into {op} {where} within what it can take{first}"
 
 
 def _first(items: str) -> str:

@@ -110,7 +110,12 @@ def _where(facts: dict[str, Any]) -> str:
         said = f"the backward pass of {said or 'the loss'}"
     if facts["where"] == "gradient":
         said = f"the gradient of a parameter of {said or 'the model'}"
-    return said + (f", {op}" if op else "") + (f", {code}" if code else "")
+    return said + (f", {op}" if op else "") + (f", {'before ' if _is_noticed(facts) else ''}{code}" if code else "")
+
+
+def _is_noticed(facts: dict[str, Any]) -> bool:
+    """Is the line that of the call where it was noticed, which comes after the code that made it?"""
+    return facts["before"] is not None or (facts["where"] == "loss" and facts["layer"] is None)
 
 
 def _before(facts: dict[str, Any]) -> str:

@@ -396,7 +396,7 @@ class Watch:
         wrong = None if at.changed else next((one for _, one in given.tensors if finite.look(one)), None)
         if wrong is not None:
             return self._came_in(layer, wrong, at)
-        found = origin.forward(bad, at.last_end if at.parted or at.changed else at.first)
+        found = origin.forward(bad, at.last_end if at.changed else at.first, self._ended())
         known = bool(at.adjacent) or not at.changed
         here = Place(
             "loss" if layer.loss else "forward", known, layer.name, layer.type,
@@ -411,11 +411,11 @@ class Watch:
 
     def _came_in(self, layer: Layer, wrong: Any, at: Situation) -> dict[str, Any]:
         """What went into a module was not finite, though all that layers gave was: the data, or code between two layers."""
-        found = origin.forward(wrong, at.last_end) if wrong.grad_fn is not None else Origin(None)
+        found = origin.forward(wrong, 0, self._ended()) if wrong.grad_fn is not None else Origin(None)
         bits, code = finite.look(wrong), birth.user_code()
         arrival = arrivals.meant((wrong,))
         stage = None if found.finite else arrivals.stage(arrival)
-        if stage is None and not found.finite and _from_outside(wrong, at):
+        if stage is None and not found.finite and _from_outside(wrong, found, at):
             other = arrivals.broken(arrival)
             unseen = arrival is not None and arrival.tensors is None  # what was in it when it came
             stage = LOADER if unseen else LOOP
@@ -426,12 +426,14 @@ class Watch:
             spread = arrival is not None and stage != LOOP and bool(finite.bad(wrong).all())  # by code of the loop
             carriers = (*arrivals.tensors(arrival), wrong) if arrival is not None and spread else (wrong,)
             return self._certified(place, bits, wrong, NOTHING, arrival, *carriers)
-        outer = at.outer
+        outer, following = at.outer, layer
+        if at.outer is not None and at.last is None and _is_bad(at.root):  # made before the model was called
+            outer, following = None, at.outer
         place = Place(
             "loss" if layer.loss else "forward", True, _name(outer), None if outer is None else outer.type,
-            after=_name(at.last), before=layer.name, op=found.op, code=code,
+            after=_name(at.last), before=following.name, op=found.op, code=code,
         )  # fmt: skip
-        return self._certified(place, bits, wrong, _kept(found), arrival, wrong, found.gave)
+        return self._certified(place, bits, wrong, _kept(found), arrival, wrong, found.gave, found.given)
 
     def loss(self, loss: Any, bits: int) -> NonFinite | None:
         """What goes into a backward pass is not finite."""
@@ -448,8 +450,8 @@ class Watch:
             loss = next(one for one in _tensors(loss) if finite.look(one))
             if self._suspect is not None:
                 return self._alarm(self._suspect[0])
-            _, last, end, _ = leaves.engine().at()
-            found = origin.forward(loss, end)
+            last = leaves.engine().at()[1]
+            found = origin.forward(loss, 0, self._ended())
             arrival = arrivals.meant(() if found.given is None else (found.given,))
             stage = None if found.finite else arrivals.stage(arrival)
             if stage is not None:
@@ -457,7 +459,7 @@ class Watch:
                 place = Place("data", stage != LOADER, stage=stage)
                 return self._alarm(self._certified(place, bits, loss, NOTHING, arrival, carrier))
             place = Place("loss", True, after=_name(last), op=found.op, code=birth.user_code())
-            return self._alarm(self._certified(place, bits, loss, _kept(found), arrival, found.gave))
+            return self._alarm(self._certified(place, bits, loss, _kept(found), arrival, found.gave, found.given))
         return None
 
     def gradient(
@@ -526,6 +528,10 @@ class Watch:
 
     def _spans(self) -> list[Span]:
         return [Span(layer, *_range(layer)) for layer in self._all.values() if _range(layer)[1]]
+
+    def _ended(self) -> list[tuple[int, int]]:
+        """The numbers of the nodes that the last calls of layers have made: all that these gave was finite."""
+        return [(one.first, one.end) for one in self._spans()]
 
     def passed(self, bits: int) -> None:
         """A backward pass begins after the first birth, with a loss of which these are the bits."""
@@ -655,14 +661,19 @@ def _kept(found: Origin) -> Inputs:
     return Inputs(found.given is not None, () if found.given is None else (("self", found.given),))
 
 
-def _from_outside(wrong: Any, at: Situation) -> bool:
+def _from_outside(wrong: Any, found: Origin, at: Situation) -> bool:
     """Did this tensor come from outside of the model, as it is?"""
-    root = at.root
+    if found.op is not None:
+        return False
     if at.last is None and at.outer is None:
         return True
     if at.last is None:
-        return isinstance(root, sys.modules["torch"].Tensor) and finite.look(root) != 0
+        return _is_bad(at.root)
     return at.outer is None and wrong.grad_fn is None and sys.modules["torch"].is_grad_enabled()
+
+
+def _is_bad(value: Any) -> bool:
+    return isinstance(value, sys.modules["torch"].Tensor) and finite.look(value) != 0
 
 
 def _has_peers() -> bool:

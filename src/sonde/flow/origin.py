@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sonde.flow import finite
@@ -12,7 +13,7 @@ MOST_NODES = 400  # of a graph, that are looked at
 # Operations that make something that is not finite of finite numbers, in the forward pass and in the backward pass.
 RISKY = (
     "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "div", "reciprocal", "pow", "exp", "expm1", "exp2", "acos", "asin", "atanh", "acosh",
-    "linalg_vector_norm", "norm", "std", "var", "cumprod", "prod", "lgamma", "tan", "logit", "softmax", "log_softmax",
+    "linalg_vector_norm", "norm", "std", "var", "cumprod", "prod", "lgamma", "tan", "logit", "softmax", "log_softmax", "logsumexp",
     "binary_cross_entropy", "linalg_inv_ex", "linalg_solve_ex", "sinh", "cosh", "mul", "mm", "addmm", "bmm",
     "checkpoint_function",
 )  # fmt: skip
@@ -23,7 +24,12 @@ UNARY = {
     "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "exp2", "acos", "asin", "atanh", "acosh", "tan",
     "sinh", "cosh", "logit",
 }  # fmt: skip
-KEPT = ("_saved_self", "_saved_input", "_saved_other", "_saved_mat1", "_saved_mat2", "_saved_weight", "_saved_target")
+# Of two; a bias adds nothing to it that is not finite.
+BINARY = {"mul": "mul", "div": "div", "mm": "mm", "bmm": "bmm", "addmm": "mm"}
+# What nodes keep of what went into them, and which of their edges that came by.
+KEPT = {"self": 0, "input": 0, "other": 1, "mat1": 1, "mat2": 2, "weight": 1, "target": 1}
+Ranges = Collection[tuple[int, int]]  # numbers of nodes, the second not included
+PERHAPS = "perhaps "  # before an operation that was guessed by its name
 
 
 class Origin(NamedTuple):
@@ -32,32 +38,37 @@ class Origin(NamedTuple):
     op: str | None
     given: Any = None  # a tensor
     finite: bool | None = None  # what is known of that
-    gave: Any = None  # what came out of it, where that could be asked again
+    gave: Any = None  # what came out of it, where that was kept or could be asked again
 
 
-def forward(tensor: Any, since: int) -> Origin:
-    """The operation that made a value in this tensor; `since`: nodes with a lower number are not asked."""
-    waiting = [tensor.grad_fn]
-    seen: set[Any] = set()
-    names: list[str] = []
-    came: Origin | None = None
-    for node in waiting:  # it grows meanwhile
-        if node is None or node in seen or len(seen) > MOST_NODES or not _made(node, since):
-            continue
-        seen.add(node)
-        names.append(name(node))
-        if _by_itself(names[-1], node, tensor):
-            return Origin(names[-1])
-        kept, whole = _kept(node)
-        wrong = next((one for one in kept if finite.look(one)), None)
-        if whole and wrong is None:
-            gave = _asked_again(names[-1], kept[0])
-            if gave is not None or _result_bad(node) or len(names) == 1:
-                return Origin(names[-1], kept[0], True, gave)
-        elif wrong is not None:
-            came = Origin(names[-1], wrong, False)
-        waiting += [following for following, _ in node.next_functions]
-    return came or Origin(_choose(names))
+class Known(NamedTuple):
+    """What a node tells of itself."""
+
+    op: str
+    given: dict[int, Any]  # tensors that went into it, by their edges
+    gave: Any  # what came out of it, or None
+
+
+def forward(tensor: Any, since: int, layers: Ranges = ()) -> Origin:
+    """The operation that made a value in this tensor.
+
+    Nodes with a lower number than `since`, and those in the ranges of layers that have ended, are not asked: they gave what is finite.
+
+    Some nodes have kept what they got or gave. Below a place that was finite nobody is to be blamed; of those that are known to
+    have given something bad the earliest has made it, or one below it that keeps nothing.
+    """
+    top = tensor.grad_fn
+    known = _graph(top, since, layers)
+    if top in known and _by_itself(known[top].op, top, tensor):
+        return Origin(known[top].op)
+    sought = finite.look(tensor)
+    bits = _bits(known) | {(top, tensor.output_nr): sought}
+    makers = _makers(known, bits, top, sought)
+    if not makers:
+        return Origin(None)
+    empty = next((one for one in makers if known[one].op == "mean" and _by_itself("mean", one, tensor)), None)
+    best = empty or min(makers, key=lambda one: (not _worst(one, bits) & sought & finite.NAN, one._sequence_nr()))
+    return _blamed(best, makers[best], known, sought)
 
 
 def backward(root: Any, since: int, until: int) -> str | None:
@@ -116,15 +127,119 @@ def _choose(names: list[str]) -> str | None:
     return next((one for one in RISKY if one in names), None)
 
 
-def _kept(node: Any) -> tuple[list[Any], bool]:
-    """What went into a node, as far as it has kept it and still has it; and whether that is all."""
-    values = [_read(node, attribute) for attribute in KEPT if hasattr(type(node), attribute)]
-    return [one for one in values if one is not None], bool(values) and values[0] is not None
+def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, Known]:
+    """The nodes of code that a tensor was made by since then, the latest first, and what each tells."""
+    found: dict[Any, Known] = {}
+    waiting = [top]
+    for node in waiting:  # it grows meanwhile
+        if node is None or node in found or len(found) > MOST_NODES or not _made(node, since):
+            continue
+        number = node._sequence_nr()
+        if any(first <= number < end for first, end in layers):
+            continue
+        op, given = name(node), _given(node)
+        gave = _read(node, "_saved_result")
+        gave = _asked_again(op, node, given) if gave is None else gave
+        found[node] = Known(op, given, gave)
+        good = {place for place, one in given.items() if not finite.look(one)}
+        if gave is None or finite.look(gave):
+            waiting += [one for place, (one, _) in enumerate(node.next_functions) if place not in good]
+    return dict(sorted(found.items(), key=lambda one: -one[0]._sequence_nr()))
+
+
+def _given(node: Any) -> dict[int, Any]:
+    """What went into a node, as far as it has kept it and still has it."""
+    last = len(node.next_functions) - 1
+    values = ((min(place, last), _read(node, f"_saved_{word}")) for word, place in KEPT.items())
+    return {place: one for place, one in values if one is not None}
+
+
+def _bits(known: dict[Any, Known]) -> dict[tuple[Any, int], int]:
+    """What is known of what nodes gave, each with the number of its output: by themselves, or by those that got it."""
+    found = {}
+    for node, one in known.items():
+        if one.gave is not None:
+            found[node, 0] = finite.look(one.gave)
+        found.update({node.next_functions[place]: finite.look(value) for place, value in one.given.items()})
+    return found
+
+
+def _worst(node: Any, bits: dict[tuple[Any, int], int]) -> int:
+    return max((value for (one, _), value in bits.items() if one is node), default=0)
+
+
+def _makers(known: dict[Any, Known], bits: dict[Any, int], top: Any, sought: int) -> dict[Any, list[Any]]:
+    """The earliest nodes that are known to have given something bad; each with those below it of which nothing is known.
+
+    An infinity that nobody computes is that of a mask: who makes NaN of it is to be blamed.
+    """
+    makers: dict[Any, set[Any]] = {}  # at a node or below it
+    silent: dict[Any, set[Any]] = {}
+    for node in reversed(known):
+        below = [one for one, number in node.next_functions if one in known and bits.get((one, number)) != 0]
+        makers[node] = set().union(*(makers[one] for one in below))
+        silent[node] = set().union(*(silent[one] for one in below))
+        worst = _worst(node, bits) or _from_elsewhere(node, known)
+        mask = worst == finite.INF and sought != finite.INF and node is not top and _is_calm(node, known[node])
+        if worst and not mask and not makers[node]:
+            makers[node] = {node}
+        elif not worst:
+            silent[node].add(node)
+    return {one: [other for other in known if other in silent[one]] for one in makers.get(top, ())}
+
+
+def _from_elsewhere(node: Any, known: dict[Any, Known]) -> int:
+    """What is wrong with that which came into a node from outside of this graph."""
+    outside = (one for place, one in known[node].given.items() if node.next_functions[place][0] not in known)
+    return max((finite.look(one) for one in outside), default=0)
+
+
+def _is_calm(node: Any, known: Known) -> bool:
+    """Does this operation make nothing of finite numbers that is not finite? Products and quotients by what they got."""
+    if isinstance(node, sys.modules["torch"].autograd.function.BackwardCFunction):
+        return False
+    factor = known.given.get(1, known.given.get(0) if known.op == "mul" else None)
+    if known.op in ("mul", "div") and factor is not None:
+        return finite.look(factor) == 0 and not (known.op == "div" and _has_zero(factor))
+    return known.op not in RISKY
+
+
+def _has_zero(tensor: Any) -> bool:
+    return bool((tensor.detach() == 0).any())
+
+
+def _blamed(maker: Any, silent: list[Any], known: dict[Any, Known], sought: int) -> Origin:
+    """One that gave something bad, or one of those below it that tell nothing."""
+    wild = [one for one in silent if not _is_calm(one, known[one])]
+    zero = next((one for one in wild if known[one].op == "div" and 1 in known[one].given), None)
+    if zero is not None:
+        return Origin(known[zero].op)
+    if silent and _is_calm(maker, known[maker]):
+        return Origin(_guessed([known[one].op for one in wild], [known[one].op for one in (maker, *silent)], sought))
+    op, given, gave = known[maker]
+    wrong = next((one for one in given.values() if finite.look(one)), None)
+    if wrong is not None:
+        return Origin(op, wrong, False, gave)
+    sure = not any(one in known for one, _ in maker.next_functions) or len(given) == len(maker.next_functions)
+    if sure or not silent:
+        first = next(iter(given.values()), None)
+        return Origin(op, first, None if first is None else True, gave)
+    return Origin(PERHAPS + op if wild else op, gave=gave)
+
+
+def _guessed(wild: list[str], names: list[str], sought: int) -> str | None:
+    """The operation that is to be blamed, by names alone."""
+    if sought == finite.INF and not wild and "masked_fill" in names:
+        return "masked_fill"
+    if not wild:
+        return names[0] if len(set(names)) == 1 else None
+    chosen = _choose(wild)
+    return chosen if chosen is None or len(wild) == 1 else PERHAPS + chosen
 
 
 def _read(node: Any, attribute: str) -> Any:
     try:
-        value = getattr(node, attribute)
+        value = getattr(node, attribute, None)
     except RuntimeError:  # the pass has gone through it
         return None
     return value if isinstance(value, sys.modules["torch"].Tensor) else None
@@ -138,16 +253,18 @@ def _by_itself(op: str, node: Any, tensor: Any) -> bool:
     return mask is not None and not bool((finite.bad(tensor) & ~mask.detach().cpu()).any())
 
 
-def _result_bad(node: Any) -> bool:
-    result = _read(node, "_saved_result") if hasattr(type(node), "_saved_result") else None
-    return result is not None and finite.look(result) != 0
-
-
-def _asked_again(op: str, given: Any) -> Any:
-    """What comes out of a simple operation; None if it is not one of those, or all that comes is finite."""
-    if op not in UNARY:
-        return None
+def _asked_again(op: str, node: Any, given: dict[int, Any]) -> Any:
+    """What comes out of a simple operation, of what it got; None if it is not one of those, or not all is there."""
     torch = sys.modules["torch"]
-    with torch.no_grad():
-        gave = getattr(torch, op)(given.detach())
-    return gave if finite.look(gave) else None
+    values = [given[place].detach() for place in sorted(given)]
+    try:
+        with torch.no_grad():
+            if op in UNARY and len(values) == 1:
+                return getattr(torch, op)(*values)
+            if op == "pow" and len(values) == 1 and isinstance(node._saved_exponent, int | float):
+                return torch.pow(values[0], node._saved_exponent)
+            if op in BINARY and len(values) == 2:
+                return getattr(torch, BINARY[op])(*values)
+    except RuntimeError:  # memory, or a dtype that it takes only in a mode of the program
+        pass
+    return None

@@ -89,7 +89,7 @@ def _rows(birth: BirthLine) -> dict[str, str]:
         "step": tag("b", safe(step)) + safe(epoch + purpose),
         "process": safe(f"{rank}{worker}{process}" + (f" on {birth.host}" if birth.host else "")),
         "layer": _named(one["layer"], one["type"]),
-        "code": safe(", ".join(word for word in (one["op"], one["code"]) if word)),
+        "code": safe(", ".join(word for word in (one["op"], birth.code) if word)),
         "items": _carriers(one),
     }
 

@@ -11,7 +11,7 @@ from sonde.analysis import label
 from sonde.analysis.dumps import Batch, Dump, Item, Thread
 from sonde.analysis.last import last_batches, used
 from sonde.analysis.open import OpenSpan, open_spans
-from sonde.diagnosis.birth import amount, sentence, unused, what_to_do
+from sonde.diagnosis.birth import amount, sentence, spot, unused, what_to_do
 from sonde.errors import UnknownName
 from sonde.store.alive import ENDED, RUNNING
 from sonde.store.probe import read_batch_key
@@ -44,6 +44,7 @@ class BirthLine:
 
     sentence: str
     amount: str
+    code: str | None  # "before train.py:41 in forward"
     next: str
     rank: int | None
     worker: int | None
@@ -243,6 +244,7 @@ def _birth(birth: Birth) -> BirthLine:
     return BirthLine(
         sentence=sentence(birth),
         amount=amount(one),
+        code=spot(one),
         next=what_to_do(one),
         rank=birth.rank,
         worker=birth.worker,

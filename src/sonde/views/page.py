@@ -79,8 +79,8 @@ def _certificate(view: Page, console: Console) -> None:
     block(console, Text(f"First non-finite value: {printable(first.sentence)}", "bold"), hang=LABEL)
     _labelled(console, "what", first.amount)
     _inputs(first, console)
-    if first.certificate["code"] and first.certificate["code"] not in first.sentence:
-        _labelled(console, "code", first.certificate["code"])
+    if first.code and first.code not in first.sentence:
+        _labelled(console, "code", first.code)
     _labelled(console, "next", f"{first.next}.", "bold")
     if view.dump is not None and any(one.kept == "full" for one in view.batches):
         _labelled(console, "", f"Pictures of the items: sonde blackbox {view.id} --html page.html", "dim")

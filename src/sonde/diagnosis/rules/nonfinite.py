@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.diagnosis.birth import amount, sentence, what_to_do
+from sonde.diagnosis.birth import amount, is_guessed, sentence, what_to_do
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.wording import several
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sonde.diagnosis.health import Losses
     from sonde.diagnosis.policy import Policy
 
+GUESSED = 0.7  # the confidence where the operation was told by its name alone
 STOPPED = "NonFinite"  # the exception with which the watch ends a program that wants it
 
 
@@ -32,7 +33,7 @@ def non_finite(facts: Facts, policy: Policy) -> Finding | None:
     return finding(
         "NON_FINITE",
         CRITICAL if lasting else WARN,
-        1.0,
+        GUESSED if birth is not None and is_guessed(birth.certificate) else 1.0,
         " ".join(why),
         _next(losses) if birth is None else f"{what_to_do(birth.certificate)}: sonde blackbox {facts.run}",
         failure=lasting,
