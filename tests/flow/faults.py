@@ -181,6 +181,33 @@ class Earlier(Between):
         return self.second(root * 0.5 + self.third(value))
 
 
+class Frozen(Between):
+    """Makes it without gradients: in a layer, or in code."""
+
+    def __init__(self, layer: bool) -> None:
+        super().__init__()
+        self.log = Log() if layer else torch.log
+
+    def forward(self, value: Any) -> Any:
+        with torch.no_grad():
+            hidden = self.log(value)
+        return self.second(hidden)
+
+
+class Infinite(Module):
+    """Gives infinities."""
+
+    def forward(self, value: Any) -> Any:
+        return value.abs() / 0
+
+
+class LogLoss(nn.modules.loss._Loss):
+    """A loss as a module, of numbers that are all negative."""
+
+    def forward(self, given: Any, wanted: Any) -> Any:
+        return torch.log(given - 1e3).mean() + wanted.mean()
+
+
 class Root(Between):
     """Is finite forwards; the gradient of the root of zero is not."""
 
@@ -256,8 +283,12 @@ def birth(watch: NonFiniteWatch) -> dict[str, Any]:
 
 
 class Negative(Items):
-    """The numbers of item 13 are negative."""
+    """The numbers of item 13 are negative, or those of all."""
+
+    def __init__(self, every: bool = False) -> None:
+        super().__init__()
+        self.every = every
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         image, target = super().__getitem__(index)
-        return (-image if index == 13 else image), target
+        return (-image if self.every or index == 13 else image), target

@@ -255,7 +255,6 @@ def test_code_before_a_layer_that_only_uses_it_later_is_found(watch: NonFiniteWa
 
 def test_an_operation_that_can_only_be_guessed_is_said_to_be_one(watch: NonFiniteWatch) -> None:
     """Two of them could have made it, and both have kept nothing."""
-
     function: Any = torch.autograd.Function
 
     class Log(function):
@@ -660,6 +659,28 @@ def test_after_the_first_birth_losses_are_counted(watch: NonFiniteWatch) -> None
     train(Between(), epochs=2)
     assert watch.later == 7
     assert "Between" in repr(watch)
+
+
+@pytest.mark.parametrize(
+    ("net", "loss"),
+    [
+        (lambda: nn.Sequential(Log(), nn.Linear(4, 2)), nn.MSELoss()),  # of a layer whose input has no graph
+        (lambda: nn.Sequential(nn.Linear(4, 4), Log(), nn.Linear(4, 2)), nn.MSELoss()),
+        (lambda: faults.Frozen(False), nn.MSELoss()),
+        (lambda: faults.Frozen(True), nn.MSELoss()),
+        (lambda: nn.Linear(4, 2), faults.LogLoss()),  # by a module of torch for losses
+        (lambda: nn.Linear(4, 2), lambda given, wanted: torch.log(given - 1e3).mean() + wanted.mean()),
+        (lambda: nn.Linear(4, 2), lambda given, wanted: (given / 0).mean() + wanted.mean()),
+        (lambda: nn.Sequential(nn.Linear(4, 4), faults.Infinite()), lambda given, _: given.mean()),
+    ],
+)
+def test_the_loss_of_the_birth_is_none_of_those_after_it(net: Any, loss: Any) -> None:
+    """Four batches, and all losses from that of the birth on are not finite."""
+    with record(watch_nonfinite="record") as recorded:
+        watch = watch_nonfinite()
+        train(net(), faults.Negative(every=True), loss=loss)
+        assert watch.later == 3
+    assert len(marks(recorded)) == 1
 
 
 def test_another_training_is_watched_again() -> None:

@@ -163,6 +163,7 @@ class _Doubt(NamedTuple):
 
     layer: Layer
     since: int
+    batches: int  # that had come
     dump: str | None
 
 
@@ -365,7 +366,9 @@ class Watch:
         came_in = facts["before"] is not None or not facts["producer"]
         answer = self._alarm(self._suspect[0] if self._suspect is not None and came_in else facts)
         if self.action != "stop" and not (layer.loss or facts["parameters"]) and sys.modules["torch"].is_grad_enabled():
-            self._doubt = _Doubt(layer, sys.modules["torch"]._C._autograd._get_sequence_nr(), self._dump)
+            self._doubt = _Doubt(
+                layer, sys.modules["torch"]._C._autograd._get_sequence_nr(), arrivals.count(), self._dump
+            )
             leaves.engine().turn(leaves.ON)
             leaves.engine().suspect(True)  # the end of the backward pass is to be told in any case
         return answer
@@ -442,14 +445,15 @@ class Watch:
             if scaled is not None and not scaled.bits:
                 return None  # only with its scale, which the scaler will lower
             if self._doubt is not None:
-                late = not backprop.reaches(loss, self._doubt.since)
+                # What was made of a batch without gradients has no nodes by which its loss could be known.
+                late = arrivals.count() != self._doubt.batches and not backprop.reaches(loss, self._doubt.since)
                 self._confirm()
                 if late:
                     self.passed(bits)
                 return None
             loss = next(one for one in _tensors(loss) if finite.look(one))
             if self._suspect is not None:
-                return self._alarm(self._suspect[0])
+                return self._alarm(self._suspect[0], passing=True)
             last = leaves.engine().at()[1]
             found = origin.forward(loss, 0, self._ended())
             arrival = arrivals.meant(() if found.given is None else (found.given,))
@@ -457,9 +461,11 @@ class Watch:
             if stage is not None:
                 carrier = loss if found.given is None else found.given
                 place = Place("data", stage != LOADER, stage=stage)
-                return self._alarm(self._certified(place, bits, loss, NOTHING, arrival, carrier))
+                return self._alarm(self._certified(place, bits, loss, NOTHING, arrival, carrier), passing=True)
             place = Place("loss", True, after=_name(last), op=found.op, code=birth.user_code())
-            return self._alarm(self._certified(place, bits, loss, _kept(found), arrival, found.gave, found.given))
+            return self._alarm(
+                self._certified(place, bits, loss, _kept(found), arrival, found.gave, found.given), passing=True
+            )
         return None
 
     def gradient(
@@ -585,10 +591,12 @@ class Watch:
         self.forgiven += more
         leaves.engine().suspect(False)
 
-    def _alarm(self, facts: dict[str, Any]) -> NonFinite | None:
+    def _alarm(self, facts: dict[str, Any], *, passing: bool = False) -> NonFinite | None:
+        """This is the birth. `passing`: the loss that comes of it goes into its backward pass now."""
         self.born = facts
         self._fresh = False
-        self._same = facts["where"] in ("data", "forward") and leaves.engine().at()[3] is None
+        before = not passing and facts["where"] in ("data", "forward", "loss")
+        self._same = before and leaves.engine().at()[3] is None
         self._settle()
         leaves.engine().turn(leaves.QUIET)
         core.mark(facts["layer"] or facts["where"], NONFINITE, key=facts["batch"], args=facts, level=ESSENTIAL)
