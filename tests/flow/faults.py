@@ -208,6 +208,67 @@ class LogLoss(nn.modules.loss._Loss):
         return torch.log(given - 1e3).mean() + wanted.mean()
 
 
+class Ordered(Between):
+    """Takes the logarithm of its rows in another order: `how` says how it comes to that."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.inner = how, nn.Linear(4, 4)
+        for layer in (self.first, self.inner):
+            nn.init.eye_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, value: Any) -> Any:
+        order = torch.tensor([3, 0, 1, 2, 7, 6, 4, 5])
+        if self.how == "data":  # before the first layer, where nothing has a graph
+            return self.second(torch.log(self.first(value[order])))
+        hidden = getattr(self, self.how)(self.first(value), order)
+        return self.second(torch.log(self.inner(hidden)))
+
+    def index(self, hidden: Any, order: Any) -> Any:
+        return hidden[order]
+
+    def twice(self, hidden: Any, order: Any) -> Any:
+        return hidden[order].relu().sub(0.0).index_select(0, order.argsort()) + hidden.clamp(max=0)
+
+    def select(self, hidden: Any, order: Any) -> Any:
+        return hidden.index_select(-2, order)
+
+    def flip(self, hidden: Any, _order: Any) -> Any:
+        return hidden.flip(0)
+
+    def same(self, hidden: Any, _order: Any) -> Any:
+        return hidden.unsqueeze(1)[torch.arange(len(hidden)), torch.zeros(len(hidden), dtype=torch.long)]
+
+    def features(self, hidden: Any, _order: Any) -> Any:
+        return hidden.index_select(1, torch.tensor([3, 2, 1, 0]))
+
+    def mixed(self, hidden: Any, order: Any) -> Any:
+        return hidden[order] + hidden * 1e-3
+
+    def sort(self, hidden: Any, _order: Any) -> Any:
+        return hidden.sort(0)[0]
+
+    def part(self, hidden: Any, order: Any) -> Any:
+        return torch.cat([hidden[order[:4]], hidden[order[4:]]])
+
+    def write(self, hidden: Any, order: Any) -> Any:
+        return torch.zeros_like(hidden).index_put((order,), hidden)
+
+
+class Tokens(Module):
+    """Puts the tokens of all items into one row; each has eight numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.each, self.last = nn.Linear(4, 24), nn.Linear(8, 8), nn.Linear(24, 2)
+        nn.init.constant_(self.first.weight, 1.0)
+
+    def forward(self, value: Any) -> Any:
+        tokens = torch.log(self.first(value).reshape(-1, 8))
+        return self.last(self.each(tokens).reshape(len(value), -1))
+
+
 class Root(Between):
     """Is finite forwards; the gradient of the root of zero is not."""
 

@@ -448,6 +448,46 @@ def test_evaluation_is_said(watch: NonFiniteWatch) -> None:
     assert birth(watch)["evaluation"]
 
 
+# ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["index", "twice", "select", "flip", "same", "features", "data"])
+def test_an_item_is_told_where_the_model_puts_rows_into_another_order(how: str) -> None:
+    """By the indices that autograd has kept; before the first layer by the batch itself."""
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        train(faults.Ordered(how), faults.Negative())
+    assert indices(marks(recorded)[0]) == [13]
+
+
+@pytest.mark.parametrize("how", ["mixed", "sort", "part", "write"])
+def test_no_item_is_named_where_rows_were_moved_and_nobody_knows_how(how: str) -> None:
+    """A wrong one would be worse."""
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        train(faults.Ordered(how), faults.Negative())
+    assert (marks(recorded)[0]["kind"], indices(marks(recorded)[0])) == ("nan", [])
+
+
+def test_a_gradient_of_rows_in_another_order_names_no_item() -> None:
+    """What is known of it is only that the order was changed somewhere."""
+
+    class Net(Between):
+        def forward(self, value: Any) -> Any:
+            hidden = self.first(value)[torch.arange(7, -1, -1)]
+            return self.second(RootLayer()(hidden))
+
+    with record(watch_nonfinite="record", blackbox=3) as recorded:
+        train(Net())
+    assert (marks(recorded)[0]["where"], indices(marks(recorded)[0])) == ("backward", [])
+
+
+def test_numbers_of_a_token_are_no_items() -> None:
+    """Though there are as many of them as items."""
+    with record(watch_nonfinite="record") as recorded:
+        train(faults.Tokens(), faults.Negative())
+    facts = marks(recorded)[0]
+    assert (facts["shape"], facts["op"], indices(facts)) == ([24, 8], "log", [])
+
+
 # ── loss and gradients ───────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
 from sonde.events.recorder import serving
-from sonde.flow import arrivals, finite
+from sonde.flow import arrivals, finite, rows
 from sonde.store.probe import read_batch_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sonde.flow.arrivals import Arrival
+    from sonde.flow.rows import Carrier
 
 MOST_INPUTS = 8
 MOST_ITEMS = 16
@@ -53,7 +54,7 @@ def certificate(
     bits: int,
     tensor: Any,
     inputs: Inputs,
-    carriers: Iterable[Any],
+    carriers: Iterable[Carrier],
     arrival: Arrival | None,
     *,
     scaled: bool,
@@ -176,26 +177,31 @@ def _extent(tensor: Any) -> tuple[float | int | None, ...]:
 # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _positions(carriers: Iterable[Any], arrival: Arrival | None) -> list[int]:
+def _positions(carriers: Iterable[Carrier], arrival: Arrival | None) -> list[int]:
     size = None if arrival is None or arrival.indices is None else len(arrival.indices)
-    for tensor in carriers:
+    for one in carriers:
+        tensor = one.tensor
         dim = _batch_dim(tensor, size) if tensor.layout is sys.modules["torch"].strided else None
         if dim is not None:
-            rows = finite.bad(tensor).movedim(dim, 0).reshape(tensor.shape[dim], -1).any(1)
-            found: list[int] = rows.nonzero().flatten().tolist()
+            wrong = finite.bad(tensor).movedim(dim, 0).reshape(tensor.shape[dim], -1).any(1)
+            found: list[int] = wrong.nonzero().flatten().tolist()
             if found:
-                return found
+                batch = () if arrival is None else arrivals.tensors(arrival)
+                return rows.places(one, found, tensor.shape[dim], batch) or []
     return []
 
 
 def _batch_dim(tensor: Any, size: int | None) -> int | None:
-    """The dimension that counts the items: the first, or the second where only that fits."""
+    """The dimension that counts the items: the first, or the second of several where only that fits.
+
+    The second of two is more often that of numbers of one item, as where tokens of all items lie in one row.
+    """
     shape = tuple(tensor.shape)
     if size is None:
         return 0 if len(shape) > 1 and shape[0] > 1 else None
-    return next(
-        (dim for dim in (0, 1) if len(shape) > dim and shape[dim] == size and (len(shape) > 1 or size > 1)), None
-    )
+    if len(shape) > 2 and shape[0] != size == shape[1]:
+        return 1
+    return 0 if shape and shape[0] == size and (len(shape) > 1 or size > 1) else None
 
 
 def _item(arrival: Arrival | None, position: int) -> dict[str, Any]:

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from sonde.errors import NonFinite, SettingError, WrapRefused, nearest
 from sonde.events import core
-from sonde.flow import arrivals, backprop, birth, finite, leaves, origin, steady
+from sonde.flow import arrivals, backprop, birth, finite, leaves, origin, rows, steady
 from sonde.flow.arrivals import LOADER, LOOP
 from sonde.flow.backprop import Seen, Span
 from sonde.flow.birth import NOTHING, Inputs, Place
 from sonde.flow.origin import Origin
+from sonde.flow.rows import Carrier
 from sonde.guard import guard
 from sonde.hooks.torch import direct, loader
 from sonde.hooks.torch.backward import backward
@@ -410,7 +411,7 @@ class Watch:
         broken = _broken(given.module)
         inputs = Inputs(known, given.tensors if known else (), told=not at.changed, parameters=broken)
         arrival = arrivals.meant(one for _, one in given.tensors)
-        return self._certified(here, bits, bad, inputs, arrival, *(() if broken else (bad, found.gave)))
+        return self._certified(here, bits, bad, inputs, arrival, *(() if broken else (bad, *_rows(found))))
 
     def _came_in(self, layer: Layer, wrong: Any, at: Situation) -> dict[str, Any]:
         """What went into a module was not finite, though all that layers gave was: the data, or code between two layers."""
@@ -436,7 +437,7 @@ class Watch:
             "loss" if layer.loss else "forward", True, _name(outer), None if outer is None else outer.type,
             after=_name(at.last), before=following.name, op=found.op, code=code,
         )  # fmt: skip
-        return self._certified(place, bits, wrong, _kept(found), arrival, wrong, found.gave, found.given)
+        return self._certified(place, bits, wrong, _kept(found), arrival, wrong, *_rows(found))
 
     def loss(self, loss: Any, bits: int) -> NonFinite | None:
         """What goes into a backward pass is not finite."""
@@ -463,9 +464,7 @@ class Watch:
                 place = Place("data", stage != LOADER, stage=stage)
                 return self._alarm(self._certified(place, bits, loss, NOTHING, arrival, carrier), passing=True)
             place = Place("loss", True, after=_name(last), op=found.op, code=birth.user_code())
-            return self._alarm(
-                self._certified(place, bits, loss, _kept(found), arrival, found.gave, found.given), passing=True
-            )
+            return self._alarm(self._certified(place, bits, loss, _kept(found), arrival, *_rows(found)), passing=True)
         return None
 
     def gradient(
@@ -474,7 +473,7 @@ class Watch:
         """A gradient is not finite; that is judged when the pass has ended. `good`: the last one that was."""
         with _watching:
             self._pending = self._certified(
-                Place("backward", True), bits, gradient, NOTHING, arrivals.meant(), gradient
+                Place("backward", True), bits, gradient, NOTHING, arrivals.meant(), self._passing_by(gradient)
             )
             self._seen = [Seen(_number(layer, side), True)] if _has_nodes(layer) else []
             if good is not None and _has_nodes(good):
@@ -485,6 +484,9 @@ class Watch:
                 place = backprop.place(self._seen, self._spans(), None)
                 self._apart = {**self._pending, **({} if place is None else place._asdict())}, arrivals.count()
         return None
+
+    def _passing_by(self, gradient: Any) -> Carrier:
+        return Carrier(gradient, getattr(leaves.engine().at()[3], "grad_fn", None), exact=False)
 
     def ended(self, index: int, bits: int, seen: int) -> NonFinite | None:
         """A backward pass has ended. `index`: of a parameter whose gradient is not finite; `seen`: how many have one."""
@@ -570,8 +572,8 @@ class Watch:
     def _certified(
         self, place: Place, bits: int, tensor: Any, inputs: Inputs, arrival: Arrival | None, *carriers: Any
     ) -> dict[str, Any]:
-        rows = [one for one in carriers if one is not None]
-        return birth.certificate(place, bits, tensor, inputs, rows, arrival, scaled=bool(self._scaled))
+        found = [one if isinstance(one, Carrier) else Carrier(one, one.grad_fn) for one in carriers if one is not None]
+        return birth.certificate(place, bits, tensor, inputs, found, arrival, scaled=bool(self._scaled))
 
     def _scale_of(self, loss: Any) -> _Scaled | None:
         return next((one for one in self._scaled if one.result() is loss), None) if loss is not None else None
@@ -669,6 +671,12 @@ def _kept(found: Origin) -> Inputs:
     return Inputs(found.given is not None, () if found.given is None else (("self", found.given),))
 
 
+def _rows(found: Origin) -> list[Carrier]:
+    """What an operation gave and got, to tell items by."""
+    gave = [] if found.gave is None else [Carrier(found.gave, found.node)]
+    return gave if found.given is None else [*gave, Carrier(found.given, found.given.grad_fn)]
+
+
 def _from_outside(wrong: Any, found: Origin, at: Situation) -> bool:
     """Did this tensor come from outside of the model, as it is?"""
     if found.op is not None:
@@ -728,7 +736,7 @@ def _warn(message: str) -> None:
 def _frames() -> list[Any]:
     """All functions that run between the modules of a program."""
     found: list[Any] = [guard.__enter__, tensors_of]
-    for module in (sys.modules[__name__], arrivals, backprop, birth, finite, leaves, origin):
+    for module in (sys.modules[__name__], arrivals, backprop, birth, finite, leaves, origin, rows):
         parts = [one for one in vars(module).values() if getattr(one, "__module__", None) == module.__name__]
         parts += [inner for one in parts if isinstance(one, type) for inner in vars(one).values()]
         found += [one for one in parts if hasattr(one, "__code__")]

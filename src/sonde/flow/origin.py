@@ -39,6 +39,7 @@ class Origin(NamedTuple):
     given: Any = None  # a tensor
     finite: bool | None = None  # what is known of that
     gave: Any = None  # what came out of it, where that was kept or could be asked again
+    node: Any = None
 
 
 class Known(NamedTuple):
@@ -137,7 +138,7 @@ def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, Known]:
         number = node._sequence_nr()
         if any(first <= number < end for first, end in layers):
             continue
-        op, given = name(node), _given(node)
+        op, given = name(node), kept(node)
         gave = _read(node, "_saved_result")
         gave = _asked_again(op, node, given) if gave is None else gave
         found[node] = Known(op, given, gave)
@@ -147,7 +148,7 @@ def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, Known]:
     return dict(sorted(found.items(), key=lambda one: -one[0]._sequence_nr()))
 
 
-def _given(node: Any) -> dict[int, Any]:
+def kept(node: Any) -> dict[int, Any]:
     """What went into a node, as far as it has kept it and still has it."""
     last = len(node.next_functions) - 1
     values = ((min(place, last), _read(node, f"_saved_{word}")) for word, place in KEPT.items())
@@ -219,12 +220,12 @@ def _blamed(maker: Any, silent: list[Any], known: dict[Any, Known], sought: int)
     op, given, gave = known[maker]
     wrong = next((one for one in given.values() if finite.look(one)), None)
     if wrong is not None:
-        return Origin(op, wrong, False, gave)
+        return Origin(op, wrong, False, gave, maker)
     sure = not any(one in known for one, _ in maker.next_functions) or len(given) == len(maker.next_functions)
     if sure or not silent:
         first = next(iter(given.values()), None)
-        return Origin(op, first, None if first is None else True, gave)
-    return Origin(PERHAPS + op if wild else op, gave=gave)
+        return Origin(op, first, None if first is None else True, gave, maker)
+    return Origin(PERHAPS + op if wild else op, gave=gave, node=maker)
 
 
 def _guessed(wild: list[str], names: list[str], sought: int) -> str | None:
