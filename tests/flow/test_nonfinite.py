@@ -480,6 +480,26 @@ def test_a_gradient_of_rows_in_another_order_names_no_item() -> None:
     assert (marks(recorded)[0]["where"], indices(marks(recorded)[0])) == ("backward", [])
 
 
+@pytest.mark.parametrize("order", [False, True])
+def test_a_checkpoint_computes_nothing_again_to_be_asked(watch: NonFiniteWatch, order: bool) -> None:
+    """What it would have to compute is not known."""
+    counted = []
+
+    class Counted(Log):
+        def forward(self, value: Any) -> Any:
+            counted.append(1)
+            return value * 2.0
+
+    class Net(Between):
+        def forward(self, value: Any) -> Any:
+            hidden = torch.utils.checkpoint.checkpoint(nn.Sequential(Counted(), self.first), value, use_reentrant=False)
+            return self.second(torch.log((hidden.flip(0) if order else hidden) - 1e3))
+
+    train(Net())
+    assert (birth(watch)["op"], birth(watch)["items_total"]) == ("log", 8)
+    assert len(counted) == 2 * 4
+
+
 def test_numbers_of_a_token_are_no_items() -> None:
     """Though there are as many of them as items."""
     with record(watch_nonfinite="record") as recorded:

@@ -431,7 +431,7 @@ class Watch:
             carriers = (*arrivals.tensors(arrival), wrong) if arrival is not None and spread else (wrong,)
             return self._certified(place, bits, wrong, NOTHING, arrival, *carriers)
         outer, following = at.outer, layer
-        if at.outer is not None and at.last is None and _is_bad(at.root):  # made before the model was called
+        if at.outer is not None and _is_bad(at.root):  # made before the model was called
             outer, following = None, at.outer
         place = Place(
             "loss" if layer.loss else "forward", True, _name(outer), None if outer is None else outer.type,

@@ -29,6 +29,7 @@ BINARY = {"mul": "mul", "div": "div", "mm": "mm", "bmm": "bmm", "addmm": "mm"}
 # What nodes keep of what went into them, and which of their edges that came by.
 KEPT = {"self": 0, "input": 0, "other": 1, "mat1": 1, "mat2": 2, "weight": 1, "target": 1}
 Ranges = Collection[tuple[int, int]]  # numbers of nodes, the second not included
+CHECKPOINT = "torch.utils.checkpoint"
 PERHAPS = "perhaps "  # before an operation that was guessed by its name
 
 
@@ -238,12 +239,23 @@ def _guessed(wild: list[str], names: list[str], sought: int) -> str | None:
     return chosen if chosen is None or len(wild) == 1 else PERHAPS + chosen
 
 
-def _read(node: Any, attribute: str) -> Any:
+def saved(node: Any, attribute: str) -> Any:
+    """What a node has kept; None if it has it no more, or a checkpoint would have to compute it again."""
     try:
-        value = getattr(node, attribute, None)
+        raw = getattr(node, attribute.replace("_saved", "_raw_saved", 1), None)
+        hooks = (getattr(one, "unpack_hook", None) for one in (raw if isinstance(raw, tuple) else (raw,)))
+        if any(getattr(one, "__module__", None) == CHECKPOINT for one in hooks):
+            return None
+        return getattr(node, attribute, None)
     except RuntimeError:  # the pass has gone through it
         return None
-    return value if isinstance(value, sys.modules["torch"].Tensor) else None
+
+
+def _read(node: Any, attribute: str) -> Any:
+    value = saved(node, attribute)
+    torch = sys.modules["torch"]
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter)  # others decide for themselves what their values are
+    return value if plain and not torch._C._functorch.is_functorch_wrapped_tensor(value) else None
 
 
 def _by_itself(op: str, node: Any, tensor: Any) -> bool:

@@ -39,9 +39,9 @@ def places(carrier: Carrier, bad: list[int], size: int, batch: Iterable[Any]) ->
     moves = {one: move for one in known if (move := _move(one, size)) != tuple(range(size))}
     if not carrier.exact:
         return None if moves else bad
-    starts = {one for one in known if _takes_data(one)}
+    starts = _starts(known)
     order = _order(carrier.node, known, moves, starts, size)
-    return None if order is None else _compared([order[one] for one in bad], starts, size, batch)
+    return None if order is None else _compared(sorted(order[one] for one in bad), starts, size, batch)
 
 
 def _nodes(top: Any) -> list[Any]:
@@ -54,7 +54,7 @@ def _nodes(top: Any) -> list[Any]:
     return sorted(found, key=lambda one: -one._sequence_nr())
 
 
-def _order(top: Any, known: list[Any], moves: dict[Any, Order | None], starts: set[Any], size: int) -> Order | None:
+def _order(top: Any, known: list[Any], moves: dict[Any, Order | None], starts: list[Any], size: int) -> Order | None:
     """The rows of the first tensors that the rows of the last one are of, if they are the same by all ways."""
     if not moves:
         return tuple(range(size))
@@ -67,28 +67,25 @@ def _order(top: Any, known: list[Any], moves: dict[Any, Order | None], starts: s
             if following in orders:
                 orders[following] |= after
         orders[node] = after
-    first = _deepest(known, starts) or known[-1:]
-    told = set().union(*(orders[one] for one in first))
+    told = set().union(*(orders[one] for one in starts or known[-1:]))
     return told.pop() if len(told) == 1 else None
 
 
-def _deepest(known: list[Any], starts: set[Any]) -> list[Any]:
-    """Those of the starts below which is none: what others got beside is not the data."""
+def _starts(known: list[Any]) -> list[Any]:
+    """The nodes that something without a graph comes into, and below which is no other: what others got beside is not the data."""
     above: set[Any] = set()
+    found = []
     for node in reversed(known):
-        if any(one in above or one in starts for one, _ in node.next_functions):
+        takes = origin.name(node) == "embedding" or any(one is None for one, _ in node.next_functions)
+        if any(one in above for one, _ in node.next_functions):
             above.add(node)
-    return [one for one in known if one in starts - above]
+        elif takes:
+            above.add(node)
+            found.append(node)
+    return found
 
 
 # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _takes_data(node: Any) -> bool:
-    """Does something come into this node that has no graph?"""
-    given = origin.kept(node)
-    plain = [place for place, (one, _) in enumerate(node.next_functions) if one is None]
-    return origin.name(node) == "embedding" or any(place not in given or given[place].ndim for place in plain)
 
 
 def _move(node: Any, size: int) -> Order | None:
@@ -110,7 +107,7 @@ def _move(node: Any, size: int) -> Order | None:
 def _is_first(node: Any) -> bool:
     """Does it choose along the first dimension?"""
     if hasattr(type(node), "_saved_indices") and not hasattr(type(node), "_saved_dim"):
-        indices = _saved(node, "_saved_indices")
+        indices = origin.saved(node, "_saved_indices")
         return indices is None or indices[0] is not None
     dims = getattr(node, "_saved_dims", None) or (getattr(node, "_saved_dim", 0),)
     rank = len(_shape(node))
@@ -123,16 +120,9 @@ def _shape(node: Any) -> Sequence[int]:
     return tuple(about[0].shape) if about else ()
 
 
-def _saved(node: Any, attribute: str) -> Any:
-    try:
-        return getattr(node, attribute, None)
-    except RuntimeError:  # the pass has gone through it
-        return None
-
-
 def _chosen(node: Any, size: int, *, write: bool) -> Order | None:
-    index = _saved(node, "_saved_index")
-    index = _saved(node, "_saved_indices") if index is None else index
+    index = origin.saved(node, "_saved_index")
+    index = origin.saved(node, "_saved_indices") if index is None else index
     index = index[0] if isinstance(index, tuple) else index
     if index is None or not index.ndim:
         return None
@@ -149,7 +139,7 @@ def _chosen(node: Any, size: int, *, write: bool) -> Order | None:
 # ── the batch ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _compared(rows: list[int], starts: set[Any], size: int, batch: Iterable[Any]) -> list[int] | None:
+def _compared(rows: list[int], starts: list[Any], size: int, batch: Iterable[Any]) -> list[int] | None:
     """The places of these rows in the batch: where one of its tensors came in with its rows in another order, by their values."""
     given = [one for node in starts for one in _data(node)]
     pairs = [(one, tensor) for tensor in batch for one in given if _is_like(one, tensor, size)]
@@ -162,7 +152,7 @@ def _compared(rows: list[int], starts: set[Any], size: int, batch: Iterable[Any]
 
 def _data(node: Any) -> list[Any]:
     if origin.name(node) == "embedding":
-        return [one for one in (_saved(node, "_saved_indices"),) if one is not None]
+        return [one for one in (origin.saved(node, "_saved_indices"),) if one is not None]
     return [one for place, one in origin.kept(node).items() if node.next_functions[place][0] is None]
 
 
