@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.diagnosis.wording import brief, listed, several
+from sonde.store.probe import PERHAPS
 
 if TYPE_CHECKING:
     from sonde.analysis.certificate import Birth, Carrier, Certificate, Input
@@ -19,7 +20,6 @@ STAGES = {
 }
 NO_LOADER = "the data, as the loop gave it to the model"
 MOST_NAMED = 4  # items
-PERHAPS = "perhaps "  # before an operation that was guessed
 LARGE = 1e30  # a number that is about to leave the range of float32
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sonde.flow import finite
+from sonde.store.probe import PERHAPS
 
 MOST_NODES = 400  # of a graph, that are looked at
 # Operations that make something that is not finite of finite numbers, in the forward pass and in the backward pass.
@@ -30,7 +31,6 @@ BINARY = {"mul": "mul", "div": "div", "mm": "mm", "bmm": "bmm", "addmm": "mm"}
 KEPT = {"self": 0, "input": 0, "other": 1, "mat1": 1, "mat2": 2, "weight": 1, "target": 1}
 Ranges = Collection[tuple[int, int]]  # numbers of nodes, the second not included
 CHECKPOINT = "torch.utils.checkpoint"
-PERHAPS = "perhaps "  # before an operation that was guessed by its name
 
 
 class Origin(NamedTuple):
