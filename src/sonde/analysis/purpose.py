@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 UNKNOWN, TRAIN, EVALUATE = range(3)
 WORDS = ("unknown", "train", "evaluate")
 NEVER = 2**63 - 1
+_USUALLY = 2  # batches that a loop is ahead, at most
 _FEWEST = 3  # batches in a row that were used one by one, after some that were not: then these were left out, not fetched ahead
 ITERATOR_SHIFT, LOADER_SHIFT = 28, 44  # a batch key without its number, and without its round
 _MODES = FORWARD_TRAINING | FORWARD_GRAD | FORWARD_LOSS  # a loss function is in training mode wherever it is called
@@ -292,8 +293,8 @@ class _Fetches:
     def _left_out(self, acted: Flags, number: Ints, backwards: Ints) -> Flags:
         """Which iterators are not ahead though nothing was done with their first batches: the program passed them by.
 
-        One that is ahead has so many more backwards after its last fetch, unless it was broken off. Many loops are one batch ahead, so of
-        that a whole epoch has to tell.
+        One that is ahead has so many more backwards after its last fetch, unless it was broken off. So of one or two batches a whole
+        epoch has to tell.
         """
         import numpy as np
 
@@ -304,7 +305,7 @@ class _Fetches:
         surplus = np.searchsorted(backwards, self._until) - last > self._each(number, acted)
         may = (before > 0) & (silent == before) & (self._size - before >= _FEWEST) & ~surplus
         whole = np.unique(self._loader[may & (self._until < NEVER)])
-        found: Flags = may & ((before > 1) | np.isin(self._loader, whole))
+        found: Flags = may & ((before > _USUALLY) | np.isin(self._loader, whole))
         return found
 
     def _dropped(self, taught: Flags, acted: Flags, ahead: Ints, forwards: Forwards) -> Flags:
