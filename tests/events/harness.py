@@ -59,13 +59,16 @@ class FolderHost:
                 break
             except FileExistsError:
                 number += 1
-        usage = self.folder / "usage"
-        if not usage.exists():
-            usage.write_bytes(bytes(8))
         rings = _create(place / "rings") if self.mapped else -1
         seg, args, names = (_create(place / name) for name in ("events.seg", "args.bin", "names.jsonl"))
         os.write(args, b"SONDEARG")
-        return rings, seg, args, names, os.open(usage, os.O_RDWR)
+        return rings, seg, args, names, self._usage()
+
+    def _usage(self) -> int:
+        """The run's count of bytes; it is never shorter, since another process may have mapped it by now."""
+        fd = os.open(self.folder / "usage", os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(fd, 8)
+        return fd
 
     def encode(self, args: Mapping[str, object]) -> tuple[bytes, bool]:
         self.encoded += 1
