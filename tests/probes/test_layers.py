@@ -8,7 +8,7 @@ import io
 import logging
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -79,11 +79,20 @@ slow: Any = Slow.apply
 
 
 def holding_slow(recorded: Recorded) -> list[str]:
-    """The layers whose way back has a part of `slow` in it."""
-    (own,) = recorded.named("slow")
-    begin, end = own["start_ns"], own["start_ns"] + own["dur_ns"]
-    found = spans(recorded, "layer.backward").items()
-    return [name for name, one in found if one["start_ns"] < end and begin < one["start_ns"] + one["dur_ns"]]
+    """The layers whose ways back have a part of a `slow` in them."""
+    ways = [event for event in recorded.events if event["cat"] == "layer.backward"]
+    return [
+        one["name"]
+        for own in recorded.named("slow")
+        for one in ways
+        if one["start_ns"] < own["start_ns"] + own["dur_ns"] and own["start_ns"] < one["start_ns"] + one["dur_ns"]
+    ]
+
+
+def train_once(net: Any) -> None:
+    """Forward and backward, without gradients of an earlier pass."""
+    net.zero_grad()
+    net(torch.ones(2, 4)).sum().backward()
 
 
 class Block(Module):
@@ -234,6 +243,93 @@ def test_a_residual_connection_waits_for_nobody() -> None:
     assert holding_slow(recorded) == []
 
 
+# ── results that are views, changed in place ─────────────────────────────────────────────────────────────────────────
+
+
+class Viewed(Module):
+    """Gives a view of what it computes, as a Linear does with three dimensions; its way back is slow."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.weight, self.width = nn.Parameter(torch.ones(4)), width
+
+    def forward(self, value: Any) -> Any:
+        return slow(value.flatten(0, 1) * self.weight).view_as(value)[..., : self.width]
+
+
+@pytest.mark.parametrize("width", [4, 2])
+def test_a_view_that_the_next_layer_changes_in_place_keeps_its_backward(width: int) -> None:
+    """The node of the view is not part of the pass then; all of it, or a part."""
+    net = nn.Sequential(nn.Linear(4, 4), Viewed(width), nn.ReLU(inplace=True), nn.Linear(width, 1))
+    with record(deep=True) as recorded:
+        for _ in range(2):
+            net(torch.ones(2, 3, 4)).sum().backward()
+    assert backwards(recorded) == ["3", "2", "1", "0"] * 2
+    assert holding_slow(recorded) == ["1", "1"]
+
+
+def test_linear_layers_with_three_dimensions_keep_their_backward() -> None:
+    """They give views; a sum in place, and an activation in place."""
+
+    class Net(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.act = nn.Linear(4, 4), nn.Linear(4, 4), nn.ReLU(inplace=True)
+
+        def forward(self, value: Any) -> Any:
+            found = self.one(value)
+            found += value
+            return self.act(self.two(found))
+
+    with record(deep=True) as recorded:
+        Net()(torch.ones(2, 3, 4)).sum().backward()
+    assert backwards(recorded) == ["act", "two", "one"]
+    assert [spans(recorded, "layer.backward")[name]["key"] for name in ("one", "two", "act")] == [96] * 3
+
+
+def test_the_gradient_of_a_part_that_is_given_is_not_that_of_the_whole() -> None:
+    """Both nodes are followed, and one is measured."""
+    with record(deep=True) as recorded:
+        Viewed(2)(torch.ones(2, 3, 4)).sum().backward()
+    assert backwards(recorded) == ["Viewed"]
+    assert spans(recorded, "layer.backward")["Viewed"]["key"] == 2 * 3 * 2 * 4
+
+
+def test_a_view_of_the_input_that_is_changed_in_place_gives_nobody_the_time_of_others() -> None:
+    """Flatten has no way back of its own then; what was computed before it is not charged to the layer after it."""
+
+    class Net(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.flat, self.act = nn.Linear(4, 4), nn.Flatten(), nn.ReLU(inplace=True)
+
+        def forward(self, value: Any) -> Any:
+            return self.act(self.flat(slow(self.one(value))))
+
+    with record(deep=True) as recorded:
+        Net()(torch.ones(2, 3, 4)).sum().backward()
+    assert backwards(recorded) == ["act", "one"]
+    assert holding_slow(recorded) == []
+
+
+def test_the_node_of_a_changed_view_is_not_that_of_the_layer_that_uses_it() -> None:
+    """It is made when the view is used, inside of that layer's call."""
+    one, two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def slowly(_gradients: Any) -> None:
+        with sonde.span("slow"):
+            time.sleep(0.002)
+
+    with record(deep=True) as recorded:
+        between = one(torch.ones(2, 3, 4))
+        between += 1
+        result = two(between)
+        between.grad_fn.register_prehook(slowly)
+        result.sum().backward()
+    assert backwards(recorded) == ["Linear#2", "Linear"]
+    assert holding_slow(recorded) == []
+
+
 # ── models of many kinds ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -332,13 +428,47 @@ def test_a_loss_that_is_made_anew_in_each_step_is_one_layer() -> None:
     assert len([event for event in recorded.events if event["cat"] == "layer.info"]) == 1
 
 
-def test_modules_of_a_model_that_is_wrapped_keep_their_names() -> None:
-    """A part that is called on its own, and then as a part of all."""
+def test_names_are_those_of_the_outermost_model() -> None:
+    """A part that is called on its own, then in the whole, and on its own again."""
     part = model()
+    whole = nn.Sequential(part, nn.Tanh())
     with record(deep=True) as recorded:
         part(torch.ones(1, 4))
-        nn.Sequential(part, nn.Tanh())(torch.ones(1, 4))
-    assert forwards(recorded) == ["0", "1", "2", "0", "1", "2", "Sequential#2.1"]
+        whole(torch.ones(1, 4))
+        part(torch.ones(1, 4))
+    assert forwards(recorded) == ["0", "1", "2", "0.0", "0.1", "0.2", "1", "0.0", "0.1", "0.2"]
+
+
+def test_a_part_of_two_models_has_the_names_of_the_first() -> None:
+    """They do not change with each call, and the rest of the second model is told apart."""
+    part = nn.Linear(4, 4)
+    nets = [nn.Sequential(part, nn.Tanh()) for _ in range(2)]
+    with record(deep=True) as recorded:
+        for net in nets * 2:
+            net(torch.ones(1, 4))
+    assert forwards(recorded) == ["0", "1", "0", "Sequential#2.1"] * 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_parametrized_layer_is_one_layer(late: bool) -> None:
+    """What computes its weight is a part of it, forward and backward; what is read between steps is no layer."""
+
+    class Twice(Module):
+        def forward(self, value: Any) -> Any:
+            return slow(value * 2)
+
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    with record(deep=True) as recorded:
+        if late:
+            net(torch.ones(2, 4))
+        torch.nn.utils.parametrize.register_parametrization(net[0], "weight", Twice())
+        net(torch.ones(2, 4)).sum().backward()
+        _ = net[0].weight
+    assert forwards(recorded) == ["0", "1"] * (1 + late)
+    assert backwards(recorded) == ["1", "0"]
+    assert holding_slow(recorded) == ["0"]
+    about = spans(recorded, "layer.info")["0"]["args"]
+    assert (about["type"], about["parameters"], about["gradients"]) == ("ParametrizedLinear", 80, 80)
 
 
 def test_evaluation_between_steps_is_left_out() -> None:
@@ -403,6 +533,144 @@ def test_a_graph_may_be_gone_through_twice() -> None:
         loss.backward(retain_graph=True)
         loss.backward()
     assert backwards(recorded) == ["2", "1", "0"] * 2
+
+
+# ── models that change ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _by_attribute(net: Any) -> None:
+    net.head = nn.Linear(4, 1)
+
+
+def _by_mapping(net: Any) -> None:
+    net._modules["head"] = nn.Linear(4, 1)
+
+
+def _by_deletion(net: Any) -> None:
+    del net.head  # the new one may get the address of the old one
+    net.head = nn.Linear(4, 1)
+
+
+@pytest.mark.parametrize("change", [_by_attribute, _by_mapping, _by_deletion])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_layer_that_is_replaced_is_recorded(change: Callable[[Any], None], kept: bool) -> None:
+    """Its sizes are those of the new one, also if the old one lives on, which is a model of its own then."""
+
+    class Net(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 10)
+
+        def forward(self, value: Any) -> Any:
+            return self.head(self.body(value))
+
+    net = Net()
+    with record(deep=True) as recorded:
+        train_once(net)
+        old = net.head if kept else None
+        change(net)
+        for _ in range(2):
+            train_once(net)
+        if old is not None:
+            old(torch.ones(1, 4))
+    assert forwards(recorded) == ["body", "head"] * 3 + ["Linear"] * kept
+    assert backwards(recorded) == ["head", "body"] * 3
+    about = spans(recorded, "layer.info")["head"]["args"]
+    assert (about["parameters"], about["gradients"]) == (20, 20)
+
+
+def test_layers_that_are_put_into_lists_are_recorded() -> None:
+    """Appended, put in between, or set in a place; all have the names that they have now."""
+    net = nn.Sequential(nn.Linear(4, 4))
+    with record(deep=True) as recorded:
+        train_once(net)
+        net.append(nn.Tanh())
+        train_once(net)
+        net.insert(0, nn.Sigmoid())
+        train_once(net)
+        net[0] = nn.ReLU()
+        train_once(net)
+        del net[0]
+        train_once(net)
+    assert forwards(recorded) == ["0", *"01", *"012", *"012", *"01"]
+    types = [event["args"]["type"] for event in recorded.events if event["cat"] == "layer.info"]
+    assert {"Linear", "Tanh", "Sigmoid", "ReLU"} == set(types)
+
+
+def test_a_layer_that_is_wrapped_in_its_place_gets_the_name_it_has_there() -> None:
+    """As adapters do it, after a first evaluation."""
+
+    class Adapter(Module):
+        def __init__(self, base: Any) -> None:
+            super().__init__()
+            self.base, self.beside = base, nn.Linear(4, 4)
+
+        def forward(self, value: Any) -> Any:
+            return self.base(value) + self.beside(value)
+
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    with record(deep=True) as recorded:
+        net(torch.ones(1, 4))
+        net[0] = Adapter(net[0])
+        train_once(net)
+    assert forwards(recorded) == ["0", "1", "0.base", "0.beside", "1"]
+    assert backwards(recorded) == ["1", "0.beside", "0.base"]
+
+
+def test_a_part_that_changes_and_is_called_alone_keeps_its_place_in_the_names() -> None:
+    """The new layer is named by the larger model."""
+    net: Any = nn.Sequential(nn.Sequential(nn.Linear(4, 4)), nn.Tanh())
+    with record(deep=True) as recorded:
+        net(torch.ones(1, 4))
+        net[0](torch.ones(1, 4))
+        net[0].append(nn.Sigmoid())
+        net[0](torch.ones(1, 4))
+    assert forwards(recorded) == ["0.0", "1", "0.0", "0.0", "0.1"]
+
+
+def test_a_model_that_changes_in_its_wrapper_keeps_its_names() -> None:
+    """It is called through a wrapper for several devices, and by itself."""
+
+    class DistributedDataParallel(Module):
+        def __init__(self, module: Any) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, value: Any) -> Any:
+            return self.module(value)
+
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    wrapped = DistributedDataParallel(net)
+    with record(deep=True) as recorded:
+        for each in (net, wrapped):
+            each(torch.ones(1, 4))
+        net.append(nn.Sigmoid())
+        for each in (net, wrapped):
+            each(torch.ones(1, 4))
+    assert forwards(recorded) == [*"01", *"01", *"012", *"012"]
+
+
+def test_a_chosen_model_that_changes_is_recorded_as_it_was_chosen() -> None:
+    """The names that were wanted of it are those that are wanted of what is new."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    with record() as recorded:
+        trace_model_instance(net, exclude_names=["1", "3"])
+        for _ in range(2):
+            net(torch.ones(1, 4))
+            net.append(nn.Sigmoid())
+            net.append(nn.ReLU())
+        net(torch.ones(1, 4))
+    assert forwards(recorded) == ["0", *"02", *"024", "5"]
+
+
+def test_a_model_whose_parts_hold_each_other_is_looked_at_once() -> None:
+    """A child that knows its parent by an attribute."""
+    net: Any = nn.Sequential(nn.Linear(4, 4))
+    net[0].parent = net
+    with record(deep=True) as recorded:
+        for _ in range(2):
+            net(torch.ones(1, 4))
+    assert forwards(recorded) == ["0", "0"]
 
 
 # ── compiled, traced, scripted ───────────────────────────────────────────────────────────────────────────────────────

@@ -27,13 +27,14 @@ typedef struct Passage {
     uint64_t first;        /* nodes of this call have this number, or a higher one */
     int64_t size;          /* bytes of gradients; -1: not known */
     int parted, cancelled, open;
+    int loose;             /* an operation in place may take the node of its result out of the graph */
 } Passage;
 
 enum { ENTER, LEAVE, CANCEL, NUMBER, TASK, QUEUE, PHASES, TENSOR, FOUND, SEARCH, DEMOTE, DESCRIBE, BLAME, ENDED, PARTS };
 static PyObject *parts[PARTS];
 
 static PyTypeObject *call_type, *passage_type;
-static PyObject *s_on, *s_nbytes, *s_base, *s_grad_fn, *s_sequence, *s_prehook, *s_hook, *s_next;
+static PyObject *s_on, *s_nbytes, *s_base, *s_grad_fn, *s_sequence, *s_prehook, *s_hook, *s_next, *s_begins;
 
 static _Thread_local int off;             /* what is called now is not recorded */
 static _Thread_local Passage *top;        /* the innermost call that has begun; owned by its frame */
@@ -189,6 +190,14 @@ static PyObject *passage_call(PyObject *self, PyObject *const *args, size_t flag
     Py_RETURN_NONE;
 }
 
+/* As a hook before a node behind the result: what comes in there was counted, or is not what came to the result. */
+static PyObject *passage_begins(PyObject *self, PyObject *Py_UNUSED(gradients))
+{
+    if (enters((Passage *)self, Py_None) < 0)
+        blame();
+    Py_RETURN_NONE;
+}
+
 static void passage_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -217,7 +226,7 @@ static Passage *passage_new(Call *call, uint64_t first)
     passage->above = passage->under = NULL;
     passage->first = first;
     passage->size = -1;
-    passage->parted = passage->cancelled = passage->open = 0;
+    passage->parted = passage->cancelled = passage->open = passage->loose = 0;
     PyObject_GC_Track(passage);
     return passage;
 }
@@ -226,9 +235,13 @@ static PyMemberDef passage_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Passage, vector), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
+static PyMethodDef passage_methods[] = {
+    {"begins", passage_begins, METH_O, "The pass comes to a node behind the result."},
+    {NULL, NULL, 0, NULL},
+};
 static PyType_Slot passage_slots[] = {
     {Py_tp_dealloc, passage_dealloc}, {Py_tp_traverse, passage_traverse}, {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, passage_members}, {0, NULL}};
+    {Py_tp_members, passage_members}, {Py_tp_methods, passage_methods}, {0, NULL}};
 static PyType_Spec passage_spec = {
     "sonde.probes._passage.Passage", sizeof(Passage), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, passage_slots};
@@ -264,10 +277,10 @@ static PyObject *by_route(Call *call, PyObject *nodes, uint64_t first)
 }
 
 /* Python searches; it gives the node and the way to it, or None. */
-static PyObject *by_search(Call *call, PyObject *nodes, uint64_t first)
+static PyObject *by_search(Call *call, PyObject *nodes, uint64_t first, PyObject *given)
 {
     PyObject *number = PyLong_FromUnsignedLongLong(first);
-    PyObject *found = number ? PyObject_CallFunctionObjArgs(parts[SEARCH], nodes, number, NULL) : NULL;
+    PyObject *found = number ? PyObject_CallFunctionObjArgs(parts[SEARCH], nodes, number, given ? given : Py_None, NULL) : NULL;
     Py_XDECREF(number);
     call->hops = -1;
     if (!found || !PyTuple_Check(found))
@@ -288,12 +301,12 @@ static PyObject *by_search(Call *call, PyObject *nodes, uint64_t first)
     return node;
 }
 
-static int hook_lowest(Passage *passage, PyObject *nodes)
+static int hook_lowest(Passage *passage, PyObject *nodes, PyObject *given)
 {
     PyObject *node = by_route(passage->call, nodes, passage->first);
     if (!node) {
         PyErr_Clear();
-        node = by_search(passage->call, nodes, passage->first);
+        node = by_search(passage->call, nodes, passage->first, given);
     }
     if (!node)
         return -1;
@@ -304,24 +317,54 @@ static int hook_lowest(Passage *passage, PyObject *nodes)
 
 /* ---- calls ---- */
 
+/* Does this node belong to the call? 1, 0, or -1 for an error. */
+static int is_ours(Passage *passage, PyObject *node)
+{
+    uint64_t number = 0;
+    if (!node || (node != Py_None && sequence_of(node, &number) < 0))
+        return -1;
+    return node != Py_None && number >= passage->first;
+}
+
+static int hook_node(PyObject *node, PyObject *hook, PyObject *nodes)
+{
+    int known = PySequence_Contains(nodes, node);
+    if (known != 0)
+        return known < 0 ? -1 : 0;
+    return done(PyObject_CallMethodObjArgs(node, s_prehook, hook, NULL)) < 0 ? -1 : PyList_Append(nodes, node);
+}
+
+/* `graph._hook_behind`: 1 if that is all that needs a hook, 0 if not, -1 for an error. */
+static int hook_behind(Passage *passage, PyObject *tensor, PyObject *base, PyObject *given, PyObject *nodes)
+{
+    PyObject *node = PyObject_GetAttr(base, s_grad_fn);
+    int result = is_ours(passage, node);
+    if (result == 0)
+        passage->loose = 1;
+    else if (result > 0) {
+        int whole = tensor != given && nbytes(base) == nbytes(tensor);
+        PyObject *hook = whole ? Py_NewRef((PyObject *)passage) : PyObject_GetAttr((PyObject *)passage, s_begins);
+        result = !hook || hook_node(node, hook, nodes) < 0 ? -1 : whole;
+        Py_XDECREF(hook);
+    }
+    Py_XDECREF(node);
+    return result;
+}
+
 /* Hooks the nodes that made this tensor, if they belong to the call; adds them to the list. */
-static int hook_first(Passage *passage, PyObject *tensor, PyObject *nodes)
+static int hook_first(Passage *passage, PyObject *tensor, PyObject *given, PyObject *nodes)
 {
     PyObject *node = PyObject_GetAttr(tensor, s_grad_fn);
-    uint64_t number = 0;
-    if (!node)
-        return -1;
-    int result = 0;
-    if (node != Py_None && (result = sequence_of(node, &number)) == 0 && number >= passage->first) {
-        int known = PySequence_Contains(nodes, node);
-        if (known == 0)
-            result = done(PyObject_CallMethodObjArgs(node, s_prehook, (PyObject *)passage, NULL)) < 0 ? -1
-                                                                                                     : PyList_Append(nodes, node);
-        else if (known < 0)
-            result = -1;
+    int result = is_ours(passage, node);
+    if (result > 0) {
+        PyObject *base = PyObject_GetAttr(tensor, s_base);
+        result = !base ? -1 : base == Py_None ? 0 : hook_behind(passage, tensor, base, given, nodes);
+        Py_XDECREF(base);
+        if (result == 0)
+            result = hook_node(node, (PyObject *)passage, nodes);
     }
-    Py_DECREF(node);
-    return result;
+    Py_XDECREF(node);
+    return result < 0 ? -1 : 0;
 }
 
 static int look_back(Passage *passage, PyObject *tensors, PyObject *given)
@@ -329,14 +372,14 @@ static int look_back(Passage *passage, PyObject *tensors, PyObject *given)
     PyObject *nodes = PyList_New(0);
     int result = nodes ? 0 : -1;
     for (Py_ssize_t i = 0; result == 0 && i < PyTuple_Size(tensors); i++)
-        result = hook_first(passage, PyTuple_GetItem(tensors, i), nodes);
+        result = hook_first(passage, PyTuple_GetItem(tensors, i), given, nodes);
     if (result == 0 && PyList_Size(nodes) > 0) {
         int next_to = given && passage->first == last_end && given == last_result;
         if (!next_to && !passage->parted)
-            result = hook_lowest(passage, nodes);
+            result = hook_lowest(passage, nodes, given);
         if (result == 0)
             result = number_of(PyObject_CallNoArgs(parts[NUMBER]), &last_end);
-        last_result = PyTuple_Size(tensors) == 1 ? PyTuple_GetItem(tensors, 0) : NULL;
+        last_result = PyTuple_Size(tensors) == 1 && !passage->loose ? PyTuple_GetItem(tensors, 0) : NULL;
     }
     Py_XDECREF(nodes);
     return result;
@@ -586,9 +629,10 @@ static struct PyModuleDef module_def = {
 static int make_names(void)
 {
     static const char *const texts[] = {"on", "nbytes", "_base", "grad_fn", "_sequence_nr", "register_prehook",
-                                        "register_hook", "next_functions"};
-    PyObject **const names[] = {&s_on, &s_nbytes, &s_base, &s_grad_fn, &s_sequence, &s_prehook, &s_hook, &s_next};
-    for (int i = 0; i < 8; i++)
+                                        "register_hook", "next_functions", "begins"};
+    PyObject **const names[] = {&s_on, &s_nbytes, &s_base, &s_grad_fn, &s_sequence, &s_prehook, &s_hook, &s_next,
+                                &s_begins};
+    for (int i = 0; i < 9; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     return 0;

@@ -53,9 +53,13 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
                 step.begin()
             if phases.on or loss.wanted():
                 loss.note(args[0] if args else kwargs.get("tensors"))
-        result = timed(*args, **kwargs)
-        if optimizer_step.inside_backward:
-            _unusual()
+        well = False
+        try:
+            result = timed(*args, **kwargs)
+            well = True
+        finally:
+            if optimizer_step.inside_backward:
+                _unusual(well)
         return result
 
     if native is None:
@@ -67,11 +71,13 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @guard("watching a backward pass")
-def _unusual() -> None:
-    """A backward pass has ended in which optimizers have stepped."""
+def _unusual(well: bool) -> None:
+    """A backward pass has ended in which optimizers have stepped; or was left by an exception."""
     if optimizer_step.inside_backward:
         optimizer_step.inside_backward = False
-        optimizer.updated_inside()
+        optimizer_step.leave_inside()
+        if well:
+            optimizer.updated_inside()
 
 
 def _scaling(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_step
 from sonde.probes import step
-from sonde.store.probe import FORWARD, FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING, PROBE
+from sonde.store.probe import FORWARD, FORWARD_GRAD, FORWARD_LEARNED, FORWARD_LOSS, FORWARD_TRAINING, PROBE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,11 @@ def rest() -> None:
 def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
     torch = sys.modules["torch"]
     grad, loss = torch.is_grad_enabled, torch.nn.modules.loss._Loss
-    timed = tuple(core.Span(FORWARD, PROBE, key=bits, base=step.phases).wrap(original) for bits in range(8))
+    timed = tuple(core.Span(FORWARD, PROBE, key=bits, base=step.phases).wrap(original) for bits in range(9))
     now, fetching, stepping = step.now, loader.fetching, optimizer_step.stepping
+    learned: dict[
+        int, None
+    ] = {}  # addresses of modules, which may be others' by now: then a teacher looks like a student
 
     def forward(module: Any, /, *args: Any, **kwargs: Any) -> Any:
         call = original
@@ -53,13 +56,15 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
             if stepping():  # a closure; or a step that was left by an exception
                 optimizer_step.settle()
             if fetching() is None:  # else it is a transform of the data
-                call = timed[
-                    (FORWARD_TRAINING if module.training else 0)
-                    | (FORWARD_GRAD if grad() else 0)
-                    | (FORWARD_LOSS if isinstance(module, loss) else 0)
-                ]
+                bits = (FORWARD_TRAINING if module.training else 0) | (FORWARD_GRAD if grad() else 0)
+                bits |= FORWARD_LOSS if isinstance(module, loss) else 0
+                if bits == FORWARD_TRAINING | FORWARD_GRAD:
+                    learned[id(module)] = None
+                elif bits == 0 and id(module) in learned:
+                    bits = FORWARD_LEARNED
+                call = timed[bits]
         return call(module, *args, **kwargs)
 
     if native is None:
         return forward
-    return cast("Callable[..., Any]", native.forward(forward, (timed, grad, loss, "training")))
+    return cast("Callable[..., Any]", native.forward(forward, (timed, grad, loss, "training", learned)))

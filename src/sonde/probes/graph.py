@@ -4,6 +4,9 @@ A call of a layer makes nodes with numbers in a row, and a backward pass goes th
 lowest. So the layer's part begins where the first node of its result is entered, and ends where the node with the lowest
 number is left; that holds for a first layer too, whose input needs no gradient. Where that node is not part of the pass, the
 next layer or the end of the pass ends it. The hooks live and die with the graph: nothing stays on modules or tensors.
+
+A result that is a view, as that of a Linear with three dimensions, gets another node if it is changed in place: the one that it
+had is not part of the pass then. What stays is the node behind it, that of the tensor it is a view of.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ class Followed:
 class Passage:
     """One call of a layer, and what the backward pass does there."""
 
-    __slots__ = ("above", "cancelled", "first", "layer", "open", "parted", "size")
+    __slots__ = ("above", "cancelled", "first", "layer", "loose", "open", "parted", "size")
 
     def __init__(self, layer: Any, first: int) -> None:
         self.layer = layer  # a Followed
@@ -62,6 +65,7 @@ class Passage:
         self.above: Passage | None = None  # the call of a layer that this one was made in
         self.parted = False  # layers were called in it
         self.cancelled = False  # so it turned out to be no layer
+        self.loose = False  # an operation in place may take the node of its result out of the graph
         self.open = False  # a backward pass is in it
         self.size: int | None = None  # bytes of the gradients that came in
 
@@ -78,6 +82,10 @@ class Passage:
                     if gradient is not None:
                         size = nbytes(gradient)
                         self.size = size if self.size is None else self.size + (size or 0)
+
+    def begins(self, _gradients: tuple[Any, ...]) -> None:
+        """The pass comes to a node behind the result: what comes in there was counted, or is not what came to the result."""
+        self.enters(())
 
     def leaves(self, *_: Any) -> None:
         """The pass has left the lowest node."""
@@ -130,21 +138,47 @@ def prepare(guarded: guard[None]) -> None:
     _Graph.queue = staticmethod(sys.modules["torch"].autograd.Variable._execution_engine.queue_callback)
 
 
-def hook(passage: Passage, tensors: tuple[Any, ...], ends: bool) -> bool:
+def hook(passage: Passage, tensors: tuple[Any, ...], given: Any, ends: bool) -> bool:
     """Follow backward passes through a call that gave these tensors; returns whether they come through it.
 
-    `ends`: the end is wanted too; else the next layer that is entered ends it.
+    `given`: the first argument of the call. `ends`: the end is wanted too; else the next layer that is entered ends it.
     """
     nodes: list[Any] = []
     for tensor in tensors:
-        node = tensor.grad_fn
-        if node is not None and node._sequence_nr() >= passage.first and node not in nodes:
-            nodes.append(node)
-            node.register_prehook(passage.enters)
-    lowest = _lowest(passage.layer, nodes, passage.first) if ends and nodes else None
+        node = tensor.grad_fn  # asked for in any case: that of a view that was changed is made now, as one of this call
+        if _is_ours(passage, node) and not _hook_behind(passage, tensor, given, nodes):
+            _hook_node(node, passage.enters, nodes)
+    lowest = _lowest(passage.layer, nodes, passage.first, given) if ends and nodes else None
     if lowest is not None:
         lowest.register_hook(passage.leaves)
     return bool(nodes)
+
+
+def _is_ours(passage: Passage, node: Any) -> bool:
+    return node is not None and node._sequence_nr() >= passage.first
+
+
+def _hook_node(node: Any, called: Callable[..., None], nodes: list[Any]) -> None:
+    if node not in nodes:
+        nodes.append(node)
+        node.register_prehook(called)
+
+
+def _hook_behind(passage: Passage, tensor: Any, given: Any, nodes: list[Any]) -> bool:
+    """If the result is a view, hook the node of what it is a view of; returns whether that is all that needs a hook.
+
+    A view of only a part does work of its own on the way back, and so does one that the layer has changed in place.
+    """
+    base = tensor._base
+    if base is None:
+        return False
+    node = base.grad_fn
+    if not _is_ours(passage, node):  # a view of what came in
+        passage.loose = True
+        return False
+    whole = tensor is not given and nbytes(base) == nbytes(tensor)
+    _hook_node(node, passage.enters if whole else passage.begins, nodes)
+    return whole
 
 
 def finish(error: BaseException | None) -> None:
@@ -179,14 +213,14 @@ def _close(passage: Passage, error: BaseException | None) -> None:
 # ── the lowest node ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lowest(layer: Followed, nodes: list[Any], first: int) -> Any:
+def _lowest(layer: Followed, nodes: list[Any], first: int, given: Any) -> Any:
     """The node with the lowest number; None if there are too many to tell. Found by the way of the last call, or a search."""
     route = layer.route
     if route is not None and route.start < len(nodes):
         node = _at_end(nodes[route.start], route.hops)
         if node is not None and node._sequence_nr() == first + route.offset:
             return node
-    found = search(nodes, first)
+    found = search(nodes, first, given)
     layer.route = found and Route(*found[1:])
     return found and found[0]
 
@@ -200,10 +234,14 @@ def _at_end(node: Any, hops: tuple[int, ...]) -> Any:
     return node
 
 
-def search(nodes: list[Any], first: int) -> tuple[Any, int, tuple[int, ...], int] | None:
-    """The node with the lowest number of those that the call has made, and its route; None: there are too many to tell."""
+def search(nodes: list[Any], first: int, given: Any) -> tuple[Any, int, tuple[int, ...], int] | None:
+    """The node with the lowest number of those that the call has made, and its route; None: there are too many to tell.
+
+    That of the input is not one of them. It may have such a number: a view that was changed in place gets its node when it
+    is used.
+    """
     waiting: list[tuple[Any, int, tuple[int, ...]]] = [(node, start, ()) for start, node in enumerate(nodes)]
-    seen = set(nodes)
+    seen = {*nodes, given.grad_fn if isinstance(given, sys.modules["torch"].Tensor) else None}
     best: tuple[Any, int, tuple[int, ...], int] = (nodes[0], 0, (), nodes[0]._sequence_nr() - first)
     for node, start, hops in waiting:  # it grows meanwhile
         offset = node._sequence_nr() - first
@@ -251,6 +289,6 @@ def nbytes(tensor: Any) -> int | None:
 
 # All that runs between the modules of a program.
 FRAMES = (
-    Passage.__init__, Passage.enters, Passage.leaves, Passage._enter, Passage.holds, hook, finish, _begin_pass, _ended, _close,
-    _lowest, _at_end, search, _made_since, tensors_of, nbytes,
+    Passage.__init__, Passage.enters, Passage.begins, Passage.leaves, Passage._enter, Passage.holds, hook, _is_ours, _hook_node,
+    _hook_behind, finish, _begin_pass, _ended, _close, _lowest, _at_end, search, _made_since, tensors_of, nbytes,
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 Calls are seen at the gate in `torch.nn.Module.__call__`, backward passes on the graph (`probes.graph`); nothing is put on a
 module. A layer is a module that calls no other one: most have no children, but attention of torch has some, and computes all
-itself. So a module with children counts as a layer until it calls one of them.
+itself. So a module with children counts as a layer until it calls one of them. A module may change at any time: at each
+outermost call its parts are compared with those that it had. Names are those of the outermost model that was called.
 """
 
 from __future__ import annotations
@@ -135,20 +136,52 @@ class Layer(Followed):
         self.module: weakref.ref[Any] = weakref.ref(module)
         self.options = options
         self.compiled = compiled
-        # It has children, and only leaves are wanted: it is a layer unless it calls one of them.
-        self.tentative = options.leaf_only and next(module.children(), None) is not None
+        self.tentative = _is_tentative(module, options)
+
+    def fits(self, name: str, compiled: bool) -> bool:
+        """Is it still recorded as it should be, if this is its name now?"""
+        module = self.module()
+        same = (name, compiled) == (self.name, self.compiled)
+        return same and module is not None and _is_tentative(module, self.options) == self.tentative
 
     def facts(self) -> dict[str, Any]:
         """What is said of it: once, and again when its gradients are known."""
         found: dict[str, Any] = {"type": self.type, "parameters": None, "gradients": None, "compiled": self.compiled}
         module = self.module()
         if module is not None and self.options.parameters:
-            own = list(naming.inside(module).parameters(recurse=False))
+            own = _parameters(naming.inside(module))
             grads = [one.grad for one in own if one.grad is not None]
             found["parameters"] = _total(own)
             if grads or not any(one.requires_grad for one in own):
                 found["gradients"] = _total(grads)
         return found
+
+
+def _is_tentative(module: Any, options: Options) -> bool:
+    """It has children, and only leaves are wanted: it is a layer unless it calls one of them."""
+    return options.leaf_only and next(module.children(), None) is not None
+
+
+class _Known:
+    """A module of a model that was looked at."""
+
+    __slots__ = ("model", "module", "name")
+
+    def __init__(self, module: weakref.ref[Any], name: str, model: int) -> None:
+        self.module = module
+        self.name = name
+        self.model = model  # the address of the one that it has its name from
+
+
+class _Root:
+    """A module that was called by no other one, or chosen, as it was when it was looked at."""
+
+    __slots__ = ("options", "prefix", "shape")
+
+    def __init__(self, options: Options, prefix: str, shape: tuple[int, ...]) -> None:
+        self.options = options
+        self.prefix = prefix
+        self.shape = shape
 
 
 class _Thread(threading.local):
@@ -179,7 +212,8 @@ class Layers:
         self.tries = 0  # backward passes after which gradients were looked for
         self.trained = False  # there was a backward pass
         self._original: Callable[..., Any] | None = None
-        self._known: dict[int, weakref.ref[Any]] = {}  # modules of models that were looked at
+        self._known: dict[int, _Known] = {}  # modules of models that were looked at, by their addresses
+        self._roots: dict[int, _Root] = {}  # those models
         self._layers: dict[int, Layer] = {}
         self._names: dict[str, int] = {}  # who has a name, by address
         self._told: dict[str, dict[str, Any]] = {}  # what was said of layers
@@ -208,62 +242,127 @@ class Layers:
 
     # ── models ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def knows(self, module: Any) -> bool:
-        """Is this module one of a model that was looked at?"""
-        known = self._known.get(id(module))
-        return known is not None and known() is module
+    def look(self, model: Any) -> None:
+        """This one is called by no other: look at it if it is new, or if parts of it are. It runs at each step."""
+        if not self.deep:
+            model = naming.bare(model)  # what was chosen may have been wrapped since
+        root = self._roots.get(id(model))
+        if root is None:
+            if self.deep and not naming.is_parametrization(model):
+                self.attach(model, Options())
+        elif root.shape != naming.shape(model):
+            self.attach(model, root.options)
 
     def attach(self, model: Any, options: Options) -> int:
-        """Record the layers of a model; returns how many."""
-        found = [one for one in naming.modules(model) if not self.knows(one.module)]
-        del found[MOST_LAYERS - len(self._layers) :]
-        prefix = naming.prefix(model, found, self._names)
-        self._know(model)  # also if it only wraps the model
+        """Record the layers of a model, those that are new or have another name now; returns how many these are."""
+        shape = naming.shape(model)
+        inside = frozenset(shape)
+        self._drop_removed(model, inside)
+        whole = self._whole(model, inside)
+        found = [one for one in naming.layers(model) if self._is_unnamed(one.module, inside)]
+        for one in found:
+            self._free_name(id(one.module))
+        owner = id(model) if whole is None else whole.model
+        outer = self._roots.get(owner)
+        if whole is None or outer is None:  # the latter if it went just now
+            prefix = self._prefix(model, found)
+        else:
+            only_wrapped = whole.name == (outer.prefix or naming.kind(model))
+            prefix, options = outer.prefix if only_wrapped else whole.name, outer.options
+        self._roots[id(model)] = _Root(options, prefix, shape)
         count = 0
         for one in found:
             name = naming.joined(prefix, one.name) or naming.kind(model)
-            self._know(one.module)
-            self._names.setdefault(name, id(one.module))
-            count += self._add(Layer(name, one.module, options, one.compiled))
+            count += self._take(one, name, owner, options)
+        if not self._knows(model):  # it only wraps the model
+            self._know(model, naming.kind(model), owner)
         return count
 
-    def _add(self, layer: Layer) -> bool:
+    def forget(self, model: Any) -> None:
+        """Look at this model as if for the first time."""
+        for module in model.modules():
+            if self._knows(module):
+                self._drop(id(module))
+
+    def _knows(self, module: Any) -> bool:
+        known = self._known.get(id(module))
+        return known is not None and known.module() is module
+
+    def _whole(self, model: Any, inside: frozenset[int]) -> _Known | None:
+        """What is known of this model if it is a part of a larger one, which names it."""
+        return None if self._is_unnamed(model, inside) else self._known.get(id(model))
+
+    def _is_unnamed(self, module: Any, inside: frozenset[int]) -> bool:
+        """Is a name needed? One that a part of this model gave, or a model that is gone, does not count."""
+        known = self._known.get(id(module))
+        return known is None or known.model in inside or known.model not in self._roots
+
+    def _prefix(self, model: Any, found: list[naming.Module]) -> str:
+        """What stands before the names: what did before, as long as that tells them from those of others."""
+        root = self._roots.get(id(model))
+        if root is not None and not any(naming.joined(root.prefix, one.name) in self._names for one in found):
+            return root.prefix
+        return naming.prefix(model, found, self._names)
+
+    def _take(self, one: naming.Module, name: str, model: int, options: Options) -> bool:
+        """Give this module a name, and record it; returns whether it is a layer that was not recorded under this name."""
+        address = id(one.module)
+        if not self._knows(one.module):
+            if len(self._layers) >= MOST_LAYERS:
+                return False
+            self._know(one.module, name, model)
+            return self._add(Layer(name, one.module, options, one.compiled), options.wants(name))
+        known, layer = self._known[address], self._layers.get(address)
+        known.name, known.model = name, model
+        self._names.setdefault(name, address)
+        if layer is None or layer.fits(name, one.compiled):
+            return False
+        return self._add(Layer(name, one.module, layer.options, one.compiled), True)
+
+    def _add(self, layer: Layer, wanted: bool) -> bool:
         """Follow this layer; returns whether it is recorded."""
         module = layer.module()
         if module is None or self._original is None:
             return False
-        if not layer.options.wants(layer.name):
+        if not wanted:
             self.calls[id(module)] = _shadow(self._original)
             return False
         self._layers[id(module)] = layer
         self.calls[id(module)] = _recorded(layer, self._original)
         if not layer.tentative:
             self.describe(layer)
-            if self._told[layer.name]["gradients"] is None:
-                self.tries = 0
         return True
 
-    def forget(self, model: Any) -> None:
-        """Look at this model as if for the first time."""
-        for module in model.modules():
-            if self.knows(module):
-                self._drop(id(module))
-
-    def _know(self, module: Any) -> None:
+    def _know(self, module: Any, name: str, model: int) -> None:
         address = id(module)
 
         def gone(reference: weakref.ref[Any]) -> None:
-            if self._known.get(address) is reference:
+            known = self._known.get(address)
+            if known is not None and known.module is reference:
                 self._drop(address)
 
-        self._known[address] = weakref.ref(module, gone)
+        self._known[address] = _Known(weakref.ref(module, gone), name, model)
+        self._names.setdefault(name, address)
+
+    def _drop_removed(self, model: Any, inside: frozenset[int]) -> None:
+        """What was taken out of a model is none of its layers any more, though it may live on."""
+        for address in list(self._known):  # a module may go meanwhile
+            known = self._known.get(address)
+            if known is not None and known.model == id(model) and address not in inside:
+                self._drop(address)
 
     def _drop(self, address: int) -> None:
-        self._known.pop(address, None)
-        self.calls.pop(address, None)
-        layer = self._layers.pop(address, None)
-        if layer is not None and self._names.get(layer.name) == address:
-            del self._names[layer.name]
+        self._free_name(address)
+        for one in (self._known, self.calls, self._roots, self._layers):
+            one.pop(address, None)
+        for root in list(self._roots.values()):
+            if address in root.shape:
+                root.shape = ()  # another module may get this address
+
+    def _free_name(self, address: int) -> None:
+        known = self._known.get(address)
+        if known is not None and self._names.get(known.name) == address:
+            del self._names[known.name]
 
     # ── what is said of layers ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,12 +371,14 @@ class Layers:
         facts = layer.facts()
         if self._told.get(layer.name) != facts:
             self._told[layer.name] = facts
+            if facts["gradients"] is None:
+                self.tries = 0
             core.mark(layer.name, LAYER_INFO, key=facts["parameters"], args=facts, level=ESSENTIAL)
 
     def grade(self) -> None:
         """A backward pass has ended: say how large the gradients are, where there are any."""
         self.tries += 1
-        for layer in self._layers.values():
+        for layer in list(self._layers.values()):  # a module may go meanwhile
             if layer.name in self._told:
                 self.describe(layer)
 
@@ -286,7 +387,7 @@ class Layers:
         if layer.forward is not None:
             core.cancel(layer.forward)
         module = layer.module()
-        if module is not None:
+        if module is not None and self._layers.get(id(module)) is layer:
             self.calls.pop(id(module), None)
             self._layers.pop(id(module), None)
 
@@ -301,8 +402,8 @@ class _Models:
         with _following:
             off = _unwanted()
             _mute(off)
-            if _layers.deep and not off and not _layers.knows(args[0]):
-                _layers.attach(args[0], Options())
+            if not off:
+                _layers.look(args[0])
 
     def after(self, _token: None, _result: Any, _error: BaseException | None) -> None:
         _mute(False)
@@ -414,10 +515,11 @@ def _abort(passage: Passage, error: BaseException) -> None:
 def _look_back(passage: Passage, tensors: tuple[Any, ...], args: tuple[Any, ...]) -> None:
     """Prepare for the backward pass. Where nothing was computed since the layer before, its begin will be our end."""
     thread = _thread
-    next_to = passage.first == thread.end and len(args) > 1 and id(args[1]) == thread.result
-    if graph.hook(passage, tensors, not next_to and not passage.parted):
+    given = args[1] if len(args) > 1 else None
+    next_to = passage.first == thread.end and given is not None and id(given) == thread.result
+    if graph.hook(passage, tensors, given, not next_to and not passage.parted):
         thread.end = sys.modules["torch"]._C._autograd._get_sequence_nr()
-        thread.result = id(tensors[0]) if len(tensors) == 1 else 0
+        thread.result = id(tensors[0]) if len(tensors) == 1 and not passage.loose else 0
 
 
 def _shadow(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -458,7 +560,7 @@ def _is_view(tensor: Any, of: Any) -> bool:
 # All that runs between the modules of a program.
 FRAMES = (
     guard.__enter__, _Following.__exit__, _recorded, _shadow, _enclose, _settle, _look_back, _tensors, _new_bytes, _is_view,
-    Layers.describe, Layers.demote, Layer.facts,
+    Layers.describe, Layers.demote, Layer.facts, Layers.look, naming.shape,
 )  # fmt: skip
 
 
@@ -470,9 +572,13 @@ def _total(tensors: list[Any]) -> int | None:
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 
-def _has_gradients(module: Any) -> bool:
-    own = [] if module is None else naming.inside(module).parameters(recurse=False)
-    return any(one.grad is not None for one in own)
+def _parameters(module: Any) -> list[Any]:
+    """A module's own parameters, also those that its parametrizations are made of."""
+    own = list(module.parameters(recurse=False))
+    for name, child in module.named_children():
+        if name == naming.PARAMETRIZED:
+            own.extend(child.parameters())
+    return own
 
 
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -493,7 +599,7 @@ def _say_nothing_records() -> None:
 
 
 def _say_no_match(model: Any, options: Options) -> None:
-    names = [one.name for one in naming.modules(model) if one.name]
+    names = [one.name for one in naming.layers(model) if one.name]
     hint = nearest(options.include[0], names[:20]) if options.include else "exclude_names leaves no layer."
     _warn(f"trace_model_instance() records no layer of {naming.kind(model)}: none has a name that was chosen. {hint}")
 

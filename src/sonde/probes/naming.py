@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
 WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # parts of a path that are no layers
+PARAMETRIZED = "parametrizations"  # the child of a module with those of torch.nn.utils.parametrize
 PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"}
 
 
@@ -30,6 +31,34 @@ def modules(model: Any) -> Iterator[Module]:
         if name not in names:  # else it is what a wrapper wraps
             names.add(name)
             yield Module(name, module, f"{path}.".startswith(tuple(compiled)))
+
+
+def layers(model: Any) -> Iterator[Module]:
+    """The modules of a model that may be layers: what computes a parameter of one (`parametrizations`) is a part of it."""
+    inner: tuple[str, ...] = ()
+    for one in modules(model):
+        if is_parametrization(one.module):
+            inner = (*inner, f"{one.name}.")
+        elif not one.name.startswith(inner):
+            yield one
+
+
+def is_parametrization(module: Any) -> bool:
+    """Does this module compute a parameter of another one? It is called wherever that parameter is read."""
+    return type(module).__name__ == "ParametrizationList"
+
+
+def shape(model: Any) -> tuple[int, ...]:
+    """The addresses of a model's modules: others, or in another order, if one was put in, taken out or moved."""
+    found, waiting = {id(model)}, [model]
+    for one in waiting:  # it grows meanwhile
+        children = one._modules
+        if children:
+            for child in children.values():
+                if child is not None and id(child) not in found:
+                    found.add(id(child))
+                    waiting.append(child)
+    return tuple(map(id, waiting))
 
 
 def prefix(model: Any, found: list[Module], taken: Container[str]) -> str:
