@@ -182,6 +182,26 @@ def test_a_stopped_program_goes_on_with_its_launcher(programs: Programs) -> None
         os.close(terminal)
 
 
+def test_a_launcher_that_was_stopped_sends_nothing_that_nobody_sent(programs: Programs) -> None:
+    """However long and however often; and what is sent to it while it is stopped reaches the program, once."""
+    program = start(programs, "-q", str(script(programs.folder, COUNTING)))
+    assert program.stdout is not None
+    assert program.stdout.readline().startswith("ready")
+    for length in (1.5, 1.1, 1.5):
+        time.sleep(0.1)
+        program.send_signal(signal.SIGSTOP)
+        time.sleep(length)
+        program.send_signal(signal.SIGCONT)
+    time.sleep(0.3)  # it would be there by now
+    program.send_signal(signal.SIGSTOP)
+    program.send_signal(signal.SIGUSR2)
+    time.sleep(1.1)
+    program.send_signal(signal.SIGCONT)
+    out, err = program.communicate(timeout=SECONDS)
+    assert out == f"got [{int(signal.SIGUSR2)}]\n"
+    assert program.returncode == 21, err
+
+
 def test_a_killed_launcher_leaves_a_program_that_goes_on_and_can_be_found(programs: Programs) -> None:
     """The run is readable and counts as recording, also while the program has recorded nothing; it names its process.
 

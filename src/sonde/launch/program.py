@@ -172,9 +172,12 @@ class _Desk:
                 return join_run(settings.run)
             return create_run(settings.dir, settings.name, settings._asdict(), __version__, command)
         except (SondeError, OSError) as error:
+            remedy = "Give --dir a folder on which you may write."
+            if settings.run is not None:
+                remedy = "SONDE_RUN names that folder, to join a run in it: unset it to make a new run."
             self.notices.append(
                 f"Nothing is recorded: {settings.run or settings.dir} cannot be used ({_told(error)}). The program runs "
-                "all the same. Give --dir a folder on which you may write."
+                f"all the same. {remedy}"
             )
             return None
 
@@ -196,7 +199,8 @@ class _Desk:
             core.begin(self._recorder, self._settings.cap)
             core.mark(START, PROCESS, pid, {"command": redact(command)}, ESSENTIAL)
             # Loaded here: the screen of `sonde watch` does without it, and without psutil.
-            self._sampler = importlib.import_module("sonde.launch.sampler").Sampler(pid, self.run)
+            sampler = importlib.import_module("sonde.launch.sampler")
+            self._sampler = sampler.Sampler(pid, self.run, told=reason is not None)
             self._sampler.start()
 
     def close(self, pid: int, ending: Ending | None) -> None:
@@ -241,7 +245,7 @@ def _word(value: object) -> str:
 
 
 def _told(error: BaseException) -> str:
-    return str(getattr(error, "strerror", None) or error)
+    return str(getattr(error, "strerror", None) or error).rstrip(".")
 
 
 def _ending(status: int) -> Ending:

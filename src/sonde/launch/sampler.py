@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -45,12 +46,13 @@ class _Followed:
 
 
 class Sampler:
-    """A thread that takes samples of the tree below a process."""
+    """A thread that takes samples of the tree below a process. `told`: it was told already that this one cannot be seen."""
 
-    def __init__(self, pid: int, run: str) -> None:
+    def __init__(self, pid: int, run: str, *, told: bool = False) -> None:
         self.notices: list[str] = []
         self.pythons: set[str] = set()  # the interpreters that were seen
         self._root = pid
+        self._told = told
         self._run = run
         self._known: dict[psutil.Process, _Followed] = {}
         self.unseen = 0  # Pythons that Sonde does not reach
@@ -140,7 +142,7 @@ class Sampler:
         except GONE:
             return True
         if command and (unseen.is_python(program) or unseen.is_python(command[0])):
-            self.pythons.add(program)
+            self.pythons |= _interpreter(process, command[0], program)
             reason = unseen.ignored(["python", *command[1:]]) or unseen.cleaned(process.pid, self._run)
             if reason is not None:
                 self._tell(process.pid, redact(command), reason)
@@ -149,7 +151,7 @@ class Sampler:
     def _tell(self, pid: int, command: list[str], reason: str) -> None:
         core.mark(UNSEEN, PROCESS, pid, {"command": command, "reason": reason}, ESSENTIAL)
         self.unseen += 1
-        if pid != self._root and self.unseen <= MOST_NOTICES:
+        if not (pid == self._root and self._told) and self.unseen <= MOST_NOTICES:
             shown = " ".join(command)[:80]
             self.notices.append(f"Nothing of process {pid} ({shown}) can be seen: {reason}.")
 
@@ -168,6 +170,14 @@ class Sampler:
         if usage is not None:
             core.counter("cgroup.limit", usage.limit, SYSTEM, 0)
             core.counter("cgroup.used", usage.used, SYSTEM, 0)
+
+
+def _interpreter(process: psutil.Process, named: str, program: str) -> set[str]:
+    """The path that a Python was started by; nothing if it may be ours as well as any other venv's."""
+    found = program
+    with suppress(*GONE):
+        found = unseen.interpreter(named, program, process.cwd(), unseen.path_of(process.pid))
+    return set() if found == program == os.path.realpath(sys.executable) else {found}
 
 
 def _memory(process: psutil.Process) -> int:
