@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -32,6 +33,17 @@ def half_rings(count: int, share: float) -> int:
 
 def seqs(found: tail.Fresh) -> list[int]:
     return [int(one) for one in found.records["seq"]]
+
+
+def test_a_pipe_in_the_place_of_the_file_hides_no_rings(tmp_path: Path) -> None:
+    """What the rings have is seen; the rest is told to be missing."""
+    run = build_run(tmp_path / "run", [])
+    folder = rebuild(run, BuiltProcess(RECORDS[:3], spilled=1))
+    (folder / "events.seg").unlink()
+    os.mkfifo(folder / "events.seg")
+    follower = Tail(folder)
+    assert seqs(follower.look()) == [2, 3]
+    assert "events.seg is not a regular file" in follower.notes
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -38,6 +38,14 @@ def test_a_broken_run_is_not_the_newest(folder: Path) -> None:
     assert choose(None, folder).name == NEW
 
 
+@pytest.mark.parametrize("content", ['{"na', "", "[]"])
+def test_a_run_whose_card_is_damaged_is_still_a_run(tmp_path: Path, content: str) -> None:
+    """Its processes tell when it was: it is chosen as `sonde runs` lists it."""
+    build_run(tmp_path / OLD)
+    (tmp_path / OLD / "run.json").write_text(content)
+    assert choose(None, tmp_path).name == OLD
+
+
 @pytest.mark.parametrize("given", [OTHER, "20250103", "eval", "cccc", "eval-cccc"])
 def test_a_part_that_only_one_run_has_is_enough(folder: Path, given: str) -> None:
     """The whole name, its beginning, or any part that is unique."""

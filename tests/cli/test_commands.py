@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from sonde.analysis.seal import seal
 from sonde.cli import COMMANDS, main
+from sonde.testing import BuiltProcess, BuiltRecord, build_run, build_training
 from sonde.version import __version__
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
@@ -44,6 +47,53 @@ def test_help_loads_no_heavy_library() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert result.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+@pytest.mark.parametrize("command", ["report", "show", "runs"])
+def test_every_encoding_can_be_written_to(tmp_path: Path, command: str, encoding: str) -> None:
+    """Signs that it does not have become plain ones, and columns stay below each other."""
+    build_training(tmp_path / "runs" / "straße-ж")
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", command, "--dir", str(tmp_path / "runs")],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "100"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode(encoding)
+    assert ("ж" in text) == (encoding == "utf-8")
+    if command == "report" and encoding == "ascii":
+        assert "###" in text
+        assert "ended - " in text
+
+
+@pytest.fixture
+def removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with runs, raw and sealed, seen from a working folder that was removed."""
+    for name in ("raw", "sealed"):
+        build_run(tmp_path / "runs" / name, [BuiltProcess([BuiltRecord("work", dur=5)])])
+    seal(tmp_path / "runs" / "sealed")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize("run", ["raw", "sealed"])
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_runs_are_read_from_a_working_folder_that_was_removed(removed: Path, command: str, run: str) -> None:
+    """They lie elsewhere."""
+    result = CliRunner().invoke(main, [command, run, "--dir", str(removed)])
+    assert (result.exit_code, result.exception) == (0, None)
+
+
+def test_what_needs_a_working_folder_that_was_removed_says_so(removed: Path) -> None:
+    """In one line."""
+    result = CliRunner().invoke(main, ["doctor"])
+    assert result.exit_code == 1
+    assert "working folder of this shell was removed" in result.output.splitlines()[-1]
 
 
 def test_version_is_that_of_the_package() -> None:

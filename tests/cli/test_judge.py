@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from sonde.analysis.run import open_run
 from sonde.cli.judge import Judge
+from sonde.probes import cgroup
 from sonde.testing import build_training
 from sonde.views.report import report
 from sonde.views.watch import Opinion
@@ -62,3 +65,53 @@ def test_a_run_that_cannot_be_read_has_no_verdict(tmp_path: Path) -> None:
         judge.look(over=True)
         time.sleep(0.05)
     assert judge.opinion is None
+
+
+def test_where_memory_is_scarce_no_verdict_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left belongs to the program; that it is so is said."""
+    monkeypatch.setattr(cgroup, "room", lambda _pid: 230_000_000)
+    judge = Judge(build_training(tmp_path / "run", steps=30))
+    assert judge.look(over=False) is None
+    assert not judge.asking
+    assert judge.notice == "no verdict: it needs 100 MB, and 230 MB of memory are left; later: sonde report run"
+
+
+def test_when_there_is_memory_again_the_verdict_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of a run which ended meanwhile."""
+    left = [230_000_000]
+    monkeypatch.setattr(cgroup, "room", lambda _pid: left[0])
+    judge = Judge(build_training(tmp_path / "run", steps=30))
+    judge.look(over=True)
+    left[0] = 10**9
+    assert heard(judge) is not None
+    assert judge.notice is None
+
+
+def test_how_much_it_needs_the_last_verdict_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long run has more to be read than a short one."""
+    monkeypatch.setattr("sonde.cli.judge.NEEDED", 1)
+    judge = Judge(build_training(tmp_path / "run", steps=30))
+    assert heard(judge) is not None
+    assert 50_000_000 < judge._needed < 300_000_000
+
+
+def test_the_kernel_ends_the_verdict_before_the_program(tmp_path: Path) -> None:
+    """Should there be too little memory all the same."""
+    judge = Judge(build_training(tmp_path / "run", steps=30))
+    judge.look(over=False)
+    assert judge._asked is not None
+    assert Path(f"/proc/{judge._asked.pid}/oom_score_adj").read_text() == "1000\n"
+    judge.close()
+
+
+def test_a_verdict_that_the_kernel_ended_is_asked_for_with_more_room_only(tmp_path: Path) -> None:
+    """What was left was too little for it."""
+    judge = Judge(build_training(tmp_path / "run", steps=30))
+    judge.look(over=False)
+    assert judge._asked is not None
+    before = judge._needed
+    judge._asked.kill()
+    judge._asked.wait()
+    judge.look(over=False)
+    assert judge._needed == 2 * before
+    judge.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sonde.analysis.seal import seal
 from sonde.cli import main
 from sonde.store import record
 from sonde.store.folder import boot_id
@@ -58,6 +59,15 @@ def test_older_than_spares_the_young(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     assert rm(tmp_path, "--older-than", "30d", "--yes").exit_code == 0
     assert (old.exists(), young.exists(), (tmp_path / "broken").exists()) == (False, True, True)
+
+
+def test_a_killed_run_is_as_old_as_its_last_record(tmp_path: Path) -> None:
+    """Sealing it today makes it no younger."""
+    facts = {"boot_id": "another boot", "end": None}
+    run = build_run(tmp_path / "old", [BuiltProcess([BuiltRecord(dur=1)], host=os.uname().nodename, process=facts)])
+    seal(run)
+    assert rm(tmp_path, "--older-than", "1h", "--yes").exit_code == 0
+    assert not run.exists()
 
 
 def test_nothing_old_is_no_failure(tmp_path: Path) -> None:

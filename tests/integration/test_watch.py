@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -160,6 +161,67 @@ def test_a_killed_screen_does_not_end_the_program(programs: Programs, terminals:
     until(lambda: output.stat().st_size > size, "more output")
     (programs.folder / "stop").touch()
     until(lambda: b"stopped at" in output.read_bytes(), "the end")
+
+
+def keeper_of(programs: Programs) -> tuple[int, int]:
+    """The process of the keeper, and that of its program."""
+    program = int(re.findall(rb"ready (\d+)", (the_run(programs) / "output.log").read_bytes())[0])
+    return int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1]), program
+
+
+def test_a_killed_keeper_does_not_stop_the_program(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """What it prints is still kept, on the screen and after it was left; and what is said on leaving is true."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING)))
+    until(lambda: "forward" in terminal.text, "the first screen")
+    keeper, program = keeper_of(programs)
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: "keeper was killed" in terminal.text, "the notice")
+    output = the_run(programs) / "output.log"
+    size = output.stat().st_size
+    until(lambda: output.stat().st_size > size + 10_000, "more output than a terminal holds")
+    terminal.press(b"q")
+    assert terminal.wait() == 0
+    assert f"Sonde's keeper was killed; the program goes on (pid {program})" in terminal.text
+    size = output.stat().st_size
+    until(lambda: output.stat().st_size > size + 10_000, "more output after the screen was left")
+    (programs.folder / "stop").touch()
+    until(lambda: b"stopped at" in output.read_bytes(), "the end")
+
+
+def test_without_its_keeper_a_program_can_be_interrupted_and_no_exit_code_is_made_up(
+    programs: Programs, terminals: Callable[..., Terminal]
+) -> None:
+    """Ctrl-C reaches it without the keeper, too."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING)))
+    until(lambda: "forward" in terminal.text, "the first screen")
+    os.kill(keeper_of(programs)[0], signal.SIGKILL)
+    until(lambda: "keeper was killed" in terminal.text, "the notice")
+    terminal.press(b"\x03")
+    until(lambda: "✖ died" in terminal.text, "the end")
+    terminal.press(b"q")
+    assert terminal.wait() == 1
+    assert "With which exit code is not known, as Sonde's keeper was killed" in terminal.text
+    assert "exit code -9" not in terminal.text
+    assert b"KeyboardInterrupt" in (the_run(programs) / "output.log").read_bytes()
+
+
+def test_a_run_folder_that_is_removed_is_told(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+    """On every screen; the one that the program was started on knows how it ended all the same."""
+    terminal = terminals("watch", str(script(programs.folder, STEPPING + "\n    sys.exit(5)\n")))
+    until(lambda: "forward" in terminal.text, "the first screen")
+    other = terminals("watch")
+    until(lambda: "forward" in other.text, "the second screen")
+    shutil.rmtree(the_run(programs))
+    for screen in (terminal, other):
+        until(lambda screen=screen: "the run folder is gone" in screen.text, "the notice")  # type: ignore[misc]
+        until(lambda screen=screen: "✖ gone" in screen.text, "the state")  # type: ignore[misc]
+    (programs.folder / "stop").touch()
+    until(lambda: "■ ended (exit code 5)" in terminal.text, "the end")
+    for screen in (terminal, other):
+        screen.press(b"q")
+    assert (terminal.wait(), other.wait()) == (5, 0)
+    assert "the program ended with exit code 5. Its run folder is gone." in terminal.text
+    assert "died" not in other.text
 
 
 def test_ctrl_c_interrupts_the_program(programs: Programs, terminals: Callable[..., Terminal]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sonde import guard
-from sonde.probes import cgroup, host, step
+from sonde.probes import cgroup, host, kernel, step
 from sonde.testing import Recorded, record
 
 
@@ -38,8 +38,8 @@ def test_memory_threads_and_load_of_this_process() -> None:
     """The first look has no load: there is nothing to compare with."""
     with record() as recorded:
         look_twice()
+        pages = int(Path("/proc/self/statm").read_text().split()[1]) * host.PAGE  # reading the records needs more
     pid = os.getpid()
-    pages = int(Path("/proc/self/statm").read_text().split()[1]) * host.PAGE
     assert values(recorded, "rss", pid)[-1] == pytest.approx(pages, rel=0.2)
     assert values(recorded, "threads", pid)[-1] == len(os.listdir("/proc/self/task"))
     assert len(values(recorded, "cpu", pid)) == 1
@@ -126,22 +126,51 @@ def test_threads_of_torch_are_told_when_they_change() -> None:
 
 def test_a_missing_file_is_a_missing_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a zero, and no failure."""
-    monkeypatch.setattr(host, "_read", lambda _path: None)
+    monkeypatch.setattr(kernel, "text", lambda _path: None)
     with record() as recorded:
         look_twice()
     assert recorded.named("rss") == recorded.named("ram.total") == recorded.named("disk.read") == []
 
 
-def test_the_tightest_limit_of_a_control_group_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group above may allow less than the own one; `max` is no limit."""
-    for group, limit, used in (("job/step", "max", "10"), ("job", "1000", "400"), ("", "5000", "500")):
-        folder = tmp_path / group
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "memory.max").write_text(limit + "\n")
-        (folder / "memory.current").write_text(used + "\n")
-    monkeypatch.setattr(cgroup, "ROOT", str(tmp_path))
-    monkeypatch.setattr(cgroup, "_folders", lambda _pid: [str(tmp_path / group) for group in ("job/step", "job", ".")])
+def write_group(folder: Path, limit: str, used: int, *, cache: int = 0, version: int = 2) -> None:
+    """A control group as the kernel shows it. `cache`: files that were read, which count as used."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("memory.max", "memory.current") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    total = "" if version == 2 else "total_"
+    halves = (cache // 2, cache - cache // 2)
+    (folder / "memory.stat").write_text(
+        f"inactive_anon 7\n{total}inactive_file {halves[0]}\n{total}active_file {halves[1]}\n"
+    )
+
+
+def test_the_control_group_with_the_least_room_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group above may leave less than the own one, also if it allows more; `max` is no limit."""
+    for group, limit, used in (("job/step/part", "max", 10), ("job/step", "800", 100), ("job", "1000", 900)):
+        write_group(tmp_path / group, limit, used)
+    groups = [str(tmp_path / group) for group in ("job/step/part", "job/step", "job", ".")]
+    monkeypatch.setattr(cgroup, "_folders", lambda _pid: groups)
     with record() as recorded:
         step.end(0)
     assert values(recorded, "cgroup.limit", 0) == [1000]
-    assert values(recorded, "cgroup.used", 0) == [400]
+    assert values(recorded, "cgroup.used", 0) == [900]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_that_a_control_group_has_read_are_not_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """They fill every container that reads more data than it has memory, and go when there is need."""
+    write_group(tmp_path, "1000", 990, cache=701, version=version)
+    monkeypatch.setattr(cgroup, "_folders", lambda _pid: [str(tmp_path)])
+    assert cgroup.usage(os.getpid()) == (1000, 289)
+
+
+def test_the_room_is_that_of_the_machine_or_of_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever has less."""
+    monkeypatch.setattr(kernel, "ram", lambda: kernel.Usage(5000, 1000))
+    monkeypatch.setattr(cgroup, "_folders", lambda _pid: [str(tmp_path)])
+    assert cgroup.room(os.getpid()) == 4000
+    write_group(tmp_path, "1000", 400)
+    assert cgroup.room(os.getpid()) == 600

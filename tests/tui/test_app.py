@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,45 @@ def test_ctrl_c_leaves_a_run_that_is_only_looked_at(tmp_path: Path) -> None:
         await until(pilot, lambda: not app.is_running)
 
     drive(Screen(built(tmp_path)), act)
+
+
+def test_output_that_fits_is_not_scrolled(tmp_path: Path) -> None:
+    """Nor further back than to its first line, from which one key leads forward again."""
+
+    async def act(app: Screen, pilot: Pilot[None]) -> None:
+        output = app.query_one("#output")
+        await until(pilot, lambda: "line 2" in text(app, "output"))
+        await pilot.press("up", "up", "up")
+        await pilot.pause()
+        assert str(output.border_title).strip() == "output"
+        more.append(b"more\n" * output.content_size.height)
+        await until(pilot, lambda: "line 2" not in text(app, "output"))
+        await pilot.press("pageup", "pageup", "pageup")
+        await pilot.pause()
+        assert text(app, "output").startswith("line 0")
+        assert "3 lines back" in str(output.border_title)
+        await pilot.press("down")
+        await pilot.pause()
+        assert text(app, "output").startswith("line 1")
+
+    more = [b"line 0\nline 1\nline 2\n"]
+    drive(Screen(built(tmp_path), lambda: more.pop() if more else b"", refresh=0.05), act)
+
+
+def test_the_screen_of_a_run_whose_folder_is_gone(tmp_path: Path) -> None:
+    """What was known is still there. A program that was started here may still be interrupted."""
+    interrupted: list[bool] = []
+
+    async def act(app: Screen, pilot: Pilot[None]) -> None:
+        shutil.rmtree(tmp_path / "run")
+        await until(pilot, lambda: "✖ gone" in text(app, "head"))
+        assert "step 9" in text(app, "head")
+        await until(pilot, lambda: "the run folder is gone" in text(app, "notices"))
+        assert "detach" in text(app, "keys")
+        await pilot.press("ctrl+c")
+        assert interrupted
+
+    drive(Screen(built(tmp_path), refresh=0.05, interrupt=lambda: interrupted.append(True)), act)
 
 
 def test_the_output_can_be_scrolled_back(tmp_path: Path) -> None:

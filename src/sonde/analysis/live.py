@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 STARTING = "starting"
 RECORDING = "recording"
+GONE = "gone"
 MOST_NOTES = 50
 
 # What a record is to a live view, beside what it is to a window.
@@ -112,6 +113,7 @@ class Live:
         self.strata = Strata()
         self.notes: list[str] = []
         self.exits: dict[int, dict[str, Any]] = {}
+        self.gone = False  # the run folder is not there any more
         if folder.sealed:
             sealed = importlib.import_module("sonde.analysis.sealed")  # loads all tables, which a live run does without
             self.sources = {tail.folder.name: Source(tail) for tail in sealed.sealed_tails(folder.path)}
@@ -132,7 +134,9 @@ class Live:
 
     @property
     def state(self) -> str:
-        """starting (nothing is recorded yet), recording, ended, died or unknown."""
+        """starting (nothing is recorded yet), recording, ended, died, unknown, or gone (the folder is not there any more)."""
+        if self.gone:
+            return GONE
         if not self.sources:
             return STARTING
         if any(one.goes_on for one in self.sources.values()):
@@ -179,7 +183,13 @@ class Live:
 
     def look(self) -> None:
         """Take what is new."""
-        for folder in process_folders(self.path) if self.path.is_dir() else ():
+        try:
+            folders = process_folders(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            self.gone = True  # what was known stays known: processes without their files could not be told any more
+            return
+        self.gone = False
+        for folder in folders:
             if folder.name not in self.sources:
                 self.sources[folder.name] = Source(Tail(folder))
         for process, source in self.sources.items():

@@ -16,7 +16,7 @@ from sonde.store.blobs import Blobs
 from sonde.store.card import Info, read_info, read_names
 from sonde.store.folder import ARGS_FILE, NAMES_FILE, PROCESS_FILE, RINGS_FILE, SEGMENT_FILE
 from sonde.store.reader import read_newest
-from sonde.store.regular import RegularFile
+from sonde.store.regular import RegularFile, why
 from sonde.store.segment import BAD, SLICE, cut
 
 if TYPE_CHECKING:
@@ -120,13 +120,23 @@ class Tail:
         rings = read_newest(self.folder, self.info, self.notes)  # before the segment: what leaves them is found there
         if rings.header is not None:
             self.lost, self.step, self.epoch = rings.header.lost, rings.header.step, rings.header.epoch
-        pieces = list(self._segment(rings.header))
+        pieces = self._pieces(rings.header)
         spilled = sum(len(piece.records) for piece in pieces)
         pieces.append(Fresh(rings.records, rings.threads))
         records = np.concatenate([piece.records for piece in pieces])
         threads = np.concatenate([piece.threads for piece in pieces])
         sane = _sane(records)
         return self._sift(records[sane], threads[sane], int(np.count_nonzero(sane[:spilled])))
+
+    def _pieces(self, header: Header | None) -> list[Fresh]:
+        """What was added to events.seg; nothing if something else stands in its place."""
+        try:
+            return list(self._segment(header))
+        except FileNotFoundError:
+            raise  # the run is being sealed or removed
+        except OSError as error:
+            self.notes.append(f"{SEGMENT_FILE} {why(error)}")
+            return []
 
     def _segment(self, header: Header | None) -> Iterator[Fresh]:
         """What was added to events.seg."""

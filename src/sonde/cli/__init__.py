@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from sonde.cli.encoding import write_what_can_be_shown
 from sonde.errors import SondeError, nearest
+from sonde.store.filesystem import has_working_folder
 from sonde.version import __version__
 
 # (name, what it does). The file of a command has its name, and calls it `command`.
@@ -34,6 +36,11 @@ COMMANDS = (
 
 class Commands(click.Group):
     """A group that knows its commands from the list, so that `sonde --help` loads none of them."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """As click does it, on any terminal."""
+        write_what_can_be_shown()
+        return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order of the list."""
@@ -72,6 +79,8 @@ class Commands(click.Group):
 
 
 def _told(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError) and not has_working_folder():
+        return "The working folder of this shell was removed. Change to another folder, and try again."
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}."
 

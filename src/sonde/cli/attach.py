@@ -6,24 +6,27 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from sonde.analysis.live import RECORDING, STARTING, Live
+from sonde.analysis.live import GONE, RECORDING, STARTING, Live
 from sonde.analysis.locate import is_plain
 from sonde.cli.judge import Judge
 from sonde.cli.keeper import OUTPUT, SUFFIX, Kept
+from sonde.store.alive import ENDED
 from sonde.store.regular import RegularFile
 from sonde.tui.app import Screen
 from sonde.tui.scroll import Scroll
 from sonde.tui.thrift import be_thrifty
 from sonde.views.line import line
-from sonde.views.watch import Watch, watch
+from sonde.views.watch import Watch, exit_text, watch
 
 FIRST = 256 * 1024  # bytes of the output that is there already
 MOST = 1 << 20  # bytes of new output at one look
 LAST_LINES = 20
+LOST = "Sonde's keeper was killed: the program goes on without it, and its exit code will not be known"
 
 
 class Reader:
@@ -37,10 +40,10 @@ class Reader:
     def look(self) -> Watch:
         """The run as it is now."""
         self._live.look()
-        verdict = None
-        if self._live.trainers:
+        verdict = self._judge.opinion if self._live.gone else None
+        if self._live.trainers and not self._live.gone:
             verdict = self._judge.look(over=self._live.state not in (RECORDING, STARTING))
-        return watch(self._live, verdict)
+        return watch(self._live, verdict, self._judge.notice)
 
     def again(self, before: Watch) -> Watch:
         """The run as it is now, without a new verdict; the one before counts as long as the state is the same."""
@@ -85,7 +88,7 @@ def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callab
     output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)
     reader = Reader(run)
     app = Screen(
-        reader.look,
+        lambda: _with_keeper(reader.look(), kept),
         output.read if output is not None else None,
         refresh=refresh,
         interrupt=(lambda: kept.signal(signal.SIGINT)) if kept is not None else None,
@@ -97,7 +100,20 @@ def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callab
     finally:
         reader.close()
     last = app.view
-    return None if last is None else lambda: reader.again(last)
+    return None if last is None else lambda: _with_keeper(reader.again(last), kept)
+
+
+def _with_keeper(view: Watch, kept: Kept | None) -> Watch:
+    """Add what the keeper of a program knows, and the run does not say."""
+    if kept is None:
+        return view
+    if kept.lost:
+        view = replace(view, notices=[LOST, *view.notices])
+    code = kept.poll()
+    if code is not None and view.headline.state == GONE:
+        how = exit_text({"code": code})
+        view = replace(view, headline=replace(view.headline, state=ENDED, how=how))
+    return view
 
 
 def last_lines(path: Path) -> str:
@@ -112,9 +128,7 @@ def in_lines(run: Path, seconds: float, over: Callable[[float], bool]) -> None:
     with closing(Reader(run)) as reader:
         while True:
             view = reader.look()
-            click.echo(line(view))
-            for notice in view.notices:
-                click.echo(f"sonde: {notice}")
+            _tell(view)
             if view.headline.state not in (RECORDING, STARTING) or over(seconds):
                 return
 
@@ -126,7 +140,7 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
 
     def tell() -> None:
         while not done.wait(seconds):
-            click.echo(line(reader.look()), err=True)
+            _tell(reader.look(), err=True)
 
     thread = threading.Thread(target=tell, name="sonde watch", daemon=True)
     thread.start()
@@ -134,7 +148,13 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
     def end() -> None:
         done.set()
         thread.join()
-        click.echo(line(reader.look()), err=True)
+        _tell(reader.look(), err=True)
         reader.close()
 
     return end
+
+
+def _tell(view: Watch, *, err: bool = False) -> None:
+    click.echo(line(view), err=err)
+    for notice in view.notices:
+        click.echo(f"sonde: {notice}", err=err)

@@ -11,7 +11,7 @@ import click
 from sonde import config
 from sonde.errors import RunNotFound
 from sonde.store.folder import RUN_FILE
-from sonde.views.runs import candidates, list_runs
+from sonde.views.runs import BROKEN, candidates, list_runs
 
 MOST_LISTED = 5
 RECORD_ONE = "Record one: sonde run train.py. Or call sonde.init() at the start of the program."
@@ -62,7 +62,7 @@ def choose(given: str | None, folder: Path, hint: str = RECORD_ONE) -> Path:
 
 
 def _newest(folder: Path, hint: str) -> Path:
-    readable = [one for one in list_runs(folder).runs if one.problem is None]
+    readable = [one for one in list_runs(folder).runs if one.state != BROKEN]
     if not readable:
         raise RunNotFound(f"There is no run in {folder}. {hint}")
     return Path(readable[0].path)

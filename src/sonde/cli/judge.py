@@ -1,25 +1,33 @@
 """The verdict on a run that is being watched: asked for again and again, in a process beside the screen.
 
-It may need much memory for a moment, and a second of a core: the screen is to have neither.
+It needs much memory for a moment, and a second of a core: the screen is to have neither. Where memory is scarce it is not
+asked for, and should there be too little of it all the same, the kernel ends that process before any other.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from sonde import config
+from sonde.probes import cgroup
+from sonde.views import units
 from sonde.views.watch import Opinion
 
 EVERY = 5.0  # seconds between two verdicts, at least
 SHARE = 0.02  # of the time that may be spent on them
 NICE = 10
+FIRST_TO_GO = "1000"  # the highest mark that the kernel knows for processes that it may end for want of memory
+NEEDED = 100_000_000  # bytes for a verdict, before one was made
+SPARE = 3  # times of what it needs have to be free
 
 
 class Judge:
@@ -32,7 +40,9 @@ class Judge:
         self._begun = 0.0
         self._due = 0.0
         self._last = False  # the verdict on a run that is over was asked for
+        self._needed = NEEDED
         self.opinion: Opinion | None = None
+        self.notice: str | None = None  # why there is no new one
 
     @property
     def asking(self) -> bool:
@@ -42,7 +52,7 @@ class Judge:
     def look(self, *, over: bool) -> Opinion | None:
         """The newest verdict; None if there is none yet. `over`: the run has ended, one more look is enough."""
         self._hear()
-        if self._asked is None and not self._last and (over or time.monotonic() >= self._due):
+        if self._asked is None and not self._last and (over or time.monotonic() >= self._due) and self._is_room():
             self._last = over
             self._ask()
         return self.opinion
@@ -53,6 +63,17 @@ class Judge:
             self._asked.kill()
             self._asked.wait()
         self._forget()
+
+    def _is_room(self) -> bool:
+        room = cgroup.room(os.getpid())
+        short = room is not None and room < SPARE * self._needed
+        self.notice = None
+        if short:
+            self.notice = (
+                f"no verdict: it needs {units.size(self._needed)}, and {units.size(room)} of memory are left; "
+                f"later: sonde report {self._run.name}"
+            )
+        return not short
 
     def _ask(self) -> None:
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115  read when the answer is there
@@ -66,7 +87,9 @@ class Judge:
             env=config.of_program(None, "", {}),
             start_new_session=True,  # Ctrl-C is not meant for it
         )
-        os.setpriority(os.PRIO_PROCESS, self._asked.pid, NICE)
+        with suppress(OSError):  # it is gone already
+            os.setpriority(os.PRIO_PROCESS, self._asked.pid, NICE)
+            Path(f"/proc/{self._asked.pid}/oom_score_adj").write_text(FIRST_TO_GO)
 
     def _hear(self) -> None:
         if self._asked is None or self._asked.poll() is None or self._answer is None:
@@ -76,7 +99,11 @@ class Judge:
         took = time.monotonic() - self._begun
         self._due = time.monotonic() + max(EVERY, took / SHARE)
         if self._asked.returncode == 0:
-            self.opinion = Opinion(**json.loads(content))
+            answer = json.loads(content)
+            self._needed = answer.pop("needed") or self._needed
+            self.opinion = Opinion(**answer)
+        elif self._asked.returncode == -signal.SIGKILL:  # by the kernel, for want of memory
+            self._needed *= 2
         self._forget()
 
     def _forget(self) -> None:

@@ -7,15 +7,17 @@ import json
 import os
 import select
 import struct
+import subprocess
 import sys
 import termios
 import threading
 import tty
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from sonde import launch
+from sonde import config, launch
 from sonde.errors import CommandRefused, FolderRefused, SettingError
+from sonde.guard import guard
 from sonde.store.folder import open_new, opened, write_all
 
 if TYPE_CHECKING:
@@ -26,39 +28,86 @@ SUFFIX = ".log"
 CHUNK = 1 << 16
 DRAIN_SECONDS = 0.2  # for output that is still on its way when the program has ended
 FAILED = 1
+DEAD = (b"Z", b"X")  # for the kernel: those that ended, and that nobody has waited for
 
 
-class Kept(NamedTuple):
-    """A program and its keeper. `run` is None if nothing is recorded; the output then goes to the terminal as it is."""
+class Kept:
+    """A program and its keeper. `run` is None if nothing is recorded; the output then goes to the terminal as it is.
 
-    keeper: int
-    program: int
-    terminal: int
-    run: str | None
-    output: str | None
-    notices: list[str]
+    `lost`: the keeper was killed. Then nobody will learn how the program ends; what it prints is taken by another process,
+    as a program that nobody reads would stop.
+    """
+
+    def __init__(self, keeper: int, program: int, terminal: int, run: str | None, output: str | None) -> None:
+        """Use `keep` instead."""
+        self.keeper = keeper
+        self.program = program
+        self.run = run
+        self.output = output
+        self.notices: list[str] = []
+        self.lost = False
+        self._terminal = terminal
+        self._began = config.start_ticks(program)
+        self._code: int | None = None
+        self._instead: subprocess.Popen[bytes] | None = None
+        self._over = threading.Event()
+        threading.Thread(target=self._attend, name="sonde keeper", daemon=True).start()
 
     def resize(self, columns: int, rows: int) -> None:
         """Tell the program how large its terminal is."""
         with suppress(OSError):
-            set_size(self.terminal, columns, rows)
+            set_size(self._terminal, columns, rows)
 
     def signal(self, number: int) -> None:
         """Send a signal to the program, by way of its keeper."""
         with suppress(ProcessLookupError):
-            os.kill(self.keeper, number)
+            if not self._over.is_set():
+                os.kill(self.keeper, number)
+            elif self.lost and self.runs():
+                os.killpg(self.program, number)
+
+    def runs(self) -> bool:
+        """Whether the program runs, as far as the kernel tells."""
+        if self._began is None or config.start_ticks(self.program) != self._began:
+            return False
+        with suppress(OSError), open(f"/proc/{self.program}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in DEAD
+        return False
 
     def poll(self) -> int | None:
-        """The exit code of the program, or None while it runs."""
-        with suppress(ChildProcessError):
-            pid, status = os.waitpid(self.keeper, os.WNOHANG)
-            return os.waitstatus_to_exitcode(status) if pid else None
-        return FAILED
+        """The exit code of the program; None while it runs, or if nobody knows."""
+        return self._code
 
-    def wait(self) -> int:
-        """Wait for the end of the program; its exit code."""
+    def wait(self) -> int | None:
+        """Wait for the end of the program; its exit code, or None if the keeper was killed."""
+        self._over.wait()
+        return self._code
+
+    def _attend(self) -> None:
+        """Wait for the end of the keeper, which ends with the program and has its exit code."""
         _, status = os.waitpid(self.keeper, 0)
-        return os.waitstatus_to_exitcode(status)
+        code = os.waitstatus_to_exitcode(status)
+        if code >= 0:
+            self._code = code
+        else:
+            self.lost = True
+            with guard("keeping what the program prints"):
+                self._keep_on()
+        self._over.set()
+
+    def _keep_on(self) -> None:
+        """Start a process that takes what the program prints from now on. It stays when the screen is left."""
+        sink = _appended(self.run, self.output)
+        self._instead = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from sonde.cli import keeper; keeper.take_over()"],
+            stdin=self._terminal,
+            stdout=sink,
+            stderr=subprocess.DEVNULL,
+            env=config.of_program(None, "", {}),
+            start_new_session=True,
+        )
+        if sink is not None:
+            os.close(sink)
 
 
 def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) -> Kept:
@@ -80,7 +129,14 @@ def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) 
         os.close(terminal)
         os.waitpid(keeper, 0)
         _raise(told)
-    return Kept(keeper, told["program"], terminal, told["run"], told["output"], told["notices"])
+    kept = Kept(keeper, told["program"], terminal, told["run"], told["output"])
+    kept.notices += told["notices"]
+    return kept
+
+
+def take_over() -> None:
+    """In the place of a keeper that was killed: copy from standard input to standard output until the program has ended."""
+    _pump(0, 1, threading.Event())
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
@@ -163,6 +219,16 @@ def _sink(run: str | None, screen: int) -> tuple[str | None, int]:
             with suppress(FolderRefused):  # another program of the same run has one
                 return name, open_new(folder, name, os.O_WRONLY)
     return None, os.open(os.devnull, os.O_WRONLY)
+
+
+def _appended(run: str | None, output: str | None) -> int | None:
+    """Where the output goes on: the end of its file; without a run, the terminal that we have (None)."""
+    if run is None:
+        return None
+    with suppress(OSError):
+        if output is not None:
+            return os.open(os.path.join(run, output), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+    return os.open(os.devnull, os.O_WRONLY)  # there is none, or it is gone
 
 
 def _pump(terminal: int, sink: int, over: threading.Event) -> None:

@@ -24,6 +24,7 @@ from sonde.store.folder import RUN_FILE
 SCRIPTS = (".py", ".pyw", ".pyc", ".pyz", ".sh")
 PLAIN_SECONDS = 5.0
 INTERRUPTED = 128 + signal.SIGINT
+UNKNOWN = 1  # for a program of which nobody knows whether it ended well
 
 
 def options(command: Any) -> Any:
@@ -180,24 +181,45 @@ def _let_it_run(kept: Kept) -> int:
     """Nothing is recorded, so there is nothing to watch: the output goes to the terminal."""
     while True:
         try:
-            return kept.wait()
+            code = kept.wait()
         except KeyboardInterrupt:
             kept.signal(signal.SIGINT)
+        else:
+            return _tell_lost(kept) if code is None else code
 
 
 def _leave(kept: Kept, look: Any, attach: Any) -> int:
     """Say how it stands, on the terminal that is the user's again."""
-    run = os.path.basename(kept.run or "")
     code = kept.poll()
     view = None if look is None else look()  # after it: of a program that has ended, the end
-    if code is None and view is not None and view.headline.state not in ("recording", "starting"):
+    if code is None and view is not None and view.headline.state in ("ended", "died"):
         code = kept.wait()
-    if code is None:
-        tell(f"the program goes on (pid {kept.program}). Look again: sonde watch {run}")
+    if code is None and not kept.lost:
+        tell(f"the program goes on (pid {kept.program}). {_further(kept, 'Look again: sonde watch')}")
         return 0
     if code and kept.output:
         click.echo(attach.last_lines(Path(kept.run or "") / kept.output))
     if view is not None:
         click.echo(attach.line(view))
-    tell(f"the program ended with exit code {code}. Look at it: sonde report {run}")
+    if code is None:
+        return _tell_lost(kept)
+    tell(f"the program ended with exit code {code}. {_further(kept, 'Look at it: sonde report')}")
     return code
+
+
+def _tell_lost(kept: Kept) -> int:
+    """The keeper was killed: what is known all the same."""
+    if kept.runs():
+        further = _further(kept, "Look again: sonde watch")
+        tell(f"Sonde's keeper was killed; the program goes on (pid {kept.program}). {further}")
+        return 0
+    further = _further(kept, "Look at it: sonde report")
+    tell(f"the program has ended. With which exit code is not known, as Sonde's keeper was killed. {further}")
+    return UNKNOWN
+
+
+def _further(kept: Kept, line: str) -> str:
+    """What can be done next."""
+    if kept.run is None:
+        return "Nothing was recorded."
+    return f"{line} {os.path.basename(kept.run)}" if os.path.isdir(kept.run) else "Its run folder is gone."

@@ -1,36 +1,40 @@
-"""The memory that the control group of a process may use: in a container or a job, less than the machine has."""
+"""The memory that a process may use: in a container or a job its control group allows less than the machine has."""
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+
+from sonde.probes import kernel
+from sonde.probes.kernel import Usage
 
 ROOT = "/sys/fs/cgroup"
 NO_LIMIT = 2**60  # version 1 writes a number near 2**63 where there is no limit
-
-
-class Usage(NamedTuple):
-    """The tightest limit above a process, and what is used of it; bytes."""
-
-    limit: int
-    used: int
+# Version 2 and version 1: the limit, what is used with all files that were read, and what of it are such files.
+FILES = (
+    ("memory.max", "memory.current", ("active_file", "inactive_file")),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_active_file", "total_inactive_file")),
+)
 
 
 def usage(pid: int) -> Usage | None:
-    """Limit and use of the tightest control group that the process is in; None without a limit."""
+    """Limit and use of the control group of the process that has the least room; None without a limit."""
     found = [one for folder in _folders(pid) if (one := _read(folder)) is not None]
-    return min(found, key=lambda one: one.limit, default=None)
+    return min(found, key=_room, default=None)
+
+
+def room(pid: int) -> int | None:
+    """How many bytes a process may still take, before somebody runs out of memory; None where that is not known."""
+    return min((_room(one) for one in (kernel.ram(), usage(pid)) if one is not None), default=None)
+
+
+def _room(one: Usage) -> int:
+    return one.limit - one.used
 
 
 def _folders(pid: int) -> list[str]:
     """The folders of the groups of a process, from its own up to the top one."""
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
     folders: list[str] = []
-    for line in lines:
+    for line in (kernel.text(f"/proc/{pid}/cgroup") or "").splitlines():
         _, controllers, path = (line + "::").split(":")[:3]
         top = ROOT if controllers == "" else os.path.join(ROOT, "memory") if "memory" in controllers.split(",") else ""
         folder = os.path.normpath(top + path)
@@ -41,16 +45,14 @@ def _folders(pid: int) -> list[str]:
 
 
 def _read(folder: str) -> Usage | None:
-    for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-        most, now = _number(os.path.join(folder, limit)), _number(os.path.join(folder, used))
+    for limit, used, files in FILES:
+        most, now = (_number(kernel.text(os.path.join(folder, name))) for name in (limit, used))
         if most is not None and now is not None and most < NO_LIMIT:
-            return Usage(most, now)
+            known = kernel.numbers(os.path.join(folder, "memory.stat"))
+            return Usage(most, max(0, now - sum(known.get(name, 0) for name in files)))
     return None
 
 
-def _number(path: str) -> int | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return int(file.read(32))
-    except (OSError, ValueError):  # also "max": no limit
-        return None
+def _number(text: str | None) -> int | None:
+    """None also for "max": no limit."""
+    return int(text) if text is not None and text.strip().isdigit() else None

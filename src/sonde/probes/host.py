@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import config
 from sonde.events import core
 from sonde.guard import guard
-from sonde.probes import allocator, cgroup, stacks, step
+from sonde.probes import allocator, cgroup, kernel, stacks, step
 from sonde.store.probe import MEMORY, SYSTEM
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _load() -> None:
 
 
 def _memory() -> None:
-    text = _read("/proc/self/stat")
+    text = kernel.text("/proc/self/stat")
     if text is None:
         return
     fields = text.rpartition(")")[2].split()  # a name may have blanks and brackets
@@ -110,7 +110,7 @@ def _memory() -> None:
 
 
 def _disk() -> None:
-    text = _read("/proc/self/io")
+    text = kernel.text("/proc/self/io")
     if text is None:
         return
     for line in text.splitlines():
@@ -120,11 +120,10 @@ def _disk() -> None:
 
 
 def _machine() -> None:
-    lines = (line.split() for line in (_read("/proc/meminfo") or "").splitlines())
-    found = {words[0]: int(words[1]) * 1024 for words in lines if words[0] in ("MemTotal:", "MemAvailable:")}
-    if len(found) == 2:
-        core.counter("ram.total", found["MemTotal:"], SYSTEM, 0)
-        core.counter("ram.used", found["MemTotal:"] - found["MemAvailable:"], SYSTEM, 0)
+    ram = kernel.ram()
+    if ram is not None:
+        core.counter("ram.total", ram.limit, SYSTEM, 0)
+        core.counter("ram.used", ram.used, SYSTEM, 0)
     usage = cgroup.usage(_now.pid)
     if usage is not None:
         core.counter("cgroup.limit", usage.limit, SYSTEM, 0)
@@ -153,12 +152,3 @@ def _devices(cuda: Any) -> None:
     core.counter("device.allocated", cuda.memory_allocated(), MEMORY, _now.pid)
     core.counter("device.reserved", cuda.memory_reserved(), MEMORY, _now.pid)
     core.counter("device.peak", allocator.highest(cuda), MEMORY, _now.pid)
-
-
-def _read(path: str) -> str | None:
-    """A file of the kernel; None where there is none, or it may not be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None

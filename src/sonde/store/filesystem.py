@@ -83,3 +83,12 @@ def _unescape(text: str) -> str:
 
 def _below(path: str, point: str) -> bool:
     return path == point or path.startswith(point.rstrip("/") + "/")
+
+
+def has_working_folder() -> bool:
+    """Whether the working folder of this process is still there; another program may have removed it."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True

@@ -161,7 +161,7 @@ class Screen(App[None]):
     def _pause(self, before: Watch | None, cost: float) -> float:
         """Seconds until the next look, if the last one took so many seconds of a core."""
         assert self.view is not None
-        if self.view.headline.state in ("ended", "died"):
+        if self.view.headline.state in ("ended", "died", "gone"):
             return max(self._every, IDLE)
         if before is None or not before.step_time.steps:
             return min(SOON, self._every)
@@ -191,18 +191,25 @@ class Screen(App[None]):
     def _draw_output(self, _: Watch, width: int, height: int) -> Text:
         if self._read is None:
             return Text("The program writes to its own terminal.", paint.QUIET)
-        last = max(len(self._scroll) - self._back, min(height, len(self._scroll)))
+        last = len(self._scroll) - self._lines_back()
         shown = self._scroll.lines(last - height, last)
         for line in shown:
             line.truncate(width)
         return Text("\n").join(shown)
 
     def _output_title(self) -> str:
-        return f"output · {self._back} lines back, End returns" if self._back else "output"
+        back = self._lines_back()
+        return f"output · {back} lines back, End returns" if back else "output"
+
+    def _lines_back(self) -> int:
+        """How many lines the output is scrolled back: with the first one at the top, no further."""
+        room = self.query_one("#output").content_size.height
+        return min(self._back, max(len(self._scroll) - room, 0))
 
     def _keys(self) -> list[tuple[str, str]]:
         assert self.view is not None
-        over = self.view.headline.state in ("ended", "died", "unknown")
+        state = self.view.headline.state
+        over = state in ("ended", "died", "unknown") or (state == "gone" and self._interrupt is None)
         leave = "leave" if over else "detach, it goes on" if self.size.width >= WIDE else "detach"
         keys = [("q", leave)]
         if self._interrupt is not None and not over:
@@ -251,7 +258,8 @@ class Screen(App[None]):
 
     def action_scroll(self, lines: int) -> None:
         """Move through the output."""
-        self._back = min(max(self._back + lines, 0), max(len(self._scroll) - 1, 0))
+        self._back = max(self._lines_back() + lines, 0)
+        self._back = self._lines_back()
         self._show()
 
     def action_leave(self) -> None:

@@ -29,7 +29,13 @@ DOT = " · "
 NARROW = 74  # below this the legend does without times
 BLOCKS = " ▁▂▃▄▅▆▇█"
 SEVERITIES = {"info": GOOD, "warn": WARN, "critical": BAD}
-STATES = {"recording": ("●", GOOD), "starting": ("○", QUIET), "ended": ("■", QUIET), "died": ("✖", BAD)}
+STATES = {
+    "recording": ("●", GOOD),
+    "starting": ("○", QUIET),
+    "ended": ("■", QUIET),
+    "died": ("✖", BAD),
+    "gone": ("✖", BAD),
+}
 
 
 class Look(NamedTuple):
@@ -171,7 +177,7 @@ def step_time(view: Watch, width: int, *, rows: int, coloured: bool, short: bool
 
 
 def _waiting(view: Watch) -> Text:
-    if view.headline.state in ("ended", "died"):
+    if view.headline.state in ("ended", "died", "gone"):
         return Text("No training step was recorded.", QUIET)
     return Text("Waiting for the first training step to end.", QUIET)
 

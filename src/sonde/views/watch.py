@@ -24,7 +24,7 @@ class Headline:
 
     name: str
     command: str
-    state: str  # starting, recording, ended, died, unknown
+    state: str  # starting, recording, ended, died, unknown, gone
     how: str  # how it ended: "exit code 3", "signal 9", "ValueError"
     elapsed_ns: int | None
     step: int | None
@@ -173,8 +173,8 @@ STALE_NS = 3_000_000_000  # a worker that was not measured for so long is gone
 TOLD = (probe.PROBE, probe.LAYER, probe.LAYER_BACKWARD)
 
 
-def watch(live: Live, verdict: Opinion | None = None) -> Watch:
-    """What to show of a run now; the verdict on it is given."""
+def watch(live: Live, verdict: Opinion | None = None, notice: str | None = None) -> Watch:
+    """What to show of a run now; the verdict on it is given, or why there is no new one."""
     known = {source: source.window.steps() for source in live.trainers}
     counted = {source: _without_warmup(source, steps) for source, steps in known.items()}
     warmup = max((len(known[source].step) - len(counted[source].step) for source in known), default=0)
@@ -188,7 +188,7 @@ def watch(live: Live, verdict: Opinion | None = None) -> Watch:
         ranks=_ranks(live, counted),
         items=_items(live),
         layers=_layers(live, sum(source.window.count for source in known)),
-        notices=_notices(live, step_time.p50_ns),
+        notices=_notices(live, step_time.p50_ns) + ([] if notice is None else [notice]),
         verdict=verdict,
     )
 
@@ -441,6 +441,8 @@ def _layers(live: Live, steps: int) -> list[Layer]:
 
 def _notices(live: Live, usual_ns: float | None) -> list[str]:
     """Facts that numbers do not tell: who is in one thing for long, who ended badly, what was lost."""
+    if live.gone:
+        return ["the run folder is gone: nothing new can be seen of this run"]
     found = _long(live, usual_ns) + _ends(live) + list(live.notes)
     if live.losses:
         found.append(f"{units.plural(live.losses, 'record')} could not be written: sonde show {live.id}")
