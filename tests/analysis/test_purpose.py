@@ -46,6 +46,9 @@ def told(story: str, *, sparse: bool = False) -> str:
     ("story", "purposes"),
     [
         ("Afb Afb Afb", "ttt"),
+        ("Afb Afb A Bfb Bfb Bfb", "ttuttt"),  # broken off with a batch in hand, then a new loader
+        ("Afb Afb A Cf Cf Bfb Bfb", "ttueett"),  # the same, and evaluation in between
+        ("ABfb ABfb A Cfb", "tttttt"),  # two at once, and one of them begins anew
         ("Afb Afb Bf Bf Bf Afb", "tteeet"),
         ("Afb Bf Afb Cf Afb", "tetet"),  # one batch for evaluation
         ("A Bf Bf fb Afb", "teet"),  # evaluation between fetch and use

@@ -167,6 +167,37 @@ def test_drops_say_how_many_why_and_where(tmp_path: Path) -> None:
     assert str(drops).startswith("4 records lost: 3 could not be written: disk full")
 
 
+@pytest.mark.parametrize("damage", ["rings", "rings and events.seg", "header"])
+def test_what_nobody_can_count_is_not_nothing(tmp_path: Path, damage: str) -> None:
+    """Which numbers were given out stands in the rings: without them it is not known what is missing, sealed or not."""
+    folder = sample(tmp_path / "run")
+    process = folder / "testhost-10-0"
+    for name in damage.split(" and "):
+        if name == "header":
+            (process / "rings").write_bytes(bytes(5000))
+        else:
+            (process / name).unlink()
+    for _ in range(2):
+        with open_run(folder) as run:
+            drops = run.drops
+            assert run.sql("SELECT drops FROM processes WHERE pid = 10").fetchall() == [(None,)]
+        assert (drops.uncounted, drops.total) == (("testhost-10-0",), 4)
+        assert "; it is not known how many records were in files that are missing" in str(drops)
+        seal(folder)
+
+
+def test_records_without_rings_are_counted_by_their_file(tmp_path: Path) -> None:
+    """Where records are written in blocks there are no rings; without the file there is nothing to count by."""
+    built = BuiltProcess([BuiltRecord(dur=1)], spilled=1, process={"writes": "block"})
+    folder = build_run(tmp_path / "run", [built])
+    next(folder.glob("*/rings")).unlink()
+    with open_run(folder) as run:
+        assert str(run.drops) == "no records lost"
+    next(folder.glob("*/events.seg")).unlink()
+    with open_run(folder) as run:
+        assert str(run.drops).startswith("it is not known how many records")
+
+
 def test_no_drops_are_told_too(tmp_path: Path) -> None:
     """A clean run says so."""
     with run_of(tmp_path, BuiltProcess([BuiltRecord()])) as run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -206,15 +207,92 @@ def test_raw_files_of_a_sealed_process_are_ignored_and_cleared(tmp_path: Path) -
     assert leftovers(folder) == []
 
 
+def content(folder: Path) -> dict[str, bytes]:
+    """All files of a run."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        ["events.parquet"],
+        ["processes.parquet"],
+        ["processes.parquet", "steps.json", "steps.parquet"],
+        ["events.parquet", "processes.parquet"],
+    ],
+)
+def test_a_copy_that_lacks_a_sealed_table_is_left_as_it_is(tmp_path: Path, missing: list[str]) -> None:
+    """Sealing again would put empty tables in the place of those that are there."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    before = answers(folder)
+    kept = {name: (folder / name).read_bytes() for name in missing}
+    for name in missing:
+        (folder / name).unlink()
+    left = content(folder)
+    with pytest.raises(RunUnreadable, match=rf"incomplete: {missing[0]}.* missing.*Restore"):
+        seal(folder)
+    assert content(folder) == left
+    for name, inside in kept.items():
+        (folder / name).write_bytes(inside)
+    seal(folder)
+    assert answers(folder) == before
+
+
+def test_a_copy_that_lacks_the_list_and_a_process_is_left_as_it_is(tmp_path: Path) -> None:
+    """The events are there of a process of which there is nothing else."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    (folder / "processes.parquet").unlink()
+    for path in (folder / "testhost-10-0").iterdir():
+        path.unlink()
+    (folder / "testhost-10-0").rmdir()
+    left = content(folder)
+    with pytest.raises(RunUnreadable, match=r"incomplete: processes.parquet is missing"):
+        seal(folder)
+    assert content(folder) == left
+
+
+def test_a_run_that_lacks_its_sealed_events_says_so(tmp_path: Path) -> None:
+    """What is left is shown, with a note."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    (folder / "events.parquet").unlink()
+    with open_run(folder) as run:
+        assert any("events.parquet is missing" in note for note in run.notes)
+
+
+def test_sealing_that_was_killed_between_the_tables_can_be_done_again(tmp_path: Path) -> None:
+    """The events are in place, the list is not, and the raw files are all there: also those of a process without any."""
+    folder = sample(tmp_path / "run")
+    early = folder / "testhost-77-0"
+    early.mkdir()
+    (early / "process.json").write_text((folder / "testhost-10-0" / "process.json").read_text().replace("10", "77"))
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    before = answers(folder)
+    seal(copy)
+    for name in ("events.parquet", "ledger.parquet"):
+        if (copy / name).exists():
+            shutil.copy(copy / name, folder / name)
+    assert answers(folder) == before
+    seal(folder)
+    assert answers(folder) == before
+    assert leftovers(folder) == []
+
+
+@pytest.mark.parametrize(("share", "what"), [(0.5, r"cut short or damaged \(No magic bytes.*\)"), (0, "empty")])
 @pytest.mark.parametrize("name", ["events.parquet", "processes.parquet"])
-def test_damaged_sealed_tables_are_a_clear_error(tmp_path: Path, name: str) -> None:
-    """A file that was cut short is told by its path."""
+def test_damaged_sealed_tables_are_a_clear_error(tmp_path: Path, name: str, share: float, what: str) -> None:
+    """A file that was cut short is told by its name, in one line."""
     folder = sample(tmp_path / "run")
     seal(folder)
     content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[: len(content) // 2])
-    with open_run(folder) as run, pytest.raises(RunUnreadable, match=r"sealed tables of .* cannot be read"):
+    (folder / name).write_bytes(content[: int(len(content) * share)])
+    told = rf"sealed tables of .* cannot be read: {name} is {what}\. Restore the folder from a copy\.$"
+    with open_run(folder) as run, pytest.raises(RunUnreadable, match=told) as raised:
         run.table("events")
+    assert "\n" not in str(raised.value)
 
 
 SEAL = "import sys; from sonde.analysis.seal import seal; print('go', flush=True); seal(sys.argv[1])"

@@ -210,6 +210,62 @@ def test_a_program_with_the_vocabulary_alone_has_steps(tmp_path: Path) -> None:
         ]
 
 
+def counted(step: int | None, *spans: tuple[str, str, int, int]) -> list[BuiltRecord]:
+    """Spans of a program that has said which step it is."""
+    return [BuiltRecord(name, cat, start=START_NS + at, dur=dur, step=step) for name, cat, at, dur in spans]
+
+
+def test_waiting_in_a_loop_of_the_vocabulary_is_input_wait(tmp_path: Path) -> None:
+    """As `ai.dataloader.fetch.iter(loader)` writes it; the use of an item is none."""
+    records = counted(0, ("fetch.iter", "dataloader", 0, 30), ("fetch.block", "dataloader", 30, 60))
+    records += counted(0, ("forward", "compute", 40, 10), ("item.iter", "data", 60, 5), ("item.block", "data", 65, 15))
+    with build(tmp_path, *records) as run:
+        assert rows(run, "SELECT input_wait_ns, forward_ns FROM steps") == [(35, 10)]
+
+
+def test_a_wait_before_the_program_says_which_step_it_is_belongs_to_that_step(tmp_path: Path) -> None:
+    """The data of a step come first: `for step, batch in ...: ai.update(step=step)`."""
+    records = counted(None, ("fetch.iter", "dataloader", 0, 10)) + counted(0, ("forward", "compute", 20, 10))
+    records += counted(0, ("fetch.iter", "dataloader", 40, 30)) + counted(1, ("forward", "compute", 80, 10))
+    with build(tmp_path, *records) as run:
+        assert rows(run, "SELECT step, input_wait_ns, dur_ns FROM steps ORDER BY step") == [(0, 10, 40), (1, 30, 50)]
+
+
+def test_a_wait_after_the_program_says_which_step_it_is_stays_in_it(tmp_path: Path) -> None:
+    """`ai.update(step=step)` at the top of the loop, and data fetched below it."""
+    records = []
+    for step in range(2):
+        at = 100 * step
+        records += counted(step, ("fetch", "dataloader", at, 10 + step), ("forward", "compute", at + 20, 10))
+    with build(tmp_path, *records) as run:
+        assert rows(run, "SELECT step, input_wait_ns FROM steps ORDER BY step") == [(0, 10), (1, 11)]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_loss_that_only_the_program_tells_is_the_loss_of_its_step(tmp_path: Path, sealed: bool) -> None:
+    """`sonde.log(loss=...)`; a word under that name is none."""
+    records = []
+    for step, loss in enumerate((0.5, 0.25)):
+        records += counted(step, ("forward", "compute", 100 * step, 10))
+        records.append(
+            BuiltRecord("loss", "log", kind=COUNTER, start=START_NS + 100 * step + 50, value=loss, step=step)
+        )
+    records.append(BuiltRecord("loss", "log", kind=MARK, start=START_NS + 170, step=1))
+    folder = build_run(tmp_path / "run", [BuiltProcess(records)])
+    if sealed:
+        seal(folder)
+    with open_run(folder) as run:
+        assert rows(run, "SELECT step, loss FROM steps ORDER BY step") == [(0, 0.5), (1, 0.25)]
+
+
+def test_the_loss_that_the_probes_saw_comes_before_what_the_program_tells(tmp_path: Path) -> None:
+    """That may be a mean, or the loss of an evaluation."""
+    records = [probed("backward", 0, 10, key=0), probed("loss", 12, 0, kind=COUNTER, value=2.0)]
+    records += [BuiltRecord("loss", "log", kind=COUNTER, start=START_NS + 20, value=0.1), update(30, 0)]
+    with build(tmp_path, *records) as run:
+        assert rows(run, "SELECT loss FROM steps") == [(2.0,)]
+
+
 def test_probes_come_before_the_vocabulary(tmp_path: Path) -> None:
     """A phase that both saw counts once; one that only the program marked is taken from it."""
     records = [BuiltRecord("forward", "compute", start=START_NS, dur=40), probed("forward", 5, 30, parent=1, depth=1)]

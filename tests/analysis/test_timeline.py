@@ -26,7 +26,7 @@ from sonde.analysis.timeline import (
     Updates,
     nest,
 )
-from sonde.store.probe import FORWARD_GRAD, FORWARD_TRAINING, batch_key
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, batch_key
 
 TRAINING = FORWARD_TRAINING | FORWARD_GRAD
 Row = tuple[int, int, int, int]  # code, start, end, key
@@ -149,6 +149,14 @@ def test_a_teacher_without_gradients_is_part_of_the_step() -> None:
     assert [row.get("evaluation") for row in spent(with_loader, [55, 115, 175])] == [None] * 4
     without = [row for row in with_loader if row[0] != INPUT_WAIT]
     assert [row.get("evaluation") for row in spent(without, [55, 115, 175])] == [None] * 4
+
+
+def test_a_model_that_learns_is_evaluated_also_in_every_step() -> None:
+    """As where all data are one batch, held by the program: no teacher goes forward with gradients at other times."""
+    steps = [
+        row for n in range(3) for row in (*step(60 * n, n)[1:], (FORWARD, 60 * n + 1, 60 * n + 4, FORWARD_LEARNED))
+    ]
+    assert [row.get("evaluation") for row in spent(steps, [55, 115, 175])] == [3, 3, 3, None]
 
 
 def test_validation_of_held_data_without_a_loader_is_evaluation() -> None:

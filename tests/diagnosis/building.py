@@ -29,9 +29,11 @@ def launcher(*records: BuiltRecord, last: int = 100) -> BuiltProcess:
     return BuiltProcess([*records, end], pid=900, process={"role": "launcher"})
 
 
-def exited(pid: int, code: int | None = None, signal: int | None = None, at: int = 50) -> BuiltRecord:
-    """A mark: a process ended so, after `at` seconds."""
-    args = {"code": code, "signal": signal}
+def exited(
+    pid: int, code: int | None = None, signal: int | None = None, at: int = 50, by: str | None = None
+) -> BuiltRecord:
+    """A mark: a process ended so, after `at` seconds. `by`: who asked it to end."""
+    args = {"code": code, "signal": signal, **({} if by is None else {probe.EXIT_BY: by})}
     return BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, start=START_NS + at * SECOND, key=pid, args=args)
 
 

@@ -15,7 +15,7 @@ from sonde.diagnosis.evidence import correlation
 from sonde.diagnosis.policy import Policy
 from sonde.diagnosis.rules import RULES
 from sonde.finding import CRITICAL, INFO, WARN, Finding
-from sonde.testing import BuiltProcess, build_training
+from sonde.testing import BuiltProcess, build_run, build_training
 
 DRIFT = {"score": 0.6, "phase": "backward"}
 KINDS = [rule.kind for rule in RULES]
@@ -41,6 +41,33 @@ def test_a_run_without_any_process_is_told(tmp_path: Path) -> None:
 def test_a_run_without_any_event_is_told(tmp_path: Path) -> None:
     """A process that recorded nothing."""
     assert kinds(diagnosed(tmp_path, [BuiltProcess()])) == ["INSUFFICIENT_DATA"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("space", "disk was full"), ("ring", "limit of the size"), ("cap", "size cap")]
+)
+@pytest.mark.parametrize("steps", [0, 5])
+def test_what_was_lost_is_told_before_what_is_not_there(tmp_path: Path, reason: str, told: str, steps: int) -> None:
+    """Where there was no room for records, nobody is told to start the program as it was started."""
+    (process,) = processes(steps=steps)
+    verdict = diagnosed(tmp_path, [process._replace(next_seq=1000, header={f"lost_{reason}": 7})]).verdict
+    assert verdict.kind == "INSUFFICIENT_DATA"
+    assert verdict.why.startswith("7 records were lost, ")
+    assert told in verdict.why
+    assert "no training loop" not in verdict.why
+    assert verdict.next.startswith("Make room for the recording")
+
+
+def test_a_run_whose_files_are_missing_is_not_said_to_have_no_loop(tmp_path: Path) -> None:
+    """The files would tell."""
+    folder = build_run(tmp_path / "run", processes())
+    for path in (*folder.glob("*/rings"), *folder.glob("*/events.seg")):
+        path.unlink()
+    with open_run(folder) as run:
+        verdict = diagnose(run).verdict
+    assert verdict.kind == "INSUFFICIENT_DATA"
+    assert verdict.why.startswith("It is not known how many records were in files that are missing")
+    assert verdict.next.startswith("Restore")
 
 
 def test_a_rank_without_a_single_step_does_not_hide_the_other(tmp_path: Path) -> None:

@@ -26,12 +26,13 @@ from tests.diagnosis.building import (
 )
 
 from sonde.analysis.run import open_run
+from sonde.analysis.seal import seal
 from sonde.diagnosis.diagnose import diagnose
 from sonde.diagnosis.ends import frames_of
 from sonde.finding import CRITICAL, INFO, WARN
 from sonde.store import probe
 from sonde.store.folder import host
-from sonde.testing import START_NS, WALL_NS, build_run
+from sonde.testing import START_NS, WALL_NS, BuiltProcess, build_run
 
 GB = 1_000_000_000
 
@@ -72,12 +73,47 @@ def test_signal_9_without_any_look_at_memory_says_so(tmp_path: Path) -> None:
     assert "is not known" in found.verdict.why
 
 
-@pytest.mark.parametrize(("signal", "severity"), [(11, CRITICAL), (6, CRITICAL), (15, WARN)])
+@pytest.mark.parametrize(("signal", "severity"), [(11, CRITICAL), (6, CRITICAL), (15, WARN), (1, WARN)])
 def test_other_signals_are_named(tmp_path: Path, signal: int, severity: str) -> None:
     """A crash in native code, or somebody who asked it to end."""
     found = diagnosed(tmp_path, [*map(without_end, processes()), launcher(exited(1000, signal=signal, at=2))])
     assert (found.verdict.kind, found.verdict.severity) == ("KILLED", severity)
     assert f"signal {signal} " in found.verdict.why
+
+
+def died(process: BuiltProcess) -> BuiltProcess:
+    """The same process, on this host and gone, of which no end is known."""
+    here = without_end(process)._replace(host=host())
+    return here._replace(process={**(here.process or {}), "boot_id": "another boot"})
+
+
+def test_a_process_that_is_gone_without_a_word_was_killed(tmp_path: Path) -> None:
+    """As far as one can tell."""
+    assert diagnosed(tmp_path, [*map(died, processes())]).verdict.kind == "KILLED"
+
+
+@pytest.mark.parametrize("who", ["itself", "its launcher"])
+def test_an_end_that_could_not_be_written_is_no_kill(tmp_path: Path, who: str) -> None:
+    """On a full disk neither the process nor its launcher can tell: that is said, sealed or not."""
+    (process,) = processes()
+    above = launcher()._replace(host=host(), next_seq=9, header={"lost_space": 7} if who == "its launcher" else None)
+    if who == "itself":
+        process = process._replace(next_seq=100_000, header={"lost_space": 7})
+    folder = build_run(tmp_path / "run", [died(process), above])
+    for _ in range(2):
+        with open_run(folder) as run:
+            assert "KILLED" not in kinds(diagnose(run))
+            assert sum("how it ended could not be written: the disk was full" in note for note in run.notes) == 1
+            assert run.sql("SELECT state FROM processes WHERE pid = 1000").fetchall() == [("unknown",)]
+        seal(folder)
+
+
+def test_an_end_that_the_launcher_saw_counts_on_a_full_disk_too(tmp_path: Path) -> None:
+    """What is known is told."""
+    (process,) = processes()
+    above = launcher(exited(1000, signal=9))._replace(host=host(), header={"lost_space": 7})
+    found = diagnosed(tmp_path, [died(process._replace(header={"lost_space": 7})), above])
+    assert (found.verdict.kind, found.verdict.evidence["signal"]) == ("KILLED", 9)
 
 
 def test_ctrl_c_is_no_verdict(tmp_path: Path) -> None:
@@ -98,6 +134,32 @@ def test_loader_workers_that_are_ended_when_done_are_no_finding(tmp_path: Path) 
     """Torch ends its workers with signal 15."""
     found = diagnosed(tmp_path, [*processes(workers=2), launcher(exited(2000, signal=15), exited(2001, signal=15))])
     assert "KILLED" not in kinds(found)
+
+
+def pooled(*, by: str | None, code: int = 0) -> list[BuiltProcess]:
+    """A program that trained in a child, which ended by signal 15 before the program itself ended; and their launcher."""
+    (trainer,) = processes()
+    trainer = trainer._replace(process={**(trainer.process or {}), "rank": None, "role": "child", "parent_pid": 800})
+    marks = [exited(1000, signal=15, by=by), exited(4711, signal=15, by=by)]  # the second recorded nothing
+    parent = BuiltProcess(marks, pid=800, process={"role": "main", "parent_pid": 900})
+    return [trainer, parent, launcher(exited(800, code=code, at=60))]
+
+
+def test_children_that_the_program_itself_has_ended_were_not_killed(tmp_path: Path) -> None:
+    """A pool that is left ends its processes so; one that recorded nothing is no finding either."""
+    found = diagnosed(tmp_path, pooled(by=probe.PARENT))
+    assert "KILLED" not in kinds(found)
+    assert {end.reason for end in found.facts.ends.processes if end.signal == 15} == {"terminated"}
+
+
+def test_a_child_that_somebody_else_has_ended_was_killed(tmp_path: Path) -> None:
+    """The program goes on, and ends well: it is told all the same."""
+    assert diagnosed(tmp_path, pooled(by=None)).verdict.kind == "KILLED"
+
+
+def test_children_that_a_program_ends_when_it_fails_itself_are_told(tmp_path: Path) -> None:
+    """A launcher that was asked to end, or whose rank is gone, ends its other ranks."""
+    assert "KILLED" in kinds(diagnosed(tmp_path, pooled(by=probe.PARENT, code=1)))
 
 
 def test_a_killed_loader_worker_stands_before_the_exception_that_follows(tmp_path: Path) -> None:
@@ -266,11 +328,14 @@ def test_a_full_host_is_pressure_and_says_whose_it_is(tmp_path: Path) -> None:
     assert "what else uses the memory" in pressure.next
 
 
-def test_files_in_the_cache_of_a_control_group_are_no_pressure(tmp_path: Path) -> None:
-    """The group is full, but not with the memory of this run."""
+def test_a_full_control_group_is_pressure_also_if_others_fill_it(tmp_path: Path) -> None:
+    """Other programs of the container, or files in memory: the kernel ends a process of this run all the same."""
     samples = [gauge("cgroup.limit", 8 * GB), gauge("cgroup.used", 7.9 * GB)]
     found = diagnosed(tmp_path, [*processes(rss=lambda rank, step: GB), launcher(*samples)])
-    assert "MEMORY_PRESSURE" not in kinds(found)
+    pressure = of_kind(found, "MEMORY_PRESSURE")
+    assert pressure.severity == WARN
+    assert "control group's memory" in pressure.why
+    assert "what else uses the memory" in pressure.next
 
 
 def test_more_threads_than_cores_are_told(tmp_path: Path) -> None:

@@ -205,6 +205,34 @@ def test_children_that_sonde_does_not_reach_are_told(programs: Programs) -> None
     assert f"process {clean} " in done.stderr
 
 
+def test_a_program_that_was_given_no_environment_is_told(programs: Programs) -> None:
+    """Also if it is the program itself, which was another one when it was started."""
+    done = run(programs, "env", "-i", sys.executable, "-c", "import os, time; print(os.getpid()); time.sleep(2.5)")
+    assert f"Nothing of process {int(done.stdout)} (" in done.stderr
+    assert "an environment of its own" in done.stderr
+    assert "no Python that Sonde reached" not in done.stderr
+
+
+def test_another_venv_is_named(programs: Programs) -> None:
+    """Whether it is the program itself, or a shell starts it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "bare"], cwd=programs.folder, check=True, timeout=60)
+    named = f"It ran with {programs.folder}/bare/bin/python, "
+    assert named in run(programs, "bare/bin/python", "-c", "pass").stderr
+    line = "bare/bin/python -c 'import time; time.sleep(2.5)'; true"
+    assert named in run(programs, "bash", "-c", line).stderr
+    line = f"{sys.executable} -c 'import time; time.sleep(2.5)'; true"
+    assert "no Python that Sonde reached" in run(programs, "bash", "-c", line).stderr
+
+
+@pytest.mark.parametrize("folder", ["nothing-here", "."])
+def test_a_run_that_cannot_be_joined_is_told_with_the_variable_that_names_it(programs: Programs, folder: str) -> None:
+    """Another --dir would not help."""
+    done = run(programs, "-c", "print('ran')", env={"SONDE_RUN": str(programs.folder / folder)})
+    assert done.stdout == "ran\n"
+    assert "SONDE_RUN names that folder" in done.stderr
+    assert "--dir" not in done.stderr
+
+
 def test_a_program_of_which_nothing_was_recorded_is_told(programs: Programs) -> None:
     """Nobody should look for numbers that are not there."""
     assert "Nothing of the program itself was recorded" in run(programs, "-c", "pass").stderr

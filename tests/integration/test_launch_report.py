@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.integration.launching import HERE, run, script
+from tests.integration.launching import HERE, run, script, start
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Programs
@@ -67,3 +71,37 @@ print(code, sorted({"duckdb", "numpy", "rich"} & set(sys.modules)))
     )
     assert done.stdout == "0 []\n"
     assert "INSUFFICIENT_DATA" in done.stderr
+
+
+def test_a_signal_that_was_meant_for_the_program_does_not_end_the_drawing(programs: Programs) -> None:
+    """As `timeout` sends it: to the launcher, and then to the whole group."""
+    code = HERE + "import time\nprint('ready', flush=True)\ntime.sleep(60)\n"
+    program = start(programs, str(script(programs.folder, code)), start_new_session=True)
+    assert program.stdout is not None
+    program.stdout.readline()
+    program.terminate()
+    time.sleep(0.05)  # the launcher has the first one, and looks whether the program has it too
+    os.killpg(program.pid, signal.SIGTERM)
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 128 + signal.SIGTERM
+    assert "could not be made" not in err
+    assert "ABOUT THIS RECORDING" in err
+
+
+def test_a_signal_during_the_drawing_ends_it(programs: Programs) -> None:
+    """Who wants to be done is not to wait; the exit code is the program's all the same."""
+    program = start(programs, str(script(programs.folder, STEPS)))
+    end = time.monotonic() + 60
+    while not drawing(program.pid):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    program.terminate()
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 3
+    assert "the report could not be made" in err
+
+
+def drawing(launcher: int) -> bool:
+    """Whether a launcher has its report drawn right now."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    return any(b"\0report\0" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.launch.unseen import cleaned, ignored, is_python, nothing
+from sonde.launch.unseen import cleaned, ignored, interpreter, is_python, nothing, path_of
 from sonde.store.folder import create_run, host
 
 
@@ -59,6 +59,47 @@ def test_a_process_with_a_cleaned_environment_is_found(tmp_path: Path) -> None:
         assert cleaned(child.pid, str(tmp_path)) is None
 
 
+def test_a_process_without_any_environment_is_found(tmp_path: Path) -> None:
+    """As `env -i` makes it; of one that has ended, the kernel shows none either."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    child = subprocess.Popen(command, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child.stdin, child.stdout:
+        child.stdout.readline()
+        assert cleaned(child.pid, str(tmp_path)) is not None
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays as it is: ended, and not waited for
+        assert cleaned(child.pid, str(tmp_path)) is None
+    child.wait(timeout=60)
+
+
+def test_another_venv_of_the_same_python_is_another_python(tmp_path: Path) -> None:
+    """Its file is the same; its packages are not. A second name for the Python of one venv is none."""
+    run = Path(create_run(str(tmp_path), "x", {}, "0"))
+    venv = tmp_path / "bare"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").touch()
+    (venv / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+    (told,) = nothing(str(run), [str(venv / "bin" / "python")])
+    assert f"It ran with {venv}/bin/python, " in told
+    (told,) = nothing(str(run), [os.path.join(os.path.dirname(sys.executable), "python3")])
+    assert "no Python that Sonde reached" in told
+
+
+def test_the_path_that_a_python_was_started_by(tmp_path: Path) -> None:
+    """From its folder, or found on the path; its file if it is none of these, as of one that has another name."""
+    file = os.path.realpath(sys.executable)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(file)
+    expected = str(tmp_path / "bin" / "python")
+    assert interpreter("bin/python", file, str(tmp_path), None) == expected
+    assert interpreter("python", file, "/", str(tmp_path / "bin")) == expected
+    assert interpreter("python: my title", file, str(tmp_path), "/nothing") == file
+    assert interpreter("/bin/sh", file, "/", None) == file
+
+
 def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp_path: Path) -> None:
     """The folder of the launcher itself does not count, that of any other process does."""
     run = Path(create_run(str(tmp_path), "x", {}, "0"))
@@ -71,3 +112,13 @@ def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp
     assert nothing(str(run), ["/opt/other/python"], told=True) == ["Nothing of the program itself was recorded."]
     (run / f"{host()}-1-0").mkdir()
     assert nothing(str(run), []) == []
+
+
+@pytest.mark.parametrize(("variables", "path"), [({"PATH": "/a:/b", "X": "1"}, "/a:/b"), ({}, None)])
+def test_the_path_of_another_process_is_told(variables: dict[str, str], path: str | None) -> None:
+    """As it was started with."""
+    with subprocess.Popen(["/bin/sleep", "60"], env=variables) as process:
+        try:
+            assert path_of(process.pid) == path
+        finally:
+            process.kill()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -62,6 +64,37 @@ def test_children_of_multiprocessing_are_noted(method: str) -> None:
         child.start()
         child.join()
     assert ended(recorded) == {child.pid: {"code": 4, "signal": None}}
+
+
+@METHODS
+def test_a_child_that_the_program_ends_itself_is_noted_so(method: str) -> None:
+    """Somebody else who ends it is not its parent."""
+    context = multiprocessing.get_context(method)
+    with testing.record() as recorded:
+        mine, other = (context.Process(target=time.sleep, args=(60,)) for _ in range(2))  # type: ignore[attr-defined]
+        mine.start()
+        other.start()
+        mine.terminate()
+        os.kill(other.pid, signal.SIGTERM)
+        mine.join()
+        other.join()
+    told = ended(recorded)
+    assert told[mine.pid] == {"code": None, "signal": 15, "by": "parent"}
+    assert told[other.pid] == {"code": None, "signal": 15}
+
+
+def test_a_program_that_was_started_and_ended_is_noted_so() -> None:
+    """`Popen.terminate` is the program's own doing; `kill` is told as it ever was."""
+    with testing.record() as recorded:
+        asked, killed = (subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2))
+        asked.terminate()
+        killed.kill()
+        asked.wait()
+        killed.wait()
+    assert ended(recorded) == {
+        asked.pid: {"code": None, "signal": 15, "by": "parent"},
+        killed.pid: {"code": None, "signal": 9},
+    }
 
 
 def test_nothing_stays_behind_when_the_recording_ends() -> None:

@@ -17,7 +17,7 @@ from tests.probes.training import Module, loss_of, model, sgd, train
 
 from sonde import flow, guard
 from sonde.hooks.torch.module import module_call
-from sonde.store.probe import FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_LOSS, FORWARD_TRAINING
 from sonde.testing import record
 
 
@@ -33,8 +33,24 @@ def test_the_key_of_a_forward_tells_the_state_of_the_module() -> None:
             with torch.no_grad():
                 net(torch.ones(1, 4))
     training = FORWARD_TRAINING | FORWARD_GRAD
-    one = [training, training | FORWARD_LOSS, FORWARD_GRAD, 0]
+    one = [training, training | FORWARD_LOSS, FORWARD_GRAD, FORWARD_LEARNED]
     assert [event["key"] for event in recorded.named("forward")] == one * 2
+
+
+@pytest.mark.parametrize("steps", [0, 2])  # without a step the slow way is gone, after one the quick way
+def test_the_key_of_a_forward_tells_a_teacher_from_a_model_that_learns(steps: int) -> None:
+    """Both are in evaluation mode and without gradients."""
+    net, teacher = model(), model().eval()
+    with record() as recorded:
+        train(net, sgd(net), steps)
+        with torch.no_grad():
+            teacher(torch.ones(1, 4))
+        loss_of(net)
+        with torch.no_grad():
+            net.eval()(torch.ones(1, 4))
+            teacher(torch.ones(1, 4))
+    alone = [event["key"] for event in recorded.named("forward") if event["key"] in (0, FORWARD_LEARNED)]
+    assert alone == [0, FORWARD_LEARNED, 0]
 
 
 def test_modules_that_transform_the_data_are_no_forward() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from functools import partial
@@ -151,6 +152,53 @@ def test_the_table_has_a_step_for_each_update_of_such_a_fit(tmp_path: Path) -> N
     assert [row[1] for row in rows[:4]] == [row[1] for row in rows[4:]]  # the models are the same
     assert len({row[1] for row in rows}) == 4
     assert all(None not in row for row in rows)
+
+
+@pytest.mark.parametrize("steps", [2, 20, 31])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_training_that_ends_soon_after_the_one_step_of_another_optimizer_has_all_its_steps(
+    steps: int, kept: bool, tmp_path: Path
+) -> None:
+    """Both optimizers were made before: what they are is known only at the end, when they may be gone."""
+    nets = model(), model()
+    optimizers = [sgd(net) for net in nets]
+    with record(dir=tmp_path) as recorded:
+        train(nets[0], optimizers[0], 1)
+        train(nets[1], optimizers[1], steps)
+        if not kept:
+            optimizers.clear()
+    assert [number for number, _ in updates(recorded)] == list(range(1 + steps))
+    with open_run(recorded.path) as run:
+        rows = run.sql("SELECT loss, forward_ns, backward_ns, optimizer_ns FROM steps ORDER BY step").fetchall()
+    assert len(rows) == 1 + steps
+    assert all(None not in row for row in rows)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_such_a_training_keeps_its_steps_when_another_one_follows(kept: bool) -> None:
+    """With optimizers of its own, whether the first ones are still there or not."""
+    keep = []
+    with record() as recorded:
+        for _ in range(2):
+            nets = model(), model()
+            optimizers = [sgd(net) for net in nets]
+            train(nets[0], optimizers[0], 1)
+            train(nets[1], optimizers[1], 10)
+            keep += optimizers if kept else []
+            optimizers.clear()
+    assert [number for number, _ in updates(recorded)] == list(range(22))
+
+
+def test_a_pair_that_goes_on_with_one_of_its_optimizers_has_its_last_steps() -> None:
+    """Longer than any round before."""
+    nets = model(), model()
+    optimizers = [sgd(net) for net in nets]
+    with record() as recorded:
+        for _ in range(6):
+            for net, optimizer in zip(nets, optimizers, strict=True):
+                train(net, optimizer, 1)
+        train(nets[1], optimizers[1], 20)
+    assert [number for number, _ in updates(recorded)] == list(range(6 + 21))
 
 
 @pytest.mark.parametrize("steps", [50, 80])
@@ -316,7 +364,53 @@ def test_optimizers_that_step_inside_the_backward_pass() -> None:
         for _ in range(4):
             loss_of(net).backward()
     assert updates(recorded) == [(0, 0), (1, 0), (2, 0), (3, 0)]
-    assert recorded.named("optimizer") == []
+
+
+def in_backward(net: Any, took: float = 0.0, fails: tuple[int, ...] = ()) -> None:
+    """An optimizer for each parameter, which steps in the backward pass and takes so many seconds. Some calls of a step fail."""
+    calls = itertools.count()
+
+    class Slow(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            time.sleep(took)
+            if next(calls) in fails:
+                raise ValueError("mine")
+            return super().step(closure)
+
+    for parameter in net.parameters():
+        inner = Slow([parameter], lr=0.1)
+        parameter.register_post_accumulate_grad_hook(lambda _, inner=inner: inner.step())
+
+
+def test_what_optimizers_take_inside_the_backward_pass_is_optimizer_and_not_backward(tmp_path: Path) -> None:
+    """Four parameters, 5 ms each; the pass itself takes next to nothing."""
+    net = model()
+    in_backward(net, 0.005)
+    with record(dir=tmp_path) as recorded:
+        for _ in range(4):
+            loss_of(net).backward()
+    assert [number for number, _ in updates(recorded)] == [0, 1, 2, 3]
+    with open_run(recorded.path) as run:
+        rows = run.sql("SELECT optimizer_ns, backward_ns, micro_batches FROM steps ORDER BY step").fetchall()
+    assert len(rows) == 4
+    assert all(optimizer >= 20_000_000 for optimizer, *_ in rows)
+    assert min(backward for _, backward, _ in rows) < 15_000_000
+
+
+def test_a_step_inside_the_backward_pass_that_raises_leaves_nothing_open() -> None:
+    """The next pass is told as ever, and its steps are inside of it alone."""
+    net = model()
+    in_backward(net, fails=(2,))
+    with record() as recorded:
+        with pytest.raises(ValueError, match="mine"):
+            loss_of(net).backward()
+        for _ in range(2):
+            loss_of(net).backward()
+    passes = recorded.named("backward")
+    steps = recorded.named("optimizer")
+    assert [event["depth"] for event in passes] == [0, 0, 0]
+    assert [sum(step["parent"] == one["seq"] for step in steps) for one in passes][1:] == [4, 4]
+    assert not any(event["open"] for event in passes)
 
 
 @pytest.mark.parametrize("before", [0, 5])

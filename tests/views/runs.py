@@ -50,6 +50,12 @@ def ranks(path: Path, **fields: Any) -> Path:
     return build_run(path, training_processes(ranks=2, steps=STEPS, phases=phases), **fields)
 
 
+def apart(path: Path) -> Path:
+    """Three trainings, each in a process of its own; the last one is shorter."""
+    trainers = [*training_processes(ranks=2, steps=STEPS), training_processes(ranks=3, steps=STEPS // 2)[2]]
+    return build_run(path, [changed(one, rank=None, local_rank=None, world_size=None) for one in trainers])
+
+
 def changed(process: BuiltProcess, **facts: object) -> BuiltProcess:
     """The same process, with other facts about it."""
     return process._replace(process={**(process.process or {}), **facts})

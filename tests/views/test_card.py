@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from tests.views.runs import EVIL, SLOW, ranks, with_slow_item
+from tests.views.runs import EVIL, SLOW, STEPS, apart, changed, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
-from sonde.testing import build_run
+from sonde.testing import MS, build_run, training_processes
 from sonde.views.card import draw_card
 from sonde.views.report import Report, report
 
@@ -73,6 +73,31 @@ def test_ranks_are_told_with_the_worst(two: Report) -> None:
     assert "own time" in text
 
 
+def test_processes_without_a_rank_are_trainings_of_their_own(tmp_path: Path) -> None:
+    """All their steps are counted, none is called slower than another, and each has the name of its process."""
+    with open_run(apart(tmp_path / "run")) as run:
+        view = report(run)
+    text = "\n".join(drawn(view))
+    assert f"{2 * STEPS + STEPS // 2} steps · 3 separate trainings" in text
+    assert ", 3 trainings together" in text
+    assert "TRAININGS" in text
+    assert all(f"process {pid}" in text for pid in (1000, 1001, 1002))
+    assert "rank " not in text
+    assert "RANKS" not in text
+    assert view.run.trainings == 3
+
+
+def test_processes_without_a_rank_that_exchange_something_are_ranks(tmp_path: Path) -> None:
+    """`torch.multiprocessing.spawn` sets no variable that would tell their numbers."""
+    trainers = training_processes(ranks=2, steps=STEPS, phases={"backward": 5 * MS, "communication": MS})
+    built = build_run(tmp_path / "run", [changed(one, rank=None, local_rank=None, world_size=None) for one in trainers])
+    with open_run(built) as run:
+        view = report(run)
+    assert view.run.trainings == 1
+    assert view.steps.count + view.steps.warmup == STEPS
+    assert ", 2 ranks together" in "\n".join(drawn(view))
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_it_is_never_wider_than_the_terminal_or_a_hundred_columns(slow: Report, two: Report, width: int) -> None:
     """A wider terminal gets no wider card."""
@@ -94,6 +119,19 @@ def test_what_is_not_known_is_not_zero(slow: Report) -> None:
     line = lines[lines.index(next(one for one in lines if one.startswith("STEP TIME"))) + 2]
     assert line.split()[0] == "step"
     assert "n/a" in line
+
+
+def test_what_was_lost_with_a_file_is_not_known(tmp_path: Path) -> None:
+    """A copy without rings does not have every record that was begun."""
+    folder = ranks(tmp_path / "run")
+    for rings in folder.glob("*/rings"):
+        rings.unlink()
+    with open_run(folder) as run:
+        view = report(run)
+    text = " ".join(" ".join(drawn(view)).split())
+    assert [one.count for one in view.drops] == [None]
+    assert "every record that was begun" not in text
+    assert "it is not known how many records" in text
 
 
 def test_hostile_names_neither_move_the_cursor_nor_break_lines(tmp_path: Path, slow: Report) -> None:

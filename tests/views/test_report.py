@@ -254,6 +254,34 @@ def test_ranks_of_unequal_length_are_told(reported: Callable[[Build], Report]) -
     assert f"rank 0 at step {STEPS - 1}, rank 1 at step {STEPS // 2 - 1}" in unseen(reported(unequal))
 
 
+def with_a_thread(path: Path, *, ends: bool) -> Path:
+    """A training, and two optimizer steps of another thread in its fifth step, or behind it. `ends`: they end steps as well."""
+    (trainer,) = training_processes(steps=STEPS)
+    fifth = [one for one in trainer.records if one.name == probe.UPDATE][3].start
+    records = []
+    for number in (1, 2):
+        last = max(one.start for one in trainer.records)
+        start = last + number * MS if ends else fifth + number
+        records.append(BuiltRecord(probe.OPTIMIZER, probe.PROBE, start=start, dur=1, key=1, step=STEPS, thread=2))
+        if ends:
+            update = BuiltRecord(probe.UPDATE, probe.PROBE, kind=MARK, start=start + 1, key=0, step=STEPS + number - 1)
+            records.append(update._replace(thread=2))
+    return build_run(path, [trainer._replace(records=[*trainer.records, *records])])
+
+
+def test_optimizer_steps_of_a_second_training_in_another_thread_are_counted(tmp_path: Path) -> None:
+    """Their steps are not told, and the report says so."""
+    told = unseen(report_of(with_a_thread(tmp_path / "run", ends=False)))
+    assert "2 steps of optimizers in another thread" in told
+
+
+def test_a_training_that_goes_on_in_another_thread_is_seen(tmp_path: Path) -> None:
+    """One after the other, the steps of all threads are told."""
+    view = report_of(with_a_thread(tmp_path / "run", ends=True))
+    assert "another thread" not in unseen(view)
+    assert view.steps.count + view.steps.warmup == STEPS + 2
+
+
 def test_ranks_that_never_reported_are_named(reported: Callable[[Build], Report]) -> None:
     """Nobody takes two ranks for four."""
     assert "ranks 2, 3 of 4" in unseen(reported(silent_rank))

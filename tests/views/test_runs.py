@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from tests.diagnosis.building import replaced
 
+from sonde.analysis.seal import seal
 from sonde.store.folder import boot_id
-from sonde.testing import WALL_NS, BuiltProcess, BuiltRecord, build_run
+from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run
 from sonde.views.runs import Entry, list_runs
 
 HERE = os.uname().nodename
+SECOND = 1_000_000_000
 
 
 def start(hours: int) -> dict[str, int]:
@@ -98,6 +100,31 @@ def test_the_duration_reaches_from_the_start_to_the_last_end(tmp_path: Path) -> 
     ends = [{"mono_ns": 1, "wall_ns": WALL_NS + n, "reason": "finish", "exception": None} for n in (5, 7)]
     build_run(tmp_path / "run", [BuiltProcess(pid=n, process={"end": end}) for n, end in enumerate(ends)])
     assert only(tmp_path).dur_ns == 7
+
+
+@pytest.mark.parametrize("spilled", [0, 1])
+def test_a_run_that_was_killed_lasts_until_its_last_record(tmp_path: Path, spilled: int) -> None:
+    """Not until somebody touched its files: not even if it is sealed later, or copied."""
+    died = {"boot_id": boot_id(), "end": None, "pid": 2**22 + 5}
+    made = [BuiltRecord(start=START_NS, dur=SECOND), BuiltRecord(start=START_NS + 3 * SECOND, dur=SECOND)]
+    built = [BuiltProcess(made, host=HERE, process=died, spilled=spilled), BuiltProcess(pid=4)]
+    run = build_run(tmp_path / "run", built)
+    assert (only(tmp_path).state, only(tmp_path).dur_ns) == ("died", 4 * SECOND)
+    seal(run)
+    for path in run.rglob("*"):
+        os.utime(path)
+    assert (only(tmp_path).state, only(tmp_path).dur_ns) == ("died", 4 * SECOND)
+
+
+def test_a_killed_run_without_records_lasts_as_long_as_its_files_tell(tmp_path: Path) -> None:
+    """There is nothing else; and sealing it makes it no longer."""
+    died = {"boot_id": boot_id(), "end": None, "pid": 2**22 + 5}
+    run = build_run(tmp_path / "run", [BuiltProcess(host=HERE, process=died)])
+    for path in run.glob("*/*"):
+        os.utime(path, ns=(0, WALL_NS + 7 * SECOND))
+    assert only(tmp_path).dur_ns == 7 * SECOND
+    seal(run)
+    assert only(tmp_path).dur_ns == 0
 
 
 def test_a_thousand_runs_are_listed_without_reading_records(tmp_path: Path) -> None:

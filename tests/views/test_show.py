@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from sonde.analysis import tables
 from sonde.analysis.run import open_run
@@ -18,6 +20,7 @@ from sonde.store.folder import boot_id, host
 from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run, build_training
 from sonde.views.listing import listing
 from sonde.views.show import Show, show
+from sonde.views.terminal import draw_show
 
 SECOND = 1_000_000_000
 
@@ -105,6 +108,21 @@ def test_losses_have_their_reason(tmp_path: Path) -> None:
     (loss,) = of(tmp_path, BuiltProcess([BuiltRecord()], next_seq=5, header={"lost_space": 3})).drops
     assert loss.count == 3
     assert "disk full" in loss.reason
+
+
+def test_what_was_lost_with_a_file_is_not_known(tmp_path: Path) -> None:
+    """A copy without rings: missing is not zero."""
+    folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord(dur=1)], spilled=1)])
+    next(folder.glob("*/rings")).unlink()
+    with open_run(folder) as run:
+        view = show(run)
+    (loss,) = view.drops
+    assert loss.count is None
+    console = Console(width=120, file=io.StringIO())
+    draw_show(view, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "No record was lost" not in text
+    assert "it is not known how many records" in text
 
 
 def test_nothing_lost_is_an_empty_list(tmp_path: Path) -> None:

@@ -90,13 +90,14 @@ def _gaps(run: Run, processes: Sequence[tuple[str, int]]) -> list[tuple[float, i
     found = run.sql(
         f"""
         WITH near AS (
-            SELECT process, lane, seq, name, start_ns, dur_ns FROM {BESIDE}
+            SELECT process, lane, seq, depth, name, start_ns, dur_ns FROM {BESIDE}
             WHERE cat = '{probe.PROBE}' AND name IN ({", ".join(quoted(name) for pair in PAIRS for name in pair)}) AND ({where})
         )
         SELECT median(b.start_ns - a.start_ns - a.dur_ns), count(*)
         FROM near a JOIN near b ON b.process = a.process AND b.seq = a.seq + 1 AND b.lane = a.lane
         WHERE (a.name, b.name) IN ({", ".join(f"({quoted(a)}, {quoted(b)})" for a, b in PAIRS)})
           AND b.start_ns >= a.start_ns + a.dur_ns
+          AND (a.name <> '{probe.OPTIMIZER}' OR a.depth = b.depth)  -- not inside a backward pass, which goes on behind it
         GROUP BY a.process, a.name ORDER BY a.process, a.name
         """
     ).fetchall()

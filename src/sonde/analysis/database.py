@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import batches, items, layers, memory, phases, steps, system, tables
+from sonde.analysis import batches, ends, items, layers, memory, phases, steps, system, tables
 from sonde.analysis.ledger import Ledgers
 from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
 from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
@@ -15,10 +15,12 @@ from sonde.analysis.source import Sealed, Source
 from sonde.analysis.training import owners
 from sonde.errors import RunUnreadable
 from sonde.store import probe
-from sonde.store.alive import DIED, ENDED
+from sonde.store.filesystem import has_working_folder
+from sonde.store.regular import RegularFile, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from sonde.analysis.columns import Part
     from sonde.analysis.locate import Folder
@@ -103,7 +105,8 @@ class Database:
         if self._rest is None:
             self._see("events")
         if (probe.PROCESS, probe.EXIT) in loaded.names:
-            self._tell_ends()
+            ends.tell_ends(self.rows, self.connection.execute(ends.MARKS).fetchall())
+        ends.tell_unwritten(self.rows)
         self.write_processes()
         self.connection.execute(f"CREATE VIEW processes AS SELECT {tables.names(tables.PROCESSES)} FROM process_rows")
         if not self._files:
@@ -164,21 +167,15 @@ class Database:
             return
         names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE, STEPS_TABLE)
         paths = [str(folder.path.resolve() / name) for folder in folders for name in names]
+        if not has_working_folder():  # DuckDB would look for a place for temporary files in it
+            self.connection.execute("SET temp_directory = ''")
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(tables.quoted, paths))}]")
         self.connection.execute("SET enable_external_access = false")
 
     def _add_sealed(self, folder: Folder, prefix: str) -> None:
-        import duckdb
-
-        processes = tables.quoted(str(folder.path.resolve() / PROCESSES_FILE))
+        found = self._read_sealed(folder, PROCESSES_FILE, ALL)
+        self._read_sealed(folder, EVENTS_FILE, tables.EVENTS, limit=" LIMIT 0")
         events = tables.quoted(str(folder.path.resolve() / EVENTS_FILE))
-        try:
-            found = self.connection.execute(f"SELECT {tables.names(ALL)} FROM read_parquet({processes})").fetchall()
-            self.connection.execute(f"SELECT {tables.names(tables.EVENTS)} FROM read_parquet({events}) LIMIT 0")
-        except duckdb.Error as error:
-            raise RunUnreadable(
-                f"The sealed tables of {folder.path} cannot be read: {error}. Restore the folder from a copy."
-            ) from None
         for values in found:
             row = dict(zip((name for name, _ in ALL), values, strict=True))
             row["process"] = prefix + row["process"]
@@ -193,6 +190,22 @@ class Database:
         self.source.add_sealed(
             Sealed(self._sealed[-1], events, [prefix + process for process in listed], prefix, folder.path)
         )
+
+    def _read_sealed(
+        self, folder: Folder, name: str, columns: tables.Columns, limit: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a sealed table."""
+        import duckdb
+
+        path = folder.path.resolve() / name
+        query = f"SELECT {tables.names(columns)} FROM read_parquet({tables.quoted(str(path))}){limit}"
+        try:
+            return self.connection.execute(query).fetchall()
+        except duckdb.Error as error:
+            raise RunUnreadable(
+                f"The sealed tables of {folder.path} cannot be read: {_fault(path, str(error))}. "
+                "Restore the folder from a copy."
+            ) from None
 
     # ── raw parts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -216,18 +229,6 @@ class Database:
         raw = [tables.raw_events(self._parts)] if self._parts else []
         self.connection.execute(f"CREATE VIEW {view} AS {tables.joined(self._sealed + raw)}")
 
-    def _tell_ends(self) -> None:
-        """Put into the rows how processes ended, as those saw it that had started them."""
-        marks = self.connection.execute(_ENDS).fetchall()
-        for host, pid, moment, code, signal in marks:
-            known = [row for row in self.rows if (row["host"], row["pid"]) == (host, pid) and _began(row) <= moment]
-            row = max(known, key=_began, default=None)
-            if row is not None and row["exit_code"] is None and row["signal"] is None:
-                row["exit_code"], row["signal"] = code, signal
-                if code == 0 and row["state"] == DIED:
-                    # It could not say so itself: torch ends persistent workers in the middle of what they do.
-                    row["state"] = ENDED
-
     def _create(self, table: str, columns: tables.Columns, rows: Sequence[Sequence[object]]) -> None:
         import numpy as np
 
@@ -248,11 +249,6 @@ _VIEWS = {
     "memory": memory.create,
     "system": system.create,
 }
-_ENDS = f"""
-    SELECT host, key, start_ns, try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT)
-    FROM {tables.BESIDE} WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL
-    ORDER BY start_ns, process, seq
-"""
 _PROCESS = [name for name, _ in ALL].index("process")
 
 
@@ -266,8 +262,16 @@ def _sealed_events(file: str, prefix: str, listed: list[str]) -> str:
     return f'SELECT {", ".join(columns)} FROM read_parquet({file}) WHERE "process" IN ({names})'
 
 
-def _began(row: dict[str, Any]) -> int:
-    return row["start_ns"] if isinstance(row["start_ns"], int) else 0
+def _fault(path: Path, said: str) -> str:
+    """What is wrong with a sealed table, in one line. `said`: what DuckDB said, with the query below it."""
+    try:
+        with RegularFile(path) as file:
+            if not file.size():
+                return f"{path.name} is empty"
+    except OSError as error:
+        return f"{path.name} {why(error)}"
+    reason = said.partition("\n")[0].partition(": ")[2].replace(f" in file '{path}'", "").replace(f" '{path}'", "")
+    return f"{path.name} is cut short or damaged ({reason})"
 
 
 def _numbers(rows: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
@@ -276,7 +280,7 @@ def _numbers(rows: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
     return [
         (
             number, places[owner.get(row["process"], row["process"])], row["host"], row["rank"], row["pid"],
-            row["worker"], _began(row), row["process"],
+            row["worker"], ends.began(row), row["process"],
         )
         for number, row in enumerate(rows)
     ]  # fmt: skip

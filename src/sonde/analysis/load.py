@@ -264,7 +264,7 @@ def _row(recording: Recording, info: Info, process: str, offset: int, last: int 
         **info._asdict(),
         "start_ns": None if info.start is None else info.start.mono_ns + offset,
         "end_ns": None if info.end is None else info.end.mono_ns + offset,
-        "drops": recording.missing,
+        "drops": recording.missing if recording.counted else None,
         "state": state_of(info),
         "last_ns": None if last is None else last + offset,
         "events": len(recording),

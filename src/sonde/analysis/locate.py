@@ -40,7 +40,11 @@ def locate(path: str | Path) -> Folder:
     if not processes and not sealed and not is_plain(folder / RUN_FILE):
         raise RunNotFound(_no_run(folder))
     notes: list[str] = []
-    return Folder(folder, read_object(folder / RUN_FILE, notes), processes, sealed, notes)
+    meta = read_object(folder / RUN_FILE, notes)
+    # Sealing puts the events in place before the list: one that was killed leaves no list without them.
+    if is_plain(folder / PROCESSES_FILE) and not sealed:
+        notes.append(f"{EVENTS_FILE} is missing: the sealed tables are incomplete; restore it from a copy")
+    return Folder(folder, meta, processes, sealed, notes)
 
 
 def process_folders(folder: Path) -> list[Path]:

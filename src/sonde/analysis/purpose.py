@@ -157,7 +157,9 @@ class _Fetches:
         late = np.flatnonzero(used >= self._final)
         purpose[late] = self._as_before(purpose, late, acted, self._hints(forwards, backwards, number))
         if not sparse:
-            purpose[self._never_used(purpose, used, backwards)] = UNKNOWN
+            last = (used == self._final) & (self._places == self._final) & (purpose == TRAIN)
+            purpose[self._never_used(last, backwards)] = UNKNOWN
+            purpose[self._passed_by(last & ~acted, purpose, backwards)] = UNKNOWN
         moment = self._moments(used, number, acted, backwards, sparse=sparse)
         if not sparse:
             counted = self._count(moment, number, acted, learning, backwards)
@@ -323,13 +325,29 @@ class _Fetches:
         found[some] = alike  # also if there is none
         return found
 
-    def _never_used(self, purpose: Ints, used: Ints, backwards: Ints) -> Flags:
+    def _never_used(self, last: Flags, backwards: Ints) -> Flags:
         """Last batches of an iterator before whose next backward its loader was begun anew."""
         import numpy as np
 
-        last = (used == self._final) & (self._places == self._final) & (purpose == TRAIN)
         following = np.append(backwards, NEVER)[np.searchsorted(backwards, self._low)]
-        found: Flags = last & (self._until[self._group] < following)
+        until = self._until[self._group]
+        # Not one that runs beside it, as in zip(loader, loader).
+        found: Flags = last & (self._low <= until) & (until < following)
+        return found
+
+    def _passed_by(self, last: Flags, purpose: Ints, backwards: Ints) -> Ints:
+        """Of last batches with which nothing was done: those before whose next backward another loader was begun, which goes on alone."""
+        import numpy as np
+
+        some = np.flatnonzero(last)
+        order = np.argsort(self._begun, kind="stable")
+        starts = self._begun[order]
+        following = np.append(backwards, NEVER)[np.searchsorted(backwards, self._low[some])]
+        nearest = order[np.searchsorted(starts, following) - 1]  # the last fetch before that backward
+        anew = (nearest != some) & (nearest == self._first[self._group[nearest]]) & (nearest < self._final[nearest])
+        place = np.argsort(order)
+        alone = place[np.minimum(nearest + 1, len(order) - 1)] == place[nearest] + 1
+        found: Ints = some[anew & alone & (following < NEVER) & (purpose[nearest] == TRAIN)]
         return found
 
     def _as_before(self, purpose: Ints, late: Ints, acted: Flags, hints: _Hints) -> Ints:

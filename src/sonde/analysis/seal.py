@@ -6,6 +6,9 @@ Each step leaves the run whole, so that sealing can be killed at any moment: all
 ones, compared with what was recorded, and renamed, that of the processes last. The list of processes is what counts: a process in
 it is read from the sealed events, any other from its raw files. Raw files of listed processes go then. Last come the rows of
 steps, which can be made again at any time (`kept`).
+
+So a list without events, or events of which the raw files do not have as many, are no sealing that was killed: a file was
+lost, as in a copy. Such a run is left as it is.
 """
 
 from __future__ import annotations
@@ -63,14 +66,18 @@ def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int]
     """Seal a run. Sealing again takes in processes that joined since, and clears what an interrupted sealing left.
 
     Raises RunBusy while the run is recording. Of a process on another host that did not end properly nobody here can say
-    whether it still runs: RunBusy as well, unless `force`.
+    whether it still runs: RunBusy as well, unless `force`. Raises RunUnreadable if one of its sealed tables is missing.
     """
     folder = locate(path).path
     with _alone(folder):
         _refuse_busy(folder, force=force)
+        if is_plain(folder / PROCESSES_FILE) and not is_plain(folder / EVENTS_FILE):
+            raise RunUnreadable(_incomplete(folder, EVENTS_FILE))
         _clear_unfinished(folder)
         with Run([folder], files=True, ordered=True, progress=progress) as run:
             before = run.size
+            if not run.sealed:
+                _refuse_loss(run, folder)
             if not run.sealed or any(row["folder"] is None for row in run.rows):
                 _write(run, folder)
             rows = run.rows
@@ -104,6 +111,46 @@ def _refuse_busy(folder: Path, *, force: bool) -> None:
                 f"Nobody here can say whether process {info.pid} on {info.host} still records into {folder}. "
                 "Seal the run on that host, or with force if you know that it has ended."
             )
+
+
+def _refuse_loss(run: Run, folder: Path) -> None:
+    """Refuse a run without a list of processes, if what lies there of sealed tables has more than the raw files would give."""
+    if not any(is_plain(folder / name) for name in (EVENTS_FILE, LEDGER_TABLE, STEPS_TABLE, STEPS_FILE)):
+        return
+    sealed = _counts(run, folder / EVENTS_FILE)
+    raw = {str(row["process"]): int(row["events"]) for row in run.rows}
+    if sealed is None:
+        lost = any(not _has_records(one) for one in process_folders(folder))
+    else:
+        lost = any(count > raw.get(process, 0) for process, count in sealed.items())
+    if lost:
+        lacking = [name for name in (EVENTS_FILE, PROCESSES_FILE) if not is_plain(folder / name)]
+        raise RunUnreadable(_incomplete(folder, " and ".join(lacking)))
+
+
+def _counts(run: Run, events: Path) -> dict[str, int] | None:
+    """How many events of each process are in a sealed table; None: it is not there, or cannot be read."""
+    import duckdb
+
+    if not is_plain(events):
+        return None
+    query = f"SELECT process, count(*) FROM read_parquet({tables.quoted(str(events))}) GROUP BY 1"
+    try:
+        return {str(process): count for process, count in run.database.connection.execute(query).fetchall()}
+    except duckdb.Error:
+        return None
+
+
+def _has_records(process: Path) -> bool:
+    """Whether raw records of a process are still there."""
+    return any(is_plain(process / name) for name in (RINGS_FILE, SEGMENT_FILE)) or bool(_rings_elsewhere(process))
+
+
+def _incomplete(folder: Path, lacking: str) -> str:
+    return (
+        f"The sealed tables of {folder} are incomplete: {lacking} {'are' if ' and ' in lacking else 'is'} missing. "
+        "Nothing was changed. Restore what is missing from a copy of the run, then seal again."
+    )
 
 
 def _clear_unfinished(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Forwards, Waits, all_trained, purposes_of
 from sonde.analysis.tables import PHASES
-from sonde.store.probe import FORWARD_GRAD, FORWARD_TRAINING
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,7 +247,10 @@ class Timeline:
         import numpy as np
 
         own, purpose = self._fed(forwards, of, first, rows)
-        evaluates = _bare(self._spans.key[forwards]) & ~own & ~self._habits
+        modes = self._spans.key[forwards]
+        evaluates = _bare(modes) & ~own
+        if self._habits:
+            evaluates &= modes & FORWARD_LEARNED != 0
         doubtful = np.flatnonzero(own & (purpose == EVALUATE))
         if len(doubtful):
             key = self._spans.key[forwards[doubtful]]
@@ -271,7 +274,7 @@ class Timeline:
         return own, self.purposes.purpose[batch]
 
     def _bare_is_habit(self) -> bool:
-        """Do most steps have a forward without gradients and without a batch? Then it is a part of the step."""
+        """Do most steps have a forward without gradients and without a batch, of a model that does not learn? Then it is a part of them."""
         import numpy as np
 
         forwards = self._bare_forwards()
@@ -283,13 +286,14 @@ class Timeline:
         return len(steps) > _HABIT * len(self.ends)
 
     def _bare_forwards(self) -> Ints:
-        """Where the forwards are that were without training and gradients."""
+        """Where the forwards are that were without training and gradients, of models that never had them."""
         import numpy as np
 
         found = [np.zeros(0, np.int64)]
         for low in range(0, len(self._spans.code), _BLOCK):
             forwards = low + np.flatnonzero(self._spans.code[low : low + _BLOCK] == FORWARD)
-            found.append(forwards[_bare(self._spans.key[forwards])])
+            modes = self._spans.key[forwards]
+            found.append(forwards[_bare(modes) & (modes & FORWARD_LEARNED == 0)])
         return np.concatenate(found)
 
     def _learns(self, forwards: Ints) -> Flags:

@@ -50,7 +50,7 @@ _FIELDS = {"start": (0, 8), "dur": (8, 8), "key": (16, 8), "seq": (32, 4)}  # of
 class Wanted(NamedTuple):
     """What to read: for each (category, name) of spans its phase, in which threads; and which other names there are.
 
-    `numbered`: the steps of spans too; `aside`: waits of other threads too.
+    `numbered`: the steps of spans too; `aside`: waits of other threads too; `logged`: the loss as the program has told it.
     """
 
     codes: Mapping[tuple[str, str], int]
@@ -58,6 +58,7 @@ class Wanted(NamedTuple):
     names: set[str]
     numbered: bool = False
     aside: bool = False
+    logged: bool = False
 
 
 class Trail(NamedTuple):
@@ -155,7 +156,7 @@ class _Reading:
         self._offset = offset
         counts = {name: sum(one.count for one in census if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
         spans = sum(one.count for one in census if one.kind == "span" and (one.cat, one.name) in wanted.codes)
-        self._table = _table(names, wanted.codes)
+        self._table = _table(names, wanted)
         self._lanes = wanted.lanes
         self._spans = _Pile("spans", _of_spans(wanted), spans, room)
         self._updates = _Pile("updates", _UPDATES, counts[probe.UPDATE], room)
@@ -314,16 +315,22 @@ def _with_gaps(name: str, column: NDArray[Any]) -> NDArray[Any]:
     return np.where(column == _GAPS[name], NONE, column.astype(np.int64))
 
 
-def _table(names: Mapping[int, tuple[str, str]], codes: Mapping[tuple[str, str], int]) -> NDArray[np.uint8]:
+def _table(names: Mapping[int, tuple[str, str]], wanted: Wanted) -> NDArray[np.uint8]:
     """For each name id what its records are."""
     import numpy as np
 
-    others = {probe.UPDATE: _UPDATE, probe.GC: _GC, **{name: _COUNTER + place for place, name in enumerate(COUNTERS)}}
+    marks = {(probe.PROBE, probe.UPDATE): _UPDATE, (probe.PROBE, probe.GC): _GC}
+    counted = {(_category(name, wanted), name): _COUNTER + place for place, name in enumerate(COUNTERS)}
+    known = {**marks, **counted, **wanted.codes}
     table = np.full(min(max(names, default=0), 2 * record.MAX_NAMES) + 2, _OTHER, np.uint8)
-    for id, (cat, name) in names.items():
+    for id, name in names.items():
         if 0 < id < len(table) - 1:
-            table[id] = codes.get((cat, name), others.get(name, _OTHER) if cat == probe.PROBE else _OTHER)
+            table[id] = known.get(name, _OTHER)
     return table
+
+
+def _category(counter: str, wanted: Wanted) -> str:
+    return probe.LOG if wanted.logged and counter == probe.LOSS else probe.PROBE
 
 
 def _among(threads: NDArray[np.uint32], lanes: Sequence[int]) -> NDArray[np.bool_]:
@@ -345,7 +352,7 @@ def read_sealed(connection: duckdb.DuckDBPyConnection, source: str, wanted: Want
     waits += f" AND kind = 'span' AND NOT open AND key IS NOT NULL AND NOT {lanes}"
     garbage = f"{probed}'{probe.GC}' AND kind = 'span' AND NOT open AND {lanes}"
     counters = {
-        name: _asked(connection, _of_counters(name), f"{probed}{quoted(name)} AND kind = 'counter'")
+        name: _asked(connection, _of_counters(name), _sealed_counter(source, name, wanted))
         for name in COUNTERS
         if name in wanted.names
     }
@@ -371,6 +378,10 @@ _SQL = {
     "lane": "coalesce(lane, 0)::UINTEGER AS lane",
     **{name: f"coalesce({name}, {NO_VALUE}) AS {name}" for name in ("key", "step", "epoch")},
 }
+
+
+def _sealed_counter(source: str, name: str, wanted: Wanted) -> str:
+    return f"{source} AND cat = '{_category(name, wanted)}' AND name = {quoted(name)} AND kind = 'counter'"
 
 
 def _asked(connection: duckdb.DuckDBPyConnection, columns: Sequence[str], source: str) -> Columns:

@@ -35,8 +35,9 @@ _VOCABULARY = {
     ("pipeline", "evaluate"): "evaluation",
     ("pipeline", "test"): "evaluation",
 }
+_WAIT, _USE = ".iter", ".block"  # what `ai.dataloader.fetch.iter(loader)` writes of each item
 _CATEGORIES = {"data": "input_wait", "comm": "communication", "checkpoint": "checkpoint", "device": "h2d"}
-_LOOKED_AT = (probe.PROBE, "compute", "dataloader", "pipeline", *_CATEGORIES)
+_LOOKED_AT = (probe.PROBE, probe.LOG, "compute", "dataloader", "pipeline", *_CATEGORIES)
 _WAITS = (probe.INPUT_WAIT, probe.PREFETCH)
 _WORK = tuple(PHASES.index(phase) for phase in ("forward", "backward", "optimizer"))
 
@@ -65,7 +66,11 @@ def trainers(source: Source, rows: Sequence[Row], but: Collection[str] = ()) -> 
         codes = _codes(named)
         names = {one.name for one in named if one.cat == probe.PROBE}
         aside = any(one.name in _WAITS and one.cat == probe.PROBE and one.lane not in lanes for one in named)
-        wanted = Wanted(codes, lanes, names, not _updating(named), aside)
+        logged = probe.LOSS not in names and any(
+            (one.kind, one.cat, one.name) == ("counter", probe.LOG, probe.LOSS) for one in named
+        )
+        told = {*names, probe.LOSS} if logged else names
+        wanted = Wanted(codes, lanes, told, not _updating(named), aside, logged)
         # Read at the call, and kept nowhere here: they are large.
         yield _trainer(number, row, names, source.read(row["process"], wanted), counting=_counting(named))
     source.forget()
@@ -131,7 +136,9 @@ def phase_of(cat: str, name: str) -> tuple[int, bool] | None:
             return INPUT_WAIT, True
         phase = "communication" if name.startswith(probe.COMMUNICATION) else name
         return (PHASES.index(phase), True) if phase in PHASES else None
-    known = _VOCABULARY.get((cat, name)) or _CATEGORIES.get(cat)
+    if name.endswith(_USE):
+        return None
+    known = _VOCABULARY.get((cat, name.removesuffix(_WAIT))) or _CATEGORIES.get(cat)
     return (PHASES.index(known), False) if known else None
 
 
@@ -172,7 +179,7 @@ def _lanes(named: Sequence[Named]) -> list[int]:
 def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
     """Steps of a program that counts them itself: each ends where the first span of the next one begins.
 
-    `counting`: the probes counted too. Their count is 0 until the first update: that alone is no step.
+    Most programs say which step it is when they have its data: waits at the end of a step are for the next one. `counting`: the probes counted too. Their count is 0 until the first update: that alone is no step.
     """
     import numpy as np
 
@@ -182,11 +189,21 @@ def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
     order = known[np.argsort(spans.start[known], kind="stable")]
     number = steps[order].astype(np.int64)
     turns = np.flatnonzero(number[1:] != number[:-1])
-    time = spans.start[order[turns + 1]]
+    time = spans.start[order[_before_waits(spans.code[order], turns) + 1]]
     if len(order):
         time = np.append(time, spans.end.max())
     step = number[np.append(turns, len(number) - 1)] if len(order) else number
     return Updates(time, step, np.full(len(step), NONE), np.zeros(len(step), np.int64))
+
+
+def _before_waits(codes: NDArray[np.uint8], turns: Ints) -> Ints:
+    """For the last span of each step, the last one of it that is no wait; if there is none, the last one."""
+    import numpy as np
+
+    working = np.flatnonzero((codes != INPUT_WAIT) & (codes != ITER))
+    place = np.searchsorted(working, turns, side="right") - 1
+    found = np.append(working, -1)[place]
+    return np.where(found > np.append(-1, turns)[: len(turns)], found, turns)
 
 
 def in_turn(spans: Spans, lanes: Ints, updates: Ints, lane_of: Ints) -> Spans:

@@ -46,6 +46,8 @@ def code_of(cat: str, name: str) -> int:
     """What a record of this name is to a window."""
     if cat == probe.PROBE and name in _COUNTED:
         return _COUNTED[name]
+    if (cat, name) == (probe.LOG, probe.LOSS):
+        return LOSS + VOCABULARY
     found = phase_of(cat, name)
     if found is None:
         return OTHER
@@ -159,6 +161,7 @@ class Window:
         self._kept = nothing()
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
         self._probed: set[int] = set()  # phases that the probes told of
+        self._seen_loss = False  # the probes saw one: what the program tells is another one then
         self._dropped = False
 
     @property
@@ -211,7 +214,9 @@ class Window:
         import numpy as np
 
         self._probed |= {int(code) for code in np.unique(codes) if code <= ITER}
-        losses = records["dur"][codes == LOSS]
+        self._seen_loss |= bool(np.any(codes == LOSS))
+        counters = (records["kind"] & record.KIND_MASK) == record.COUNTER  # the program may log a word, too
+        losses = records["dur"][counters & (codes == (LOSS if self._seen_loss else LOSS + VOCABULARY))]
         if len(losses):
             self.loss = float(losses[-1:].copy().view(np.float64)[0])
         updates = records[codes == UPDATE]

@@ -7,11 +7,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sonde.analysis.drops import Drops
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.figures import Ask, Figure, literal
 from sonde.store import probe
-from sonde.store.alive import DIED, ENDED, RUNNING
+from sonde.store.alive import DIED, ENDED, RUNNING, TERMINATED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +92,7 @@ class Ends:
     processes: list[End] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)  # of a run that is going on or died, those that trained
+    lost: Drops = field(default_factory=lambda: Drops(0, {}, {}))
 
 
 def gather_ends(run: Run, ask: Ask, trained: frozenset[str]) -> Ends:
@@ -100,21 +102,27 @@ def gather_ends(run: Run, ask: Ask, trained: frozenset[str]) -> Ends:
     failed = [Failed(*row) for row in ask.rows(_FAILED)] if bad or run.state == RECORDING else []
     waits = run.state == RECORDING or any(one.state == DIED or one.signal for one in processes)
     stuck = _stuck(run, ask, processes, trained) if waits else []
-    return Ends(run.state, processes, failed, stuck)
+    return Ends(run.state, processes, failed, stuck, run.drops)
 
 
+# Of a child that recorded nothing: its parent ended it, and ended well itself. Of others the tables tell it.
+_WELL = f"""
+    m.args->>'$.{probe.EXIT_BY}' = '{probe.PARENT}' AND (t.reason = '{TERMINATED}'
+        OR t.state <> '{DIED}' AND t.signal IS NULL AND t.exception IS NULL AND coalesce(t.exit_code, 0) = 0)
+"""
 _ENDS = f"""
     WITH marks AS (
-        SELECT host, key AS pid, max(start_ns) AS latest, arg_max(args, start_ns) AS args FROM events
+        SELECT host, key AS pid, max(start_ns) AS latest, arg_max(args, start_ns) AS args, arg_max(process, start_ns) AS teller
+        FROM events
         WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL GROUP BY ALL
     )
     SELECT p.process, p.host, p.pid, p.rank, p.role, p.worker, p.state, p.reason, p.exception, p.exit_code, p.signal,
            coalesce(m.latest, p.end_ns, p.last_ns) AS noticed
     FROM processes p LEFT JOIN marks m USING (host, pid)
     UNION ALL
-    SELECT NULL, host, pid, NULL, NULL, NULL, '{DIED}', NULL, NULL, try_cast(args->>'$.code' AS BIGINT),
-           try_cast(args->>'$.signal' AS BIGINT), latest
-    FROM marks ANTI JOIN processes USING (host, pid)
+    SELECT NULL, m.host, m.pid, NULL, NULL, NULL, '{DIED}', CASE WHEN {_WELL} THEN '{TERMINATED}' END, NULL,
+           try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT), latest
+    FROM marks m ANTI JOIN processes p USING (host, pid) LEFT JOIN processes t ON t.process = m.teller
     ORDER BY noticed NULLS LAST, 1
 """
 _FAILED = f"""

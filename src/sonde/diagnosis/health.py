@@ -127,7 +127,9 @@ def gather_health(ask: Ask, policy: Policy, trained: bool) -> Health:
     return Health(
         memory=_memory(ask, policy, since, until),
         hosts=_hosts(ask, since, min(until + SAMPLED_NS, _EVER)),
-        losses=_losses(ask) if trained and ask.seen(probe.PROBE, (probe.LOSS,)) else Losses(),
+        losses=_losses(ask)
+        if trained and any(ask.seen(cat, (probe.LOSS,)) for cat in (probe.PROBE, probe.LOG))
+        else Losses(),
         garbage=_garbage(ask) if trained and ask.seen(probe.PROBE, (probe.GC,)) else Row({}, {}),
     )
 

@@ -53,7 +53,7 @@ def _flat(diagnosis: Diagnosis, run: Run) -> dict[str, Value]:
         "sonde/findings": float(len(diagnosis.findings)),
         **_speed(diagnosis),
         **_memory(diagnosis),
-        "sonde/drops": float(run.drops.total),
+        "sonde/drops": None if run.drops.uncounted else float(run.drops.total),
     }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sonde.events import core
 from sonde.guard import guard
-
-CATEGORY = "log"
+from sonde.store.probe import LOG
 
 
 def log(step: int | None = None, **values: object) -> None:
@@ -23,9 +22,9 @@ def log(step: int | None = None, **values: object) -> None:
 def _record(name: str, value: object, step: int | None) -> None:
     number = as_number(value)
     if number is None:
-        core.mark(name, CATEGORY, args={"value": value}, step=step)
+        core.mark(name, LOG, args={"value": value}, step=step)
     else:
-        core.counter(name, number, CATEGORY, step=step)
+        core.counter(name, number, LOG, step=step)
 
 
 def as_number(value: object) -> float | None:

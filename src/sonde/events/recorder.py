@@ -289,10 +289,11 @@ class Recorder:
         self._tell_of_child()
         self._tell_of_unheard()
         with guard("writing what is left at the end of the process"):
-            if self.facts.get("writes") == "block":
-                core.flush()
             for end in _Now.ends:
                 end()
+        with guard("writing what is left at the end of the process"):
+            if self.facts.get("writes") == "block":
+                core.flush()
         self.note_end("exit")
 
     @guard("writing the end of process.json")

@@ -267,7 +267,7 @@ typedef struct {
     PyObject *parts; /* a tuple; what it holds depends on the kind */
     PyObject *kinds[2]; /* of modules: the types seen last of which one was no loss, and of which one was; may be NULL */
     struct Route *routes; /* of modules that are followed: those that were called last; may be NULL */
-    int64_t last;
+    int64_t last;         /* the time of the last call; of forwards, the address of the module that learned last */
 } Lane;
 
 /* What is called for a module, as long as nothing is changed. */
@@ -369,7 +369,27 @@ static int is_loss(PyObject *self, PyObject *module)
     return loss;
 }
 
-/* parts: eight functions, the test of gradients, the class of losses, "training" */
+#define TRAINING 1
+#define GRADIENTS 2
+#define LEARNED 8
+
+/* What a call without training and gradients has in its bits: LEARNED, if the module went forward with both before. */
+static int learned(PyObject *self, PyObject *module, int bits)
+{
+    Lane *lane = (Lane *)self;
+    if (bits != 0 && (bits != (TRAINING | GRADIENTS) || lane->last == (intptr_t)module))
+        return bits;
+    PyObject *address = PyLong_FromVoidPtr(module);
+    if (address && bits == 0 && PyDict_GetItemWithError(part(self, 4), address))
+        bits = LEARNED;
+    else if (address && bits && PyDict_SetItem(part(self, 4), address, Py_None) == 0)
+        lane->last = (intptr_t)module;
+    Py_XDECREF(address);
+    PyErr_Clear();
+    return bits;
+}
+
+/* parts: nine functions by their bits, the test of gradients, the class of losses, "training", a dict with the addresses of modules */
 static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     if (!ready || muted || stepping || (flags & ~OFFSET_BIT) < 1)
@@ -379,7 +399,8 @@ static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flag
     int loss = gradients < 0 ? -1 : is_loss(self, args[0]);
     if (loss < 0)
         return go_slow(self, args, flags, names);
-    return PyObject_Vectorcall(PyTuple_GetItem(part(self, 0), training | gradients << 1 | loss << 2), args, flags, names);
+    int bits = learned(self, args[0], training | gradients << 1 | loss << 2);
+    return PyObject_Vectorcall(PyTuple_GetItem(part(self, 0), bits), args, flags, names);
 }
 
 static const Exchange *exchange; /* may be NULL */
@@ -436,8 +457,13 @@ static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t fla
     Py_XDECREF(value);
     PyErr_Clear(); /* more than one number */
     PyObject *result = PyObject_Vectorcall(part(self, 0), args, flags, names);
-    if (!ready && result)
-        Py_XDECREF(PyObject_CallNoArgs(part(self, 4)));
+    if (!ready) {
+        PyObject *kind, *error, *trace; /* of a pass that was left by an exception */
+        PyErr_Fetch(&kind, &error, &trace);
+        Py_XDECREF(PyObject_CallFunctionObjArgs(part(self, 4), result ? Py_True : Py_False, NULL));
+        if (!result)
+            PyErr_Restore(kind, error, trace);
+    }
     return result;
 }
 
@@ -705,7 +731,7 @@ static PyObject *set_blocks(PyObject *Py_UNUSED(module), PyObject *parts)
 
 /* ---- the module ---- */
 
-static PyObject *forward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(forward_call, 4, args); }
+static PyObject *forward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(forward_call, 5, args); }
 static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(backward_call, 5, args); }
 static PyObject *begins(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(begins_call, 4, args); }
 static PyObject *ends(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ends_call, 4, args); }

@@ -1,4 +1,7 @@
-"""Points where a program learns how its children ended: every way of waiting for them comes through here."""
+"""Points where a program learns how its children ended, and where it asks them to end.
+
+Every way of waiting for children, and of ending them that `subprocess` and `multiprocessing` have, comes through here.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 REASON = "to note how child processes ended"
+ASKING = "to know which child processes the program ended itself"
+OF_MULTIPROCESSING = ("popen_fork", "popen_forkserver")
 
 
 def _of_subprocess(module: ModuleType) -> Iterable[tuple[Any, str]]:
@@ -19,6 +24,14 @@ def _of_subprocess(module: ModuleType) -> Iterable[tuple[Any, str]]:
 
 def _of_multiprocessing(module: ModuleType) -> Iterable[tuple[Any, str]]:
     return _there(module.Popen, "poll")
+
+
+def _asking_subprocess(module: ModuleType) -> Iterable[tuple[Any, str]]:
+    return _there(module.Popen, "send_signal")
+
+
+def _asking_multiprocessing(module: ModuleType) -> Iterable[tuple[Any, str]]:
+    return _there(module.Popen, "_send_signal")
 
 
 def _there(owner: Any, name: str) -> list[tuple[Any, str]]:
@@ -40,6 +53,20 @@ POINTS = (
             find=_of_multiprocessing,
             wanted=_unended,
         )
-        for name in ("popen_fork", "popen_forkserver")
+        for name in OF_MULTIPROCESSING
+    ),
+)
+# The first argument of each is the child, the second the signal that it is sent.
+SENDING = (
+    Point("subprocess.Popen.send_signal", ASKING, library="subprocess", find=_asking_subprocess, wanted=_unended),
+    *(
+        Point(
+            f"multiprocessing.{name}.send_signal",
+            ASKING,
+            library=f"multiprocessing.{name}",
+            find=_asking_multiprocessing,
+            wanted=_unended,
+        )
+        for name in OF_MULTIPROCESSING
     ),
 )

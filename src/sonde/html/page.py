@@ -170,14 +170,18 @@ def _ranks(view: Report, charts: Charts) -> str:
     rows = [_rank(one) for one in view.ranks[:MOST_RANKS]]
     told = "Ranks that wait for each other take the same time. Their own time, without communication, tells who is waited for."
     titles = ["<rank", "<host", "steps", "p50", "p95", "own time", "", "<largest", "<state"]
-    return section("Ranks", told, draw.heat(charts) + "<br>" + table(titles, rows))
+    if view.run.trainings > 1:
+        told, titles = "Each in a process of its own, without a rank.", ["<process", *titles[1:]]
+    return section(
+        "Trainings" if view.run.trainings > 1 else "Ranks", told, draw.heat(charts) + "<br>" + table(titles, rows)
+    )
 
 
 def _rank(one: Rank) -> list[str]:
     slow = "" if one.slow is None else f"{one.slow:.2f}x"
     largest = max(one.phases, key=lambda name: one.phases[name], default=None)
     return [
-        safe(name_of(one)),
+        safe(name_of(one, True)),
         safe(one.host),
         "n/a" if one.steps is None else units.count(one.steps),
         took(one.p50_ns),
@@ -197,7 +201,7 @@ def _slowest(view: Report) -> str:
     if not slowest:
         return ""
     longest = max(one.dur_ns for one in slowest)
-    several = len(view.ranks) > 1
+    several = len(view.ranks) > 1 and any(one.rank is not None for one in slowest)
     rows = [_slow_step(one, longest, several) for one in slowest]
     titles = ["step", *(["rank"] if several else []), "took", "", "<most of it", "<its slowest items", "<its phases"]
     return section(
@@ -310,7 +314,7 @@ def _foot(view: Report) -> str:
     run = view.run
     here = [one.what for one in view.blind_spots if one.scope == "run"]
     always = [one.what for one in view.blind_spots if one.scope != "run"]
-    lost = [f"{units.plural(drop.count, 'record')} {drop.reason}" for drop in view.drops]
+    lost = [f"{units.records(drop.count)} {drop.reason}" for drop in view.drops]
     box = tag("h3", "Black box") + tag("p", safe(kept(view))) if view.black_box.command is not None else ""
     parts = [
         box,

@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sonde import config
 from sonde.launch import unseen
 from sonde.launch.program import BOOT
-from sonde.launch.signals import CHECK_SECONDS, PASSED
+from sonde.launch.signals import forget, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,11 +23,13 @@ STDOUT, STDERR = 1, 2
 def draw_report(run: str, mask: Iterable[int]) -> bool | None:
     """Draw the card of a run on the error channel; None if there is nothing to tell, False if it could not be done.
 
-    Only inside of `blocked`, whose mask is given: a signal that comes meanwhile ends the drawing. What goes wrong with the
-    report is not told here: the program's own last words are the more important ones.
+    Only inside of `blocked`, whose mask is given: a signal that comes meanwhile ends the drawing. One that came before was
+    meant for the program: `timeout` sends to the launcher, and once more to its group. What goes wrong with the report is not
+    told here: the program's own last words are the more important ones.
     """
     if unseen.nothing(run, ()):
         return None
+    forget()
     line = [sys.executable, "-P", "-m", "sonde", "report", run]
     try:
         pid = os.posix_spawn(
@@ -41,15 +44,14 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
         )
     except OSError:
         return False
-    return _waited(pid) == 0
+    return until(partial(_ended, pid), partial(_end, pid)) == 0
 
 
-def _waited(pid: int) -> int:
-    while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        came = signal.sigtimedwait(PASSED | {signal.SIGCHLD}, CHECK_SECONDS)
-        if came is not None and came.si_signo != signal.SIGCHLD:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+def _ended(pid: int) -> int | None:
+    done, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if done else None
+
+
+def _end(pid: int, _: signal.struct_siginfo) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -59,13 +60,38 @@ def _deaf_option(words: Sequence[str]) -> str | None:
 def cleaned(pid: int, run: str) -> str | None:
     """Why a running Python does not know of the run; None if it does, or nobody can tell."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
+        environment = _given(pid)
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            ended = not file.read()  # the kernel shows nothing of a process that has ended
     except OSError:
         return None
-    if f"SONDE_RUN={run}".encode(errors="surrogateescape") in variables:
+    if f"SONDE_RUN={run}".encode(errors="surrogateescape") in environment.split(b"\0"):
         return None
-    return "it was started with an environment of its own, without Sonde's variables" if variables[0] else None
+    if ended or environment.startswith(b"\0"):  # some write their own title over it
+        return None
+    return "it was started with an environment of its own, without Sonde's variables"
+
+
+def path_of(pid: int) -> str | None:
+    """Where a process looks for programs; None if it was not told. Raises OSError if it is gone."""
+    words = (one for one in _given(pid).split(b"\0") if one.startswith(b"PATH="))
+    found = next(words, None)
+    return None if found is None else os.fsdecode(found[len(b"PATH=") :])
+
+
+def _given(pid: int) -> bytes:
+    """The variables that a process was started with."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read()
+
+
+def interpreter(named: str, program: str, folder: str, path: str | None) -> str:
+    """By which path a Python was started, as `named` in that folder; `program`, its file, if that cannot be told.
+
+    All venvs of one Python are links to the same file.
+    """
+    found = os.path.join(folder, named) if os.sep in named else shutil.which(named, path=path)
+    return found if found and os.path.realpath(found) == os.path.realpath(program) else program
 
 
 def nothing(run: str, pythons: Iterable[str], *, told: bool = False) -> list[str]:
@@ -76,9 +102,17 @@ def nothing(run: str, pythons: Iterable[str], *, told: bool = False) -> list[str
         return []
     if told:
         return [f"{_NOTHING}."]
-    here = os.path.realpath(sys.executable)
-    others = sorted({path for path in map(os.path.realpath, pythons) if path != here})[:MOST_TOLD]
+    here = _environment(sys.executable)
+    others = sorted({os.path.abspath(path) for path in pythons if _environment(path) != here})[:MOST_TOLD]
     if others:
         ran = f"It ran with {', '.join(others)}, and Sonde is installed for {sys.executable}"
-        return [f"{_NOTHING}. {ran}: install Sonde there too, or start the program with this one."]
+        return [f"{_NOTHING}. {ran}. If it is missing there, install it, or start the program with this one."]
     return [f"{_NOTHING}: no Python that Sonde reached trained with torch, or used sonde."]
+
+
+def _environment(python: str) -> str:
+    """Where a Python has its packages from: its venv, or else itself."""
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(python)))
+    places = (folder, os.path.dirname(folder))
+    venv = next((place for place in places if os.path.isfile(os.path.join(place, "pyvenv.cfg"))), None)
+    return venv or os.path.realpath(python)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from sonde import config
 from sonde.events import core
-from sonde.hooks.children import POINTS
+from sonde.hooks.children import POINTS, SENDING
 from sonde.store.folder import host
-from sonde.store.probe import EXIT, PROCESS
+from sonde.store.probe import EXIT, EXIT_BY, PARENT, PROCESS
 from sonde.store.record import ESSENTIAL
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 def install(_settings: Settings) -> Callable[[], None]:
     """Note the ends of children from now on."""
     ends = [point.subscribe(_follower) for point in POINTS]
+    ends += [point.subscribe(_listener) for point in SENDING]
 
     def leave() -> None:
         for end in ends:
@@ -38,11 +41,26 @@ class _Follower:
     def after(self, child: Any, _result: Any, _error: BaseException | None, /) -> None:
         code = child.returncode
         if isinstance(code, int) and _matters(child):
-            ending = {"code": code, "signal": None} if code >= 0 else {"code": None, "signal": -code}
+            ending: dict[str, Any] = {"code": code, "signal": None} if code >= 0 else {"code": None, "signal": -code}
+            if code == -signal.SIGTERM and child in _asked:
+                ending[EXIT_BY] = PARENT
             core.mark(EXIT, PROCESS, child.pid, ending, ESSENTIAL)
 
 
+class _Listener:
+    """Remembers the children that the program itself asks to end: `Process.terminate`, a pool that is left."""
+
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        if signal.SIGTERM in (*args[1:], *kwargs.values()):
+            _asked.add(args[0])
+
+    def after(self, _token: Any, _result: Any, _error: BaseException | None, /) -> None:
+        pass
+
+
+_asked: weakref.WeakSet[Any] = weakref.WeakSet()
 _follower = _Follower()
+_listener = _Listener()
 
 
 def _matters(child: Any) -> bool:

@@ -6,19 +6,21 @@ its place to another one when it is gone, and when that one trains by itself (a 
 - It was made since the anchor last stepped: at once.
 - It was there before, and steps several times in a row. That may be the second fit, or two optimizers of one training of which one
   steps more often. Once it has done so often enough, it is the anchor, and its updates since are written as the ends of steps that
-  they were. An anchor that comes back soon after that has its place again.
+  they were. An anchor that comes back soon after that has its place again. If the program ends before that, they are written at
+  its end, unless they are no more than such a pair has in one of its rounds.
 
 An update that a gradient scaler skips ends a step with a flag. Where optimizers step inside the backward pass only, its end is
-the update.
+the update; what they take is told as optimizer, inside of that pass.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.events import core
+from sonde.events import core, recorder
 from sonde.guard import guard
 from sonde.hooks.torch.optimizer import optimizer_made, optimizer_step, scaler_step
 from sonde.probes import step
@@ -46,12 +48,22 @@ class _Past(NamedTuple):
 class _Other:
     """An optimizer that is not the anchor."""
 
-    __slots__ = ("enough", "ordinal", "past")
+    __slots__ = ("enough", "longest", "ordinal", "past")
 
     def __init__(self, ordinal: int, enough: int) -> None:
         self.ordinal = ordinal
         self.enough = enough
         self.past: list[_Past] = []  # its updates since the last one of the anchor
+        self.longest = 0  # the most that there were when the anchor came back
+
+    def alone(self) -> bool:
+        """Does it seem to train by itself, if nothing more comes? Else its last updates are a round of a pair that steps in turn."""
+        return len(self.past) >= max(NEW, 2 * (self.longest + 1))
+
+    def came_back(self) -> None:
+        """The anchor has updated again."""
+        self.longest = max(self.longest, len(self.past))
+        self.past.clear()
 
 
 class Optimizers:
@@ -59,6 +71,7 @@ class Optimizers:
 
     def __init__(self) -> None:
         self.spans = [_span(0)]
+        self.inner = core.Span(OPTIMIZER, PROBE, base=step.phases)  # of a step inside a backward pass
         self.forget()
 
     def forget(self) -> None:
@@ -68,6 +81,7 @@ class Optimizers:
         self.updates = 0  # of the anchor; on the quick way they are not counted
         self.alone = 0  # the last of these with no other one between them
         self.others: weakref.WeakKeyDictionary[Any, _Other] = weakref.WeakKeyDictionary()
+        self.held: list[_Other] = []  # those with updates that are not written; by now their optimizers may be gone
         self.fresh: weakref.WeakSet[Any] = weakref.WeakSet()  # those that were made since the anchor stepped
         self.apart = False  # there was more than one training in this process, which may go on in turn
         self.scaling = False  # inside of a gradient scaler's step
@@ -101,6 +115,17 @@ class Optimizers:
             flags = UPDATE_SKIPPED
         self.updated(optimizer, flags)
 
+    def begins_inside(self) -> None:
+        """A step inside a backward pass begins."""
+        self.inner.start()
+
+    def ends_inside(self, error: BaseException | None) -> None:
+        """It has ended."""
+        if error is None:
+            self.inner.stop()
+        else:
+            self.inner.__exit__(type(error), error, None)
+
     def updated(self, optimizer: Any, flags: int) -> None:
         """There was an update, which may have been skipped: end the step, if it was the anchor's."""
         if optimizer is not self.anchor():
@@ -126,19 +151,41 @@ class Optimizers:
         if self.fresh:
             self.fresh.clear()
         if self.alone == 1:
-            for other in self.others.values():
-                other.past.clear()
+            for other in self.held:
+                other.came_back()
+            self.held.clear()
 
     def _overtakes(self, optimizer: Any, flags: int) -> list[_Past] | None:
         """Does it become the anchor? Then its updates until now that ended steps, else None."""
         self.alone = 0
-        if self.anchor() is None or optimizer in self.fresh or optimizer is self.deposed():
+        if optimizer is self.deposed():
             return []
+        if self.anchor() is None or optimizer in self.fresh:
+            return self._own()
         other = self._other(optimizer)
         if len(other.past) + 1 >= other.enough:
             return other.past
+        if not other.past:
+            self.held.append(other)
         other.past.append(_Past(monotonic_ns(), flags))
         return None
+
+    def _own(self) -> list[_Past]:
+        """Updates that were held back, and that the anchor will not come back after: those that were ends of steps."""
+        most = max(self.held, key=lambda other: len(other.past), default=None)
+        return most.past if most is not None and most.alone() else []
+
+    def settle(self) -> None:
+        """The program ends: write what was held back."""
+        if not step.now.explicit:
+            step.end_late(self._own())
+        self.disown()
+
+    def disown(self) -> None:
+        """What was held back is written; or this is a forked child, and that is its parent's."""
+        for other in self.held:
+            other.past.clear()
+        self.held.clear()
 
     def _crown(self, optimizer: Any) -> None:
         """It is the anchor from now on."""
@@ -183,6 +230,9 @@ def _gone(_anchor: object) -> None:
 
 
 _optimizers = Optimizers()
+_settling = guard("writing the last ends of steps")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_optimizers.disown)
 
 
 def install(_settings: Settings) -> Callable[[], None]:
@@ -190,8 +240,11 @@ def install(_settings: Settings) -> Callable[[], None]:
     _optimizers.forget()
     optimizer_step.inside_backward = False
     undo = [optimizer_step.watch(_optimizers), scaler_step.lane(_scaling), optimizer_made.lane(_making)]
+    undo.append(recorder.at_end(_settling(_optimizers.settle)))
 
     def leave() -> None:
+        with _settling:
+            _optimizers.settle()
         while undo:
             undo.pop()()
         _optimizers.forget()

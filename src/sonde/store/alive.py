@@ -19,6 +19,7 @@ ENDED = "ended"
 DIED = "died"
 UNKNOWN = "unknown"
 REPLACED = "replaced"  # the reason of an end
+TERMINATED = "terminated"  # the same: by the process that had started it, which ended well itself
 
 
 def state_of(info: Info) -> str:

@@ -9,5 +9,5 @@ BLIND_SPOTS = (
     "torch: persistent loader workers that were there before Sonde looked: only what they deliver is seen",
     "torch: `model.forward(...)` called directly (its children are seen), calls inside of a compiled function",
     "torch: spans in code that torch.compile turns into a graph; with fullgraph=True it refuses a bare span there",
-    "torch: optimizers that are no torch.optim.Optimizer, and optimizer steps inside of a backward pass",
+    "torch: optimizers that are no torch.optim.Optimizer; their steps inside of a backward pass on a device",
 )

@@ -54,11 +54,16 @@ DEVICE_PEAK = (
 CHECKPOINT = "checkpoint"
 EVALUATION = "evaluation"
 LOSS = "loss"
+LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is
 # being recorded writes them when it gets `stacks_signal()`, and when it makes no progress for minutes.
 STACKS = "stacks"
+# A mark: a process, the key, has ended; the arguments `code`, or `signal`. `by`: "parent" if the program that had started it
+# asked it to end, and it ended so.
 EXIT = "exit"
+EXIT_BY = "by"
+PARENT = "parent"
 START = "start"  # of a program, by its launcher; the argument `command`
 EXCEPTION = "exception"  # one that ends its process; the argument `type`
 DUMP = "dump"  # a mark: the black box was written; the arguments `folder` (in RUN/blackbox) and `reason`
@@ -68,6 +73,7 @@ UNSEEN = "unseen"  # a process that Sonde does not reach; the arguments `command
 FORWARD_TRAINING = 1  # the module was in training mode
 FORWARD_GRAD = 2  # gradients were switched on
 FORWARD_LOSS = 4  # it was a loss function
+FORWARD_LEARNED = 8  # alone: neither of them, but the module went forward with both before, as no teacher does
 
 # Bits of the key of an update.
 UPDATE_SKIPPED = 1  # the gradient scaler found an overflow: no parameter changed

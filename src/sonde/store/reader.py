@@ -18,7 +18,7 @@ from sonde.store.card import Info, Thread, read_info, read_names
 from sonde.store.regular import RegularFile, why
 from sonde.store.rings import Header, Rings, no_rings, read_rings
 from sonde.store.segment import PLAIN, SPECIAL, Slice, classes, slices
-from sonde.store.sequence import Sequence, cleaned, sequence_of, survivors
+from sonde.store.sequence import ALL_NUMBERS, Sequence, cleaned, sequence_of, survivors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,6 +48,7 @@ class Recording:
 
     `missing` counts records that were begun and are nowhere to be found, `corrupt` the slots that hold no record though
     they should. `lost` says for what reason the process itself knows to have lost records; None: it left no word.
+    `counted`: it is known how many were begun. Else `missing` has only those before the last one that was found.
     """
 
     def __init__(self, folder: str | Path, watch: Watch | None = None) -> None:
@@ -64,6 +65,8 @@ class Recording:
         self._sequence: Sequence = sequence_of(self._slices, self._slots(), self._limits(), self.notes, watch)
         self.corrupt = self._sequence.corrupt + rings.corrupt
         self.missing = self._sequence.missing
+        whole = self.info.writes == "block" and self._segment is not None  # without rings, the file is all there is
+        self.counted = whole or self._sequence.end != ALL_NUMBERS
         self.orderly, self.completed = self._sequence.orderly, self._sequence.completed  # as in a Sequence
         self.lost: dict[str, int] | None = None if rings.header is None else rings.header.lost
         # After the records: each name was written before the first record that cites it.
@@ -172,6 +175,8 @@ class Recording:
             ) from None
 
     def _tell(self) -> None:
+        if self.missing and not self.counted:
+            self.notes.append(f"at least {self.missing} records are missing")
         if self.corrupt:
             self.notes.append(f"events.seg is damaged: {self.corrupt} places of 48 bytes hold no record")
 

@@ -13,7 +13,7 @@ from sonde.analysis.last import last_batches, used
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.diagnosis.birth import amount, sentence, spot, unused, what_to_do
 from sonde.errors import UnknownName
-from sonde.store.alive import ENDED, RUNNING
+from sonde.store.alive import ENDED, RUNNING, TERMINATED
 from sonde.store.probe import read_batch_key
 from sonde.views import units
 
@@ -204,7 +204,7 @@ def who(rank: int | None, worker: int | None, pid: int | None) -> str:
 def _how(run: Run) -> str:
     """How the first process ended that did not end well; loader workers are ended by their trainers."""
     for row in run.rows:
-        if row["role"] in ("worker", "launcher"):
+        if row["role"] in ("worker", "launcher") or row["reason"] == TERMINATED:
             continue
         if row["signal"] is not None or row["exception"] or row["exit_code"]:
             return (

@@ -50,7 +50,7 @@ def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
         console.print()
         block(console, Text(printable(kept(view))), hang=LABEL)
     _step_time(view, console)
-    _ranks(view.ranks, console)
+    _ranks(view.ranks, console, view.run.trainings > 1)
     _memory(view.memory, console)
     _slowest(view, console)
     _items(view, console)
@@ -125,6 +125,8 @@ def _rate(value: float) -> str:
 def _people(view: Report) -> list[str]:
     run = view.run
     ranks = [] if run.world_size is None or run.world_size < 2 else [f"{run.ranks} of {run.world_size} ranks"]
+    if run.trainings > 1:
+        ranks.append(f"{run.trainings} separate trainings")
     return [*ranks, units.plural(len(run.hosts), "host")] if len(run.hosts) > 1 else ranks
 
 
@@ -168,7 +170,7 @@ def _step_time(view: Report, console: Console) -> None:
         return
     told = f"{units.plural(steps.count, 'step')} after the warm-up"
     if len(view.ranks) > 1:
-        told += f", {len(view.ranks)} ranks together"
+        told += f", {len(view.ranks)} {'trainings' if view.run.trainings > 1 else 'ranks'} together"
     told += "; share: of all their time"
     if steps.aborted:
         told += f"; {steps.aborted:,} aborted, not counted"
@@ -214,14 +216,22 @@ def _share(share: float | None) -> str:
 # ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _ranks(ranks: list[Rank], console: Console) -> None:
+def _ranks(ranks: list[Rank], console: Console, apart: bool) -> None:
     if len(ranks) < 2:
         return
     shown = _telling(ranks)
-    _title(console, "ranks", _summary(ranks))
+    _title(
+        console,
+        *(("trainings", "each in a process of its own, without a rank") if apart else ("ranks", _summary(ranks))),
+    )
     hosts = len({one.host for one in ranks}) > 1
     columns = [
-        Column("", [name_of(one) for one in shown], right=False, styles=["bold" if one.worst else "" for one in shown]),
+        Column(
+            "",
+            [name_of(one, True) for one in shown],
+            right=False,
+            styles=["bold" if one.worst else "" for one in shown],
+        ),
         Column("host", [one.host for one in shown] if hosts else [""] * len(shown), need=5, right=False, least=6),
         Column("steps", [_count(one.steps) for one in shown], need=2),
         Column("p50", [took(one.p50_ns) for one in shown]),
@@ -251,7 +261,7 @@ def _summary(ranks: list[Rank]) -> str:
     middle = known[(len(known) - 1) // 2]
     worst = next((one for one in ranks if one.worst), None)
     told = (
-        f"the slowest: {name_of(worst)}, {worst.slow:.2f}x"
+        f"the slowest: {name_of(worst, True)}, {worst.slow:.2f}x"
         if worst and worst.slow
         else "none is slower than the others"
     )
@@ -305,7 +315,7 @@ def _slowest(view: Report, console: Console) -> None:
     if not slowest:
         return
     _title(console, "slowest steps")
-    several = len(view.ranks) > 1
+    several = len(view.ranks) > 1 and any(one.rank is not None for one in slowest)
     columns = [
         Column("step", [units.count(one.step) for one in slowest]),
         Column("rank", [MISSING if one.rank is None else str(one.rank) for one in slowest], need=3),
@@ -388,7 +398,7 @@ def _foot(view: Report, console: Console) -> None:
         console, "" if here else "unseen", f"{before} {always} things that no run shows: sonde doctor lists them", "dim"
     )
     for drop in view.drops:
-        _labelled(console, "lost", f"{units.plural(drop.count, 'record')} {drop.reason}", "red")
+        _labelled(console, "lost", f"{units.records(drop.count)} {drop.reason}", "red")
     if not view.drops:
         _labelled(console, "lost", "nothing: every record that was begun is there")
     for note in view.run.notes:

@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis import label
 from sonde.analysis.cost import Cost, cost
 from sonde.analysis.culprits import NONE, Item, Items, items, items_of
-from sonde.analysis.drops import REASONS
+from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.held import Series, held
 from sonde.analysis.stack import Layer, layers
 from sonde.analysis.summary import wall_ns
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
-from sonde.diagnosis.speed import PARTS, Slow, Speed, Spread
+from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, Slow, Speed, Spread
 from sonde.finding import Finding
 from sonde.store import probe
+from sonde.store.alive import TERMINATED
 from sonde.store.card import SCHEMA
 from sonde.views.unseen import BlindSpot, blind_spots
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sonde.analysis.run import Run
     from sonde.diagnosis.policy import Policy
 
@@ -61,7 +64,8 @@ class About:
     dur_ns: int | None
     hosts: list[str]
     world_size: int | None
-    ranks: int  # that trained
+    ranks: int  # processes that trained
+    trainings: int  # that these are: one of all ranks together, or one for each process
     processes: int
     workers: int  # loader workers that were there, all epochs together
     sonde: str | None
@@ -86,9 +90,12 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class Steps:
-    """The time of a step, over all ranks, after the warm-up; that of the warm-up stands apart."""
+    """The time of a step, over all ranks, after the warm-up; that of the warm-up stands apart.
 
-    count: int  # after the warm-up, of the rank that has the most
+    Numbers of steps are of the rank that has the most. Of separate trainings they are those of all, rates are the mean, and there is no loss.
+    """
+
+    count: int  # after the warm-up
     p50_ns: float | None
     p95_ns: float | None
     p99_ns: float | None
@@ -120,7 +127,9 @@ class Phase:
 
 @dataclass(frozen=True)
 class Rank:
-    """One process that trained. `slow`: its median step so many times that of the ranks; `own_ns`: without communication."""
+    """One process that trained. `slow`: its median step so many times that of the ranks, if they are those of one training;
+    `own_ns`: without communication.
+    """
 
     rank: int | None
     host: str
@@ -156,7 +165,7 @@ class Memory:
 class Drop:
     """Records that are missing, and why."""
 
-    count: int
+    count: int | None  # None is not known
     reason: str
 
 
@@ -194,16 +203,17 @@ def report(run: Run, policy: Policy | None = None) -> Report:
     """The report of a run."""
     found = diagnose(run, policy)
     speed = found.facts.speed
-    extra = _extra(run)
     seen = _seen(run)
+    apart = _apart(speed, seen)
+    extra = _extra(run, apart)
     return Report(
         schema_version=SCHEMA_VERSION,
         verdict=_verdict(found.verdict),
         findings=[_verdict(one) for one in found.findings],
-        run=_about(run, found),
+        run=_about(run, found, apart),
         steps=_steps(speed, extra, _slowest(run, speed, probe.FETCH in seen)),
         phases=_phases(run, speed, extra),
-        ranks=_ranks(found),
+        ranks=_ranks(found, apart),
         memory=[_memory(one, extra.warm_ns) for one in held(run)],
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
@@ -232,10 +242,16 @@ def _seen(run: Run) -> set[str]:
     return words - {""}
 
 
+def _apart(speed: Speed, seen: set[str]) -> bool:
+    """Did several processes train, each by itself? They have no ranks, and exchange nothing."""
+    exchanged = any(name.startswith((probe.COMMUNICATION, probe.DDP)) for name in seen)
+    return len(speed.ranks) > 1 and not exchanged and all(rank.rank is None for rank in speed.ranks)
+
+
 # ── the run ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _about(run: Run, found: Diagnosis) -> About:
+def _about(run: Run, found: Diagnosis, apart: bool) -> About:
     meta, rows = run.meta, run.rows
     command, git = meta.get("command"), meta.get("git")
     commit = git.get("commit") if isinstance(git, dict) else git
@@ -251,6 +267,7 @@ def _about(run: Run, found: Diagnosis) -> About:
         hosts=sorted({str(row["host"]) for row in rows}),
         world_size=max((row["world_size"] for row in rows if row["world_size"]), default=None),
         ranks=len(found.facts.speed.ranks),
+        trainings=len(found.facts.speed.ranks) if apart else min(len(found.facts.speed.ranks), 1),
         processes=len(rows),
         workers=sum(row["role"] == "worker" for row in rows),
         sonde=_text(meta.get("sonde")),
@@ -302,6 +319,8 @@ def _how_it_ended(rows: list[dict[str, Any]]) -> str:
 
 
 def _how(row: dict[str, Any]) -> str:
+    if row["reason"] == TERMINATED:
+        return ""
     if row["signal"] is not None:
         return f"signal {row['signal']}"
     if row["exception"]:
@@ -312,6 +331,7 @@ def _how(row: dict[str, Any]) -> str:
 def _drops(run: Run) -> list[Drop]:
     found = run.drops
     losses = [Drop(count, REASONS[reason]) for reason, count in found.by_reason.items()]
+    losses += [Drop(None, UNCOUNTED)] if found.uncounted else []
     return losses + ([Drop(found.args, "without their arguments")] if found.args else [])
 
 
@@ -322,6 +342,8 @@ def _drops(run: Run) -> list[Drop]:
 class _Extra:
     """What the facts of the rules do not have: the warm-up, speed, and what else steps tell."""
 
+    count: int | None  # of steps after the warm-up, and of the warm-up, of separate trainings; None: there is one
+    warmup: int | None
     warmup_p50: dict[str, float | None]
     warmup_max: float | None
     per_s: float | None
@@ -332,50 +354,57 @@ class _Extra:
     warm_ns: int | None  # when the first step after the warm-up began
 
 
-def _aborted(run: Run, steps: dict[str, int]) -> int:
-    """The most updates of a process that ended no step."""
+def _aborted(run: Run, steps: dict[str, int], apart: bool) -> int:
+    """The most updates of a process that ended no step; of separate trainings, those of all."""
     update = ("mark", probe.PROBE, probe.UPDATE)
     updates = {
         process: sum(one.count for one in named if (one.kind, one.cat, one.name) == update and not one.open)
         for process, named in run.database.source.census.items()
     }
-    return max((updates[process] - count for process, count in steps.items() if updates[process]), default=0)
+    return _of_all((updates[process] - count for process, count in steps.items() if updates[process]), apart)
 
 
-def _extra(run: Run) -> _Extra:
+def _of_all(numbers: Iterable[int], apart: bool) -> int:
+    """Of ranks that do the same the most, of separate trainings the sum."""
+    return sum(numbers) if apart else max(numbers, default=0)
+
+
+def _extra(run: Run, apart: bool) -> _Extra:
     rows = run.sql(
-        """
+        f"""
         SELECT count(*) FILTER (skipped), arg_max(loss, start_ns), min(start_ns) FILTER (NOT warmup),
                count(*) FILTER (NOT warmup) / nullif(sum(dur_ns) FILTER (NOT warmup), 0) * 1e9,
                sum(samples) FILTER (NOT warmup) / nullif(sum(dur_ns) FILTER (NOT warmup AND samples IS NOT NULL), 0) * 1e9,
-               process, count(*)
+               count(*) FILTER ({AFTER_WARMUP}), count(*) FILTER (warmup), process, count(*)
         FROM steps GROUP BY process ORDER BY min(rank) NULLS LAST, process
-        """
+        """  # noqa: S608  our own names
     ).fetchall()
     middles = ", ".join(f"median({part}_ns)" for part in PARTS)
     (warm,) = run.sql(f"SELECT max(dur_ns), median(dur_ns), {middles} FROM steps WHERE warmup").fetchall()  # noqa: S608
     speeds, samples = ([row[place] for row in rows if row[place] is not None] for place in (3, 4))
     return _Extra(
+        count=sum(row[5] for row in rows) if apart else None,
+        warmup=sum(row[6] for row in rows) if apart else None,
         warmup_p50=dict(zip(("step", *PARTS), warm[1:], strict=True)),
         warmup_max=warm[0],
         per_s=sum(speeds) / len(speeds) if speeds else None,
-        samples_per_s=sum(samples) if samples else None,
-        skipped=max((row[0] for row in rows), default=0),
-        aborted=_aborted(run, {process: count for *_, process, count in rows}),
-        loss=rows[0][1] if rows else None,
+        samples_per_s=sum(samples) / (len(samples) if apart else 1) if samples else None,
+        skipped=_of_all((row[0] for row in rows), apart),
+        aborted=_aborted(run, {process: count for *_, process, count in rows}, apart),
+        loss=rows[0][1] if rows and not apart else None,
         warm_ns=min((row[2] for row in rows if row[2] is not None), default=None),
     )
 
 
 def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
     return Steps(
-        count=int(speed.steps.or_zero()),
+        count=int(speed.steps.or_zero()) if extra.count is None else extra.count,
         **_points(speed.step),
         max_ns=speed.step.most.value if speed.step else None,
         mean_ns=speed.step.mean.value if speed.step else None,
         per_s=extra.per_s,
         samples_per_s=extra.samples_per_s,
-        warmup=int(speed.warmup.or_zero()),
+        warmup=int(speed.warmup.or_zero()) if extra.warmup is None else extra.warmup,
         warmup_p50_ns=extra.warmup_p50["step"],
         warmup_max_ns=extra.warmup_max,
         skipped=extra.skipped,
@@ -455,7 +484,7 @@ def _usually(speed: Speed, part: str) -> float:
 # ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _ranks(found: Diagnosis) -> list[Rank]:
+def _ranks(found: Diagnosis, apart: bool) -> list[Rank]:
     ranks = found.facts.speed.ranks
     ends = {one.process: one for one in found.facts.ends.processes}
     own = {rank.process: _own(rank.usual) for rank in ranks}
@@ -465,7 +494,7 @@ def _ranks(found: Diagnosis) -> list[Rank]:
     rows = []
     for rank in ranks:
         end, mine = ends.get(rank.process), own[rank.process]
-        slow = mine / middle if mine is not None and middle else None
+        slow = mine / middle if mine is not None and middle and not apart else None
         rows.append(
             Rank(
                 rank=rank.rank,
@@ -507,6 +536,8 @@ def _memory(series: Series, warm_ns: int | None) -> Memory:
     )
 
 
-def name_of(rank: Rank) -> str:
-    """What a rank is called."""
+def name_of(rank: Rank, several: bool = False) -> str:
+    """What a rank is called; one of several without a number, by its process."""
+    if several and rank.rank is None:
+        return f"process {rank.pid}"
     return label.process("main", rank.rank, None)

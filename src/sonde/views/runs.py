@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from sonde.analysis.lived import last_seen
 from sonde.analysis.locate import process_folders
 from sonde.analysis.run import RECORDING, Run, open_run
 from sonde.errors import SondeError
@@ -66,7 +66,8 @@ def entry(path: Path) -> Entry:
     """What the small files of one run folder say. What is wrong with them is told, never raised."""
     try:
         run = open_run(path)
-        infos = alive.settled([read_info(folder, []) for folder in process_folders(path)])
+        folders = process_folders(path)
+        infos = alive.settled([read_info(folder, []) for folder in folders])
     except (SondeError, OSError) as error:
         return _broken(path, str(error))
     notes: list[str] = []
@@ -79,7 +80,7 @@ def entry(path: Path) -> Entry:
         state=state if about or infos else BROKEN,
         sealed=run.sealed,
         started_ns=run.started,
-        dur_ns=_duration(run, state, infos) if infos else None,
+        dur_ns=_duration(run, state, list(zip(folders, infos, strict=True))) if infos else None,
         processes=len(infos),
         running=[pid for pid in map(alive.running, infos) if pid is not None],
         size=run.size,
@@ -91,22 +92,14 @@ def _broken(path: Path, problem: str) -> Entry:
     return Entry(path.name, path.name, str(path), BROKEN, False, None, None, 0, [], 0, problem)
 
 
-def _duration(run: Run, state: str, infos: list[Info]) -> int | None:
+def _duration(run: Run, state: str, processes: list[tuple[Path, Info]]) -> int | None:
     if run.started is None:
         return None
     if state == RECORDING:
         return max(time.time_ns() - run.started, 0)
-    ends = [info.end.wall_ns for info in infos if info.end]
-    if len(ends) < len(infos):
-        ends.append(_changed_ns(run.path))  # one did not say when it ended: the last time that anybody wrote
-    return max(max(ends) - run.started, 0)
-
-
-def _changed_ns(path: Path) -> int:
-    """When a file of the run was last written to."""
-    changed = 0
-    for place, _, files in os.walk(path):
-        for name in files:
-            with contextlib.suppress(FileNotFoundError):
-                changed = max(changed, os.lstat(os.path.join(place, name)).st_mtime_ns)
-    return changed
+    ends = [info.end.wall_ns for _, info in processes if info.end]
+    silent = [(folder, info) for folder, info in processes if not info.end]
+    # Those that no other process started have said when they ended: the others ended before them.
+    if silent and state != alive.ENDED:
+        ends += [moment for moment in (last_seen(run.path, silent),) if moment is not None]
+    return max(max(ends) - run.started, 0) if ends else None

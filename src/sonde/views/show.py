@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import label
-from sonde.analysis.drops import REASONS
+from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.analysis.summary import NameSummary, summarize, wall_ns
 from sonde.store import probe
@@ -33,7 +33,7 @@ class Process:
     start_ns: int | None
     dur_ns: int | None
     events: int
-    drops: int
+    drops: int | None  # None is not known
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Open:
 class Loss:
     """Records that are missing, and why."""
 
-    count: int
+    count: int | None  # None is not known
     reason: str
 
 
@@ -178,7 +178,7 @@ def _processes(run: Run) -> list[Process]:
     found = run.sql(
         """
         SELECT role, rank, worker, host, pid, state, exception, signal, exit_code, start_ns,
-               greatest(coalesce(end_ns, last_ns), last_ns) - start_ns, coalesce(events, 0), coalesce(drops, 0)
+               greatest(coalesce(end_ns, last_ns), last_ns) - start_ns, coalesce(events, 0), drops
         FROM processes ORDER BY rank NULLS FIRST, worker NULLS FIRST, start_ns, process
         """
     ).fetchall()
@@ -265,6 +265,8 @@ def _innermost(span: OpenSpan, above: dict[tuple[str, int], int | None], names: 
 def _drops(run: Run) -> list[Loss]:
     drops = run.drops
     losses = [Loss(count, REASONS[reason]) for reason, count in drops.by_reason.items()]
+    if drops.uncounted:
+        losses.append(Loss(None, UNCOUNTED))
     if drops.args:
         losses.append(Loss(drops.args, "whose arguments could not be written; the records themselves are there"))
     return losses

@@ -233,7 +233,7 @@ def _drops(losses: list[Loss], console: Console) -> None:
     if not losses:
         note(console, "No record was lost.", "dim")
     for loss in losses:
-        note(console, f"Lost: {units.plural(loss.count, 'record')} {loss.reason}.", "red")
+        note(console, f"Lost: {units.records(loss.count)} {loss.reason}.", "red")
 
 
 # ── a table ──────────────────────────────────────────────────────────────────────────────────────────────────────────

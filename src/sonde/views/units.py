@@ -90,6 +90,11 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
+def records(number: int | None) -> str:
+    """The subject of a sentence about lost records; None is not known."""
+    return "it is not known how many records" if number is None else plural(number, "record")
+
+
 def _scaled(number: float, units: tuple[str, ...], gap: str) -> str:
     scaled = float(number)
     for unit in units:

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.tables import BESIDE
+from sonde.analysis.tables import BESIDE, quoted
 from sonde.store import probe
 from sonde.store.blind import BLIND_SPOTS
+from sonde.views import units
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
@@ -38,6 +39,7 @@ def blind_spots(run: Run, facts: Facts, policy: Policy, seen: set[str]) -> list[
         *_unequal(facts),
         *_clocks(run.rows),
         *_marks(run),
+        *_threads(run),
         *_chosen(run.meta),
         *_loading(facts, seen),
         *_crowded(facts, policy),
@@ -95,6 +97,41 @@ def _marks(run: Run) -> list[str]:
         else:
             found.append(f"{_command(told.get('command'))}: {told.get('reason', 'Sonde did not reach it')}")
     return found
+
+
+def _threads(run: Run) -> list[str]:
+    """Trainings of several threads at once: only one of them has steps."""
+    named = {
+        process: [one for one in all if one.cat == probe.PROBE] for process, all in run.database.source.census.items()
+    }
+    several = [
+        process
+        for process, ours in named.items()
+        if len({one.lane for one in ours if one.name == probe.OPTIMIZER}) > 1
+        and any(one.name == probe.UPDATE for one in ours)
+    ]
+    if not several:  # as nearly always, and then there is nothing to ask
+        return []
+    ((count,),) = run.sql(_ASIDE.format(processes=", ".join(map(quoted, several)))).fetchall()
+    if not count:
+        return []
+    told = f"{units.plural(count, 'step')} of optimizers in another thread than the one that trained then"
+    return [f"{told}: of several trainings at once in one process, the steps of one are told"]
+
+
+# Of two updates the later one ends the step in which something was done: its thread is the one that trained. After the last
+# update it is that of the last one. The tables of training settle it in the same way.
+_ASIDE = f"""
+    WITH done AS (
+        SELECT process, name, lane, start_ns FROM events
+        WHERE process IN ({{processes}}) AND cat = '{probe.PROBE}' AND (kind, name) IN (('span', '{probe.OPTIMIZER}'), ('mark', '{probe.UPDATE}'))
+    ),
+    updates AS (SELECT process, lane, start_ns FROM done WHERE name = '{probe.UPDATE}'),
+    latest AS (SELECT process, arg_max(lane, start_ns) AS lane FROM updates GROUP BY process)
+    SELECT count(*) FROM (SELECT * FROM done WHERE name = '{probe.OPTIMIZER}') o
+    ASOF LEFT JOIN updates u ON o.process = u.process AND o.start_ns <= u.start_ns JOIN latest l ON l.process = o.process
+    WHERE o.lane <> coalesce(u.lane, l.lane)
+"""  # noqa: S608  our own names
 
 
 def _object(args: str | None) -> dict[str, Any]:

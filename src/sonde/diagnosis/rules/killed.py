@@ -11,7 +11,7 @@ from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.health import Host
 from sonde.diagnosis.wording import percent, size
 from sonde.finding import CRITICAL, INFO, WARN, Finding
-from sonde.store.alive import DIED
+from sonde.store.alive import DIED, TERMINATED
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 SHELL = 128  # a shell that saw death by signal n ends with 128 + n
-QUIET = (signal.SIGINT, signal.SIGHUP)
-ASKED = (signal.SIGTERM, *QUIET)
+QUIET = (signal.SIGINT,)  # who stops a run wants to know how it was
+ASKED = (signal.SIGTERM, signal.SIGHUP, *QUIET)
 
 
 def killed(facts: Facts, policy: Policy) -> Finding | None:
@@ -109,6 +109,8 @@ def signal_of(end: End) -> int | None:
 
 
 def _ended_so(end: End) -> bool:
+    if end.reason == TERMINATED:  # a pool that is left ends its processes so, and so does a program with its own
+        return False
     number = signal_of(end)
     if end.worker is not None:  # torch ends workers that are no longer needed
         return number is not None and number not in ASKED

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def memory_pressure(facts: Facts, policy: Policy) -> Finding | None:
     """Nearly all the memory of a host, or of the control group of this run, is in use."""
-    worst = max((found for host in facts.health.hosts if (found := _fullest(host, policy))), default=None, key=_share)
+    worst = max((found for host in facts.health.hosts if (found := _fullest(host))), default=None, key=_share)
     if worst is None or _share(worst) < policy["memory_pressure.warn_share"]:
         return None
     host, used, limit, what = worst
@@ -37,15 +37,14 @@ def memory_pressure(facts: Facts, policy: Policy) -> Finding | None:
     )
 
 
-def _fullest(host: Host, policy: Policy) -> tuple[Host, Figure, Figure, str] | None:
-    """Of the host and its control group, the one with less room. A group counts files that it has read as used: they go."""
+def _fullest(host: Host) -> tuple[Host, Figure, Figure, str] | None:
+    """Of the host and its control group, the one with less room."""
     figures = host.figures
     found = []
     if figures["ram_total"].value and figures["ram_used"].value is not None:
         found.append((host, figures["ram_used"], figures["ram_total"], "memory"))
     limit = figures["limit"]
-    own = host.rss.or_zero() >= policy["memory_pressure.own_share"] * limit.or_zero()
-    if limit.value and figures["used"].value is not None and own:
+    if limit.value and figures["used"].value is not None:
         found.append((host, figures["used"], limit, "control group's memory"))
     return max(found, default=None, key=_share)
 

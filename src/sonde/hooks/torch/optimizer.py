@@ -1,7 +1,8 @@
 """Steps of optimizers, through the global hooks that torch has for it, and of gradient scalers, which may skip them.
 
 A subscriber of `optimizer_step` gets the optimizer as the first of the arguments; the result is not known. Not told: a
-step inside another one (`ZeroRedundancyOptimizer`), and steps inside a backward pass (one optimizer per parameter). Of a
+step inside another one (`ZeroRedundancyOptimizer`). Steps inside a backward pass (one optimizer per parameter) are told only to
+the one who watches, and only where the thread that asked for the pass takes them: torch has threads of its own for devices. Of a
 step that raises torch tells no end: `after` comes with a `StepAborted`, when that is noticed, at the latest when the
 subscriber leaves. An optimizer that is no `torch.optim.Optimizer` is not seen. `optimizer_step.watch` is the quick way, for a
 probe that sees every step of a long run.
@@ -46,6 +47,7 @@ class _Step:
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.open: list[_Step] = []
+        self.inside: list[Any] = []  # optimizers that are at a step inside a backward pass: one, and those inside of it
 
 
 _thread = _Thread()
@@ -60,6 +62,12 @@ class Watcher(Protocol):
     def ends(self, optimizer: Any, token: Any, error: BaseException | None, /) -> None:
         """The step has ended."""
 
+    def begins_inside(self) -> None:
+        """A step inside a backward pass begins."""
+
+    def ends_inside(self, error: BaseException | None) -> None:
+        """It has ended."""
+
 
 _guarded = guard("following steps of optimizers")
 
@@ -71,6 +79,7 @@ class _OptimizerPoint(Point):
     _hooks: tuple[Any, Any] | None = None  # for good: compiled code may hold on to them
     _quick: list[Callable[[], Any] | None] = []  # noqa: RUF012  there is one point; what is called for plain steps
     inside_backward = False  # a step was taken inside a backward pass; whoever reads it resets it
+    _engine: CodeType | None = None  # of the function in torch that runs a backward pass
     _code: CodeType | None = None  # of the function in torch that calls the hooks, and the step between them
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
@@ -131,6 +140,8 @@ class _OptimizerPoint(Point):
 
     def _make_hooks(self) -> tuple[Any, Any]:
         compiling, in_backward = compile_test(), backward_test()
+        engine = getattr(sys.modules.get("torch.autograd.graph"), "_engine_run_backward", None)
+        self._engine = getattr(engine, "__code__", None)
 
         def step_begins(optimizer: Any, args: Arguments, kwargs: Keywords) -> None:
             if compiling() or telling():
@@ -139,19 +150,53 @@ class _OptimizerPoint(Point):
                 self.inside_backward = True
                 if native is not None:
                     native.ready(False)
+                with _guarded:
+                    self._begins_inside(optimizer)
                 return
             with _guarded:
                 self._begins(optimizer, args, kwargs)
 
         def step_ends(optimizer: Any, _args: Arguments, _kwargs: Keywords) -> None:
-            if not compiling() and not in_backward() and not telling():
+            if not compiling() and not telling():
                 with _guarded:
-                    self._ends(optimizer)
+                    if in_backward():
+                        self._ends_inside(optimizer)
+                    else:
+                        self._ends(optimizer)
 
         if native is None:
             return step_begins, step_ends
         parts = (graph_task(), *compile_flag(), self._quick)
         return native.begins(step_begins, parts), native.ends(step_ends, parts)
+
+    def _begins_inside(self, optimizer: Any) -> None:
+        caller = frame = sys._getframe(2).f_back
+        while frame is not None and frame.f_code is not self._engine:
+            frame = frame.f_back
+        if frame is None:
+            return
+        inside = _thread.inside
+        if inside:
+            self._code = sys._getframe(2).f_code
+            if not self._runs(inside[-1], caller):
+                self.leave_inside()
+        inside.append(optimizer)
+        if len(inside) == 1 and self.watcher is not None:
+            self.watcher.begins_inside()
+
+    def _ends_inside(self, optimizer: Any) -> None:
+        inside = _thread.inside
+        if inside and inside[-1] is optimizer:
+            inside.pop()
+            if not inside and self.watcher is not None:
+                self.watcher.ends_inside(None)
+
+    def leave_inside(self) -> None:
+        """A backward pass has ended: a step inside of it whose end was not told was left by an exception."""
+        if _thread.inside:
+            _thread.inside.clear()
+            if self.watcher is not None:
+                self.watcher.ends_inside(StepAborted("the step ended with an exception"))
 
     def _begins(self, optimizer: Any, args: Arguments, kwargs: Keywords) -> None:
         self._take()
