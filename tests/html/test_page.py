@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.html.parsing import Parsed
-from tests.views.runs import EVIL, SLOW, ranks, with_slow_item
+from tests.views.runs import EVIL, SLOW, apart, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
 from sonde.html import is_page, page
@@ -100,6 +100,12 @@ def test_ranks_have_a_heat_map(tmp_path: Path) -> None:
     assert len(strips) == 2
     levels = [max(int(level) for level in re.findall(r'class="h(\d)"', strip)) for strip in strips]
     assert levels[1] > levels[0]
+
+
+def test_the_head_says_that_trainings_are_separate(tmp_path: Path) -> None:
+    """Their number stands where that of ranks would."""
+    words = Parsed(page_of(apart(tmp_path / "run"))).words
+    assert "3separate trainings" in words
 
 
 def test_a_run_without_steps_has_a_page(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def _head(view: Report) -> str:
         "samples/s": _rate(steps.samples_per_s),
         "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
         "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
+        "separate trainings": None if run.trainings < 2 else units.count(run.trainings),
     }
     shown = "".join(
         tag("div", tag("b", safe(value)) + tag("span", safe(name)))
