@@ -188,3 +188,19 @@ def test_a_closed_pipe_is_no_failure_with_a_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m sonde runs --dir {tmp_path} | head -n 1"
     result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)
     assert result.stderr == ""
+
+
+def test_damage_inside_of_a_sealed_table_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """Its footer is whole, so only reading its columns shows it."""
+    run = build_training(tmp_path / "run")
+    seal(run)
+    table = run / "events.parquet"
+    content = bytearray(table.read_bytes())
+    data = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    content[4:data] = b"\xff" * (data - 4)
+    table.write_bytes(content)
+    done = sonde("show", str(run), "events")
+    assert done.returncode == 1
+    assert "Error: A table cannot be read: " in done.stderr
+    assert "restore the run folder from a copy." in done.stderr
+    assert "Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import click
@@ -32,6 +33,8 @@ COMMANDS = (
     ("doctor", "Check that recording works here, and say how it is done."),
     ("completion", "Print the script that completes commands, options and runs in your shell."),
 )
+
+FAULTS = ("ParserException", "BinderException", "CatalogException")  # of DuckDB: a query of ours is wrong, no file
 
 
 class Commands(click.Group):
@@ -76,6 +79,22 @@ class Commands(click.Group):
             raise  # click ends quietly
         except OSError as error:
             raise click.ClickException(_told(error)) from None
+        except _failures() as error:
+            if type(error).__name__ in FAULTS:
+                raise
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise click.ClickException(
+                f"A table cannot be read: {reason}. If its file is damaged, restore the run folder from a copy."
+            ) from None
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What DuckDB raises, if it is there."""
+    if "duckdb" not in sys.modules:
+        return ()
+    import duckdb
+
+    return (duckdb.Error,)
 
 
 def _told(error: OSError) -> str:
