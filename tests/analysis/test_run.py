@@ -275,6 +275,21 @@ def test_a_worker_that_died_does_not_make_the_run_died(tmp_path: Path) -> None:
         assert run.state == "ended"
 
 
+@pytest.mark.parametrize(("code", "state"), [(0, "ended"), (137, "died"), (1, "died"), (None, "died")])
+def test_a_program_that_died_makes_the_run_died_though_its_launcher_ended(
+    tmp_path: Path, code: int | None, state: str
+) -> None:
+    """Unless the launcher saw that all ended well, as after a restart of the ranks."""
+    died = running() | {"start_ticks": 1, "pid": 11, "parent_pid": 10}
+    started = {"role": "launcher", "program": 11, "program_exit": code, "host": died["host"]}
+    processes = [
+        BuiltProcess([BuiltRecord()], pid=10, process=started),
+        BuiltProcess([BuiltRecord()], pid=11, process=died),
+    ]
+    with open_run(build_run(tmp_path / "run", processes)) as run:
+        assert run.state == state
+
+
 # ── finding runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -204,3 +204,24 @@ def test_damage_inside_of_a_sealed_table_is_told_in_a_sentence(tmp_path: Path) -
     assert "Error: A table cannot be read: " in done.stderr
     assert "restore the run folder from a copy." in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
+    """As under some schedulers: a command ends as it would."""
+    build_training(tmp_path / "runs" / "first")
+    line = f"exec {sys.executable} -m sonde runs --dir {tmp_path}/runs {closed}"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_the_locale_c_can_be_written_to(tmp_path: Path) -> None:
+    """Python takes another way for characters that ASCII does not have in it."""
+    build_training(tmp_path / "runs" / "first")
+    command = [sys.executable, "-m", "sonde", "report", "--dir", str(tmp_path / "runs")]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHONIO"))}
+    env |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "###" in done.stdout

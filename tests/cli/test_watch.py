@@ -168,3 +168,33 @@ def test_what_keeps_a_program_loads_nothing_that_reads_runs() -> None:
     program = "import sys, sonde.cli.watch; print([name for name in sys.modules if name.startswith('sonde.analysis')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("behind", [["--plain"], ["--refresh", "1"], ["--plain", "--refresh", "1"]], ids=" ".join)
+@pytest.mark.parametrize("name", ["watch", "deep"])
+def test_options_may_stand_behind_a_run(runs: Path, name: str, behind: list[str]) -> None:
+    """No program has its name, so they are not meant for one."""
+    result = CliRunner().invoke(main, [name, "train-aaaa", *behind, "--dir", str(runs)])
+    assert result.exit_code == 0
+    assert "| ended | step 19 |" in result.output
+
+
+def test_options_behind_the_path_of_a_run_are_ours(runs: Path) -> None:
+    """They count."""
+    result = CliRunner().invoke(main, ["watch", str(runs / NAME), "--refresh", "0.1"])
+    assert result.exit_code == 2
+    assert "Invalid value for '--refresh'" in result.output
+
+
+def test_other_words_behind_the_path_of_a_run_are_refused(runs: Path) -> None:
+    """They are not passed over."""
+    result = CliRunner().invoke(main, ["watch", str(runs / NAME), "more"])
+    assert result.exit_code == 2
+    assert f"{NAME} is a run, and more is no option for it." in result.output
+
+
+def test_options_behind_a_word_with_a_typo_are_those_of_a_program(runs: Path) -> None:
+    """If they are none of ours."""
+    result = CliRunner().invoke(main, ["watch", "--dir", str(runs), "trian", "--epochs", "3"])
+    assert result.exit_code == 127
+    assert "There is no command trian on the path" in result.output

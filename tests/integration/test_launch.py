@@ -12,6 +12,8 @@ import pytest
 from tests.integration.conftest import Programs
 from tests.integration.launching import HERE, TRAINING, exits, run, script
 
+from sonde.analysis.run import open_run
+
 HERES = "select count(*), count(distinct pid) from events where name = 'here'"
 UPDATES = "select count(*), count(distinct pid) from events where cat = 'probe' and name = 'update'"
 
@@ -390,3 +392,12 @@ def test_two_runs_at_once_do_not_meet(programs: Programs) -> None:
     started = [subprocess.Popen(command, env=programs.environment(None), cwd=programs.folder) for _ in range(2)]
     assert [one.wait(timeout=60) for one in started] == [0, 0]
     assert len(programs.runs) == 2
+
+
+def test_a_program_that_was_killed_is_a_run_that_died(programs: Programs) -> None:
+    """Though its launcher ended as it should."""
+    path = script(programs.folder, HERE + "import os\nos.kill(os.getpid(), 9)\n")
+    run(programs, "-q", str(path), code=137)
+    (folder,) = programs.dir.iterdir()
+    with open_run(folder) as found:
+        assert found.state == "died"

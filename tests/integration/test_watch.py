@@ -316,6 +316,23 @@ def test_without_a_terminal_lines_come_on_the_error_channel(programs: Programs) 
     assert b"\x1b" not in rest
 
 
+@pytest.mark.parametrize("streams", ["<&-", "2>/dev/full", "2>&-", ">&-"])
+def test_streams_that_are_closed_or_full_cost_the_program_nothing(programs: Programs, streams: str) -> None:
+    """It is started, and its exit code is passed on."""
+    path = script(programs.folder, "import sys, sonde\nsonde.init()\nsonde.mark('here')\nsys.exit(3)\n")
+    line = f"exec {sys.executable} -m sonde watch --refresh 0.2 {path} {streams}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
+        cwd=programs.folder,
+        env=programs.environment(None),
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert programs.rows("select name from events where name = 'here'") == [("here",)]
+
+
 def test_a_finished_run_in_a_pipe_is_one_line(programs: Programs) -> None:
     """`sonde watch RUN | cat` says how it ended, and ends."""
     programs.run("import sonde\nsonde.init()\nwith sonde.span('x'): pass\n")

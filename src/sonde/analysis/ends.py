@@ -7,9 +7,8 @@ from typing import Any
 
 from sonde.analysis import tables
 from sonde.store import probe
-from sonde.store.alive import DIED, ENDED, TERMINATED, UNKNOWN
+from sonde.store.alive import DIED, ENDED, LAUNCHER, TERMINATED, UNKNOWN
 
-LAUNCHER = "launcher"
 UNWRITTEN = "how it ended could not be written: the disk was full, or a limit of the size of files was reached"
 MARKS = f"""
     SELECT host, key, start_ns, try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT),

@@ -18,7 +18,7 @@ from sonde.analysis.strata import CATEGORIES, Strata
 from sonde.analysis.tail import Fresh, Tail, nothing
 from sonde.analysis.window import OTHER, Window, code_of
 from sonde.store import probe, record
-from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN, running, settled, state_of
+from sonde.store.alive import RUNNING, UNKNOWN, outcome, running, settled, state_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,13 +141,7 @@ class Live:
             return STARTING
         if any(one.goes_on for one in self.sources.values()):
             return RECORDING
-        pids = {(one.info.host, one.info.pid) for one in self.sources.values()}
-        top = [
-            one.state
-            for one in self.sources.values()
-            if (one.info.host, one.info.parent_pid) not in pids or one.info.parent_pid == one.info.pid
-        ]
-        return next((state for state in (DIED, UNKNOWN, ENDED) if state in top), UNKNOWN)
+        return outcome((one.info, one.state) for one in self.sources.values())
 
     @property
     def elapsed_ns(self) -> int | None:

@@ -13,7 +13,7 @@ from sonde.analysis.drops import Drops, Loss, drops_of
 from sonde.analysis.load import Offsets, load, offsets_of
 from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
 from sonde.errors import RunBusy, UnknownName
-from sonde.store.alive import DIED, ENDED, UNKNOWN, running, settled, state_of
+from sonde.store.alive import outcome, running, settled, state_of
 from sonde.store.card import Info, read_info
 
 if TYPE_CHECKING:
@@ -100,19 +100,13 @@ class Run:
     def state(self) -> str:
         """recording, ended, died or unknown.
 
-        It is recording while any process runs, or a program whose launcher was killed. After that the processes count that no other process of the run started:
-        one of them that did not end properly makes it died. Of another host it is only known if it ended.
+        It is recording while any process runs, or a program whose launcher was killed. After that the processes count that no
+        other process of the run started, and those that a launcher did, unless the program that it started ended well: one
+        of them that did not end properly makes it died. Of another host it is only known if it ended.
         """
         if any(running(info) is not None for info in self._infos):
             return RECORDING
-        states = [state_of(info) for info in self._infos]
-        pids = {(info.host, info.pid) for info in self._infos}
-        top = [
-            state
-            for state, info in zip(states, self._infos, strict=True)
-            if (info.host, info.parent_pid) not in pids or info.parent_pid == info.pid
-        ]
-        return next((state for state in (DIED, UNKNOWN, ENDED) if state in top), UNKNOWN)
+        return outcome((info, state_of(info)) for info in self._infos)
 
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 

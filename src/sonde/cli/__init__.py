@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sonde.cli.encoding import write_what_can_be_shown
+from sonde.cli.encoding import replace_closed, write_what_can_be_shown
 from sonde.errors import SondeError, nearest
 from sonde.store.filesystem import has_working_folder
 from sonde.version import __version__
@@ -42,6 +42,7 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """As click does it, on any terminal."""
+        replace_closed()
         write_what_can_be_shown()
         return super().main(*args, **kwargs)
 

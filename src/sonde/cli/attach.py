@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,7 +140,7 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
 
     def tell() -> None:
         while not done.wait(seconds):
-            _tell(reader.look(), err=True)
+            _tell_beside(reader.look())
 
     thread = threading.Thread(target=tell, name="sonde watch", daemon=True)
     thread.start()
@@ -148,10 +148,16 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
     def end() -> None:
         done.set()
         thread.join()
-        _tell(reader.look(), err=True)
+        _tell_beside(reader.look())
         reader.close()
 
     return end
+
+
+def _tell_beside(view: Watch) -> None:
+    """On the error channel. If nobody reads it, the program is not to suffer."""
+    with suppress(OSError):
+        _tell(view, err=True)
 
 
 def _tell(view: Watch, *, err: bool = False) -> None:

@@ -84,7 +84,7 @@ def _ambiguous(given: str, matches: list[str]) -> str:
 
 def _missing(given: str, folder: Path, names: list[str], hint: str) -> str:
     if given and Path(given).is_dir():
-        return f"{given} is no run: it holds no {RUN_FILE}. If it is a folder with runs, give it as --dir {given}."
+        return f"{given} is no run: it holds no {RUN_FILE}. If it is a folder with runs, name it: --dir {given}"
     if not names:
         return f"There is no run {given!r}, and no other one in {folder}. {hint}"
     close = _nearest(given, names)

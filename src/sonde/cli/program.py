@@ -10,6 +10,19 @@ from sonde.errors import nearest
 
 PYTHON = ("-m", "-c")  # the options of Python that a program may begin with
 BATCHES = 3  # that --blackbox keeps
+ENDED = "sonde.options_ended"  # in the context: `--` stood before the program
+
+
+class Program(click.Command):
+    """A command with a program behind its options, which `--` may end."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it."""
+        given = list(args)
+        left = super().parse_args(ctx, args)
+        before = given[: len(given) - len(ctx.params["words"])]
+        ctx.meta[ENDED] = before[-1:] == ["--"]
+        return left
 
 
 def program_options(command: Any) -> Any:
@@ -46,7 +59,7 @@ def program_options(command: Any) -> Any:
 def refuse_unknown(context: click.Context, words: tuple[str, ...]) -> None:
     """Options that are not known go to the program; but no program begins with one."""
     first = words[0] if words else ""
-    if not first.startswith("-") or first in PYTHON:
+    if not first.startswith("-") or first in PYTHON or context.meta[ENDED]:
         return
     if first == "-":
         line = f"{context.command_path} python - < script.py"

@@ -9,11 +9,12 @@ from contextlib import suppress
 import click
 
 from sonde import launch
-from sonde.cli.program import program_options, refuse_unknown
+from sonde.cli.program import Program, program_options, refuse_unknown
 from sonde.errors import CommandRefused, SettingError
 
 
 @click.command(
+    cls=Program,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="""\b
 Example: sonde run train.py --epochs 3

@@ -16,7 +16,7 @@ import click
 
 from sonde import config, launch
 from sonde.cli.keeper import Kept, keep
-from sonde.cli.program import program_options, refuse_unknown
+from sonde.cli.program import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import tell
 from sonde.errors import CommandRefused, MissingExtra, RunNotFound, SettingError
 from sonde.store.folder import RUN_FILE
@@ -40,7 +40,26 @@ def options(command: Any) -> Any:
     return words(program_options(command))
 
 
+class Watching(Program):
+    """Takes its options behind a run too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """If the first word is no program, and the others are options of ours, they were meant for us."""
+        given = list(args)
+        left = super().parse_args(ctx, args)
+        word, *others = ctx.params["words"] or ("",)
+        if not others or ctx.meta[ENDED] or not others[0].startswith("-") or _is_program(word):
+            return left
+        ctx.params.clear()
+        left = super().parse_args(ctx, [*given[: len(given) - len(others) - 1], *others, word])
+        if ctx.params["words"] == (word,):
+            return left
+        ctx.params.clear()
+        return super().parse_args(ctx, given)
+
+
 @click.command(
+    cls=Watching,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="""\b
 Example: sonde watch train.py --epochs 3
@@ -102,7 +121,9 @@ def _run_meant(words: tuple[str, ...], options: launch.Options) -> Path | None:
     if not words:
         return _chosen(None, options)
     word = words[0]
-    if (Path(word) / RUN_FILE).exists():
+    if _is_path(word):
+        if len(words) > 1:
+            raise click.UsageError(f"{word} is a run, and {words[1]} is no option for it.")
         return Path(word)
     if len(words) > 1 or word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists():
         return None
@@ -112,6 +133,17 @@ def _run_meant(words: tuple[str, ...], options: launch.Options) -> Path | None:
         if shutil.which(word) is not None:
             return None
         raise
+
+
+def _is_path(word: str) -> bool:
+    """Is it the folder of a run?"""
+    return (Path(word) / RUN_FILE).exists()
+
+
+def _is_program(word: str) -> bool:
+    """Is it something that can be started, or looks like it?"""
+    there = Path(word).exists() and not _is_path(word)
+    return word.startswith("-") or word.endswith(SCRIPTS) or there or shutil.which(word) is not None
 
 
 def _chosen(word: str | None, options: launch.Options) -> Path:

@@ -41,7 +41,8 @@ def command_of(words: Sequence[str]) -> list[str]:
     first = words[0]
     if first in ("-m", "-c"):
         if len(words) == 1:
-            raise CommandRefused(f"Something is missing behind {first}: sonde run -m package.train", NO_SCRIPT)
+            example = {"-m": "package.train", "-c": "'print(1)'"}[first]
+            raise CommandRefused(f"Something is missing behind {first}: sonde run {first} {example}", NO_SCRIPT)
         return [sys.executable, *words]
     if _is_script(first):
         return [sys.executable, *_checked(words)]
@@ -79,7 +80,7 @@ def _checked(words: Sequence[str]) -> Sequence[str]:
         raise CommandRefused(f"{script} is a folder without a __main__.py. Give a script in it.", NO_SCRIPT)
     if not os.path.exists(script):
         raise CommandRefused(f"There is no script {script}.{_hint(script)}", NO_SCRIPT)
-    return words
+    return [os.path.join(".", script), *words[1:]] if script.startswith("-") else words  # no option of Python
 
 
 def _refused(word: str) -> CommandRefused:

@@ -219,6 +219,8 @@ class _Desk:
                 core.mark(EXIT, PROCESS, pid, ending._asdict(), ESSENTIAL)
             core.end()
         if self._recorder is not None:
+            if ending is not None:
+                self._recorder.facts["program_exit"] = ending.exit_code
             self._recorder.note_end("finish")
         with guard("looking at what was recorded"):
             told = unseen.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)

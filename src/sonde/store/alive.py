@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sonde.store.folder import boot_id, host
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sonde.store.card import Info
 
@@ -18,6 +18,7 @@ RUNNING = "running"
 ENDED = "ended"
 DIED = "died"
 UNKNOWN = "unknown"
+LAUNCHER = "launcher"  # the role
 REPLACED = "replaced"  # the reason of an end
 TERMINATED = "terminated"  # the same: by the process that had started it, which ended well itself
 
@@ -41,6 +42,18 @@ def running(info: Info) -> int | None:
         return info.pid
     left = state == DIED and _booted(info) and info.program is not None and _runs(info.program, info.program_ticks)
     return info.program if left else None
+
+
+def outcome(found: Iterable[tuple[Info, str]]) -> str:
+    """How a run ended of which no process runs any more, by what its processes say, each with its state: ended, died or unknown.
+
+    Those count that no other process of the run started; they stand for what they started. A launcher does not, unless the
+    program that it started ended well: it ends properly whatever becomes of that.
+    """
+    known = list(found)
+    parents = {(info.host, info.pid) for info, _ in known if info.role != LAUNCHER or info.program_exit == 0}
+    top = [state for info, state in known if (info.host, info.parent_pid) not in parents or info.parent_pid == info.pid]
+    return next((state for state in (DIED, UNKNOWN, ENDED) if state in top), UNKNOWN)
 
 
 def settled(infos: Sequence[Info]) -> list[Info]:

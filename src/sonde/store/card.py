@@ -52,6 +52,7 @@ class Info(NamedTuple):
     signal: int | None
     program: int | None  # of a launcher: the process that it started
     program_ticks: int | None
+    program_exit: int | None  # its exit code; 128 + n if signal n ended it
 
 
 class Thread(NamedTuple):
@@ -95,7 +96,7 @@ def read_info(folder: Path, notes: list[str]) -> Info:
 
 _INTEGERS = (
     "parent_pid", "start_ticks", "rank", "local_rank", "world_size", "worker", "exit_code", "signal", "program",
-    "program_ticks",
+    "program_ticks", "program_exit",
 )  # fmt: skip
 _TEXTS = ("boot_id", "role", "core", "writes", "rings", "python")
 
