@@ -49,7 +49,7 @@ class RunBusy(SondeError):
 
 
 class FolderRefused(SondeError):
-    """Sonde will not write there: a symbolic link, a foreign owner, or something that stands in the way."""
+    """Sonde will not write there: a symbolic link, a foreign owner, something that stands in the way, or no room."""
 
 
 class UnknownName(SondeError, LookupError):

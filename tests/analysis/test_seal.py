@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from sonde.analysis.run import open_run
 from sonde.analysis.seal import RAW_FILES, seal
 from sonde.errors import RunBusy, RunUnreadable
 from sonde.store.folder import host
-from sonde.testing import BuiltProcess, BuiltRecord, build_process, build_run
+from sonde.testing import BuiltProcess, BuiltRecord, build_process, build_run, build_training
 
 
 def answers(folder: Path) -> tuple[object, ...]:
@@ -328,3 +329,20 @@ def test_many_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """The same, many times, on fresh runs."""
     for number in range(20):
         kill_while_sealing(tmp_path / str(number), 5)
+
+
+def test_tables_for_which_there_is_no_room_are_not_left_half(tmp_path: Path) -> None:
+    """The message says so, and the records are as they were."""
+    run = build_training(tmp_path / "run", steps=2000)
+    before = sorted(path.relative_to(run) for path in run.rglob("*"))
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from sonde.analysis.seal import seal; seal(sys.argv[1])", str(run)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "cannot be written: " in done.stderr.splitlines()[-1]
+    assert "Its records are as they were." in done.stderr.splitlines()[-1]
+    assert sorted(path.relative_to(run) for path in run.rglob("*")) == before

@@ -35,7 +35,7 @@ from sonde.analysis.locate import (
     size_of,
 )
 from sonde.analysis.run import Run
-from sonde.errors import RunBusy, RunUnreadable
+from sonde.errors import FolderRefused, RunBusy, RunUnreadable
 from sonde.store.alive import UNKNOWN, running, settled, state_of
 from sonde.store.card import read_info
 from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
@@ -66,7 +66,8 @@ def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int]
     """Seal a run. Sealing again takes in processes that joined since, and clears what an interrupted sealing left.
 
     Raises RunBusy while the run is recording. Of a process on another host that did not end properly nobody here can say
-    whether it still runs: RunBusy as well, unless `force`. Raises RunUnreadable if one of its sealed tables is missing.
+    whether it still runs: RunBusy as well, unless `force`. Raises RunUnreadable if one of its sealed tables is missing, and
+    FolderRefused if the tables cannot be written, as on a full disk.
     """
     folder = locate(path).path
     with _alone(folder):
@@ -79,7 +80,7 @@ def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int]
             if not run.sealed:
                 _refuse_loss(run, folder)
             if not run.sealed or any(row["folder"] is None for row in run.rows):
-                _write(run, folder)
+                _write_or_leave(run, folder)
             rows = run.rows
             _remove_raw(folder, [str(row["process"]) for row in rows])
         if read_kept(folder) is None:
@@ -156,6 +157,21 @@ def _incomplete(folder: Path, lacking: str) -> str:
 def _clear_unfinished(folder: Path) -> None:
     for one in folder.glob(f"{UNFINISHED}*"):
         one.unlink()
+
+
+def _write_or_leave(run: Run, folder: Path) -> None:
+    """Write all tables, or leave nothing behind."""
+    import duckdb
+
+    try:
+        _write(run, folder)
+    except (duckdb.IOException, OSError) as error:
+        _clear_unfinished(folder)
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0].rpartition(": ")[2].partition('"')[0]
+        raise FolderRefused(
+            f"The tables of {folder} cannot be written: {reason}. Its records are as they were. "
+            "Make room on the disk, or copy the run to another one, then seal again."
+        ) from None
 
 
 def _write(run: Run, folder: Path) -> None:
