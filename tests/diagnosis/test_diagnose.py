@@ -15,7 +15,7 @@ from sonde.diagnosis.evidence import correlation
 from sonde.diagnosis.policy import Policy
 from sonde.diagnosis.rules import RULES
 from sonde.finding import CRITICAL, INFO, WARN, Finding
-from sonde.testing import BuiltProcess, build_run, build_training
+from sonde.testing import BuiltProcess, BuiltRecord, build_run, build_training
 
 DRIFT = {"score": 0.6, "phase": "backward"}
 KINDS = [rule.kind for rule in RULES]
@@ -169,3 +169,27 @@ def test_all_kinds_have_a_rule() -> None:
 def test_correlation_is_that_of_the_order(values: list[float], expected: float) -> None:
     """Rising is 1, falling is -1, constant is nothing."""
     assert correlation(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"steps": [5, 10], "every": 1, "ranks": None}, "--steps 5:10, or"),
+        ({"steps": [5, None], "every": 7, "ranks": [0, 3]}, "--steps 5: and --every 7 and --ranks 0,3, or"),
+    ],
+)
+def test_steps_that_were_left_out_by_choice_are_not_waited_for(
+    tmp_path: Path, settings: dict[str, object], told: str
+) -> None:
+    """However long it runs, there will not be more of them."""
+    folder = build_run(tmp_path / "run", processes(steps=5))
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(about | {"settings": settings}))
+    with open_run(folder) as run:
+        assert told in diagnose(run).verdict.next
+
+
+def test_who_started_a_program_with_the_launcher_is_not_told_to_do_so(tmp_path: Path) -> None:
+    """It was no help."""
+    found = diagnosed(tmp_path, [BuiltProcess([BuiltRecord()], process={"role": "launcher"})])
+    assert "sonde run" not in found.verdict.next

@@ -28,6 +28,7 @@ class Facts:
     ends: Ends
     box: BlackBox
     run: str  # what it is called in commands
+    chosen: tuple[str, ...]  # the options by which steps or ranks were left out, as they are given
 
 
 def gather(run: Run, policy: Policy) -> Facts:
@@ -43,4 +44,24 @@ def gather(run: Run, policy: Policy) -> Facts:
         gather_ends(run, ask, speed.trained),
         black_box(run),
         run.id,
+        _chosen(run.meta.get("settings")),
     )
+
+
+def _chosen(settings: object) -> tuple[str, ...]:
+    known = settings if isinstance(settings, dict) else {}
+    return tuple(
+        f"--{name} {_given(known[name], between)}"
+        for name, (everything, between) in _CHOICES.items()
+        if known.get(name) not in (everything, None)
+    )
+
+
+def _given(value: object, between: str) -> str:
+    """A setting as it is given on the command line."""
+    parts = value if isinstance(value, list) else [value]
+    return between.join("" if one is None else str(one) for one in parts)
+
+
+# For each of these settings, which value chooses everything, and what stands between several numbers.
+_CHOICES: dict[str, tuple[object, str]] = {"steps": (None, ":"), "every": (1, ""), "ranks": (None, ",")}

@@ -10,6 +10,7 @@ from sonde.diagnosis.evidence import enough_steps, finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.wording import ms, several
 from sonde.finding import INFO, Finding
+from sonde.store.alive import LAUNCHER
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
@@ -90,8 +91,12 @@ def _next(facts: Facts) -> str:
         return "Wait until it has made more steps."
     if facts.ends.lost.uncounted:
         return "Restore the missing files of the run from a copy."
+    if facts.chosen:
+        return f"Record it without {' and '.join(facts.chosen)}, or with a wider choice: the rest was left out by that."
     if facts.speed.trained:
         return "Let it run for longer."
     if facts.speed.whole["evaluation_calls"].value:
         return "Nothing, if it was not to train; `sonde show` tells where its time went."
+    if any(end.role == LAUNCHER for end in facts.ends.processes):
+        return "If it trains, mark its steps with sonde.trace_step(); what could not be seen of it is listed as unseen."
     return "Start the program with `sonde run`, or mark its steps with sonde.trace_step()."
