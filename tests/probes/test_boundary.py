@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import pytest
 from tests.probes.training import loss_of, model, sgd, train, updates
 
 from sonde import ai
+from sonde.errors import WrapRefused
+from sonde.events import core
 from sonde.probes import boundary
 from sonde.probes.boundary import Block
 from sonde.store.probe import UPDATE_ABORTED, UPDATE_EXPLICIT
@@ -105,6 +109,47 @@ def test_a_decorated_function_is_a_step_each_time(trace_step: Any) -> None:
         assert [train_step(number) for number in range(3)] == [1, 2, 3]
     assert train_step.__name__ == "train_step"
     assert [number for number, _ in steps(recorded)] == [0, 1, 2]
+
+
+def test_a_decorated_coroutine_is_a_step_until_its_end(trace_step: Any) -> None:
+    """What it does after it has waited belongs to it too."""
+
+    @trace_step()  # type: ignore[untyped-decorator]
+    async def train_step(number: int) -> int:
+        await asyncio.sleep(0)
+        core.mark("inside")
+        return number + 1
+
+    with record() as recorded:
+        assert asyncio.run(train_step(1)) == 2
+        core.mark("outside")
+    assert asyncio.iscoroutinefunction(train_step)
+    assert [event["step"] for name in ("inside", "outside") for event in recorded.named(name)] == [0, 1]
+
+
+def test_a_decorated_generator_is_a_step_until_its_end(trace_step: Any) -> None:
+    """What is sent to it and what it returns pass."""
+
+    @trace_step()  # type: ignore[untyped-decorator]
+    def train_step() -> Generator[int, int, str]:
+        return "got" + str((yield 1))
+
+    with record() as recorded:
+        going = train_step()
+        assert next(going) == 1
+        with pytest.raises(StopIteration, match="got5"):
+            going.send(5)
+    assert steps(recorded) == [(0, False)]
+
+
+def test_an_asynchronous_generator_is_not_decorated(trace_step: Any) -> None:
+    """The message says what to do instead."""
+
+    async def train_step() -> AsyncGenerator[int, None]:
+        yield 1
+
+    with pytest.raises(WrapRefused, match="in the loop over it"):
+        trace_step()(train_step)
 
 
 def test_steps_that_were_not_chosen_have_only_an_end(trace_step: Any) -> None:

@@ -72,6 +72,38 @@ def test_batches_have_loader_round_and_number() -> None:
     assert [event["error"] for event in recorded.named("input_wait")] == [False] * 4 + [True]
 
 
+def test_an_iterator_stays_one() -> None:
+    """It may be asked for the next batch, and goes on after an exception of its own."""
+
+    class Stream:
+        given = 0
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            self.given += 1
+            if self.given == 2:
+                raise ValueError("theirs")
+            if self.given == 4:
+                raise StopIteration
+            return self.given
+
+    with record(mode="manual") as recorded:
+        stream = wrap_dataloader(Stream())
+        assert next(stream) == 1
+        with pytest.raises(ValueError, match="theirs"):
+            next(stream)
+        assert list(stream) == [3]
+    assert [event["error"] for event in recorded.named("input_wait")] == [False, True, False]
+
+
+def test_what_is_wrapped_is_as_true_as_before() -> None:
+    """`if loader:` asks for a length only where there is one."""
+    assert wrap_dataloader(iter([1]))
+    assert not wrap_dataloader([])
+
+
 def test_a_loader_of_torch_is_left_as_it_is() -> None:
     """It is recorded without an edit; in the mode manual it is wrapped."""
     loader: Any = torch.utils.data.DataLoader(range(4))  # type: ignore[arg-type]

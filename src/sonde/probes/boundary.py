@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
+from sonde.errors import WrapRefused
 from sonde.events import core
+from sonde.events.decorate import ASYNC_GENERATOR, COROUTINE, GENERATOR, flags_of
 from sonde.guard import guard
 from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.optimizer import optimizer_step
@@ -96,11 +98,39 @@ class trace_step(Fast):  # noqa: N801  it is used like a function
     __slots__ = ()
 
     def __call__(self, function: Callable[_P, _R], /) -> Callable[_P, _R]:
-        """Each call of the function is a step."""
+        """Each call of the function is a step; that of a coroutine or a generator lasts until its end."""
+        flags = flags_of(function)
+        if flags & ASYNC_GENERATOR:
+            raise WrapRefused(
+                "trace_step() cannot decorate an asynchronous generator. "
+                "Write `with sonde.trace_step():` around what belongs to a step, in the loop over it."
+            )
+        around = next((one for bit, one in _AROUND if flags & bit), _around_call)
+        return cast("Callable[_P, _R]", wraps(function)(around(lambda: type(self)(step=self._step), function)))
 
-        @wraps(function)
-        def stepping(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with type(self)(step=self._step):
-                return function(*args, **kwargs)
 
-        return stepping
+def _around_call(block: Callable[[], trace_step], function: Callable[..., Any]) -> Callable[..., Any]:
+    def stepping(*args: Any, **kwargs: Any) -> Any:
+        with block():
+            return function(*args, **kwargs)
+
+    return stepping
+
+
+def _around_coroutine(block: Callable[[], trace_step], function: Callable[..., Any]) -> Callable[..., Any]:
+    async def stepping(*args: Any, **kwargs: Any) -> Any:
+        with block():
+            return await function(*args, **kwargs)
+
+    return stepping
+
+
+def _around_generator(block: Callable[[], trace_step], function: Callable[..., Any]) -> Callable[..., Any]:
+    def stepping(*args: Any, **kwargs: Any) -> Any:
+        with block():
+            return (yield from function(*args, **kwargs))
+
+    return stepping
+
+
+_AROUND = ((COROUTINE, _around_coroutine), (GENERATOR, _around_generator))

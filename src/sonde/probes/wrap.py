@@ -31,7 +31,9 @@ def wrap_dataloader(loader: Any) -> Any:
     """
     if not hasattr(loader, "__iter__"):
         raise _refusal("wrap_dataloader", "an iterable", loader)
-    return loader if "loader" in step.now.patched and hasattr(loader, "batch_sampler") else _Loader(loader, {})
+    if "loader" in step.now.patched and hasattr(loader, "batch_sampler"):
+        return loader
+    return (_Iterator if hasattr(loader, "__next__") else _Loader)(loader, {})
 
 
 def wrap_forward(model: Any) -> Any:
@@ -165,6 +167,9 @@ class _Proxy:
     def __repr__(self) -> str:
         return repr(self._target)
 
+    def __bool__(self) -> bool:
+        return bool(self._target)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled, it is the object of the program."""
         return _itself, (self._target,)
@@ -194,23 +199,49 @@ class _Loader(_Proxy):
         return len(self._target)
 
     def __iter__(self) -> Iterator[Any]:
-        iterator, number, round = iter(self._target), loader.loader_number(self), next(self._rounds)
-        wait = core.Span(names.INPUT_WAIT, PROBE, base=step.phases)
-        ending = core.Span(names.ITER_END, PROBE, key=batch_key(number, round, 0), base=step.phases)
-        for position in count():
-            with _watching:
-                step.begin()
-                core.enter(wait, batch_key(number, round, position))
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                core.turn(wait, ending)
-                return
-            except BaseException as error:
-                core.leave(wait, None, type(error))
-                raise
-            core.leave(wait)
-            yield batch
+        return _Batches(iter(self._target), loader.loader_number(self), next(self._rounds))
+
+
+class _Iterator(_Loader):
+    """The same for an iterator, which is asked for one batch after the other."""
+
+    def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
+        super().__init__(target, methods)
+        object.__setattr__(self, "_batches", super().__iter__())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+
+class _Batches:
+    """Takes the batches of one round, and records the wait for each."""
+
+    def __init__(self, iterator: Iterator[Any], number: int, round: int) -> None:
+        self._iterator = iterator
+        self._keys = (batch_key(number, round, position) for position in count())
+        self._wait = core.Span(names.INPUT_WAIT, PROBE, base=step.phases)
+        self._ending = core.Span(names.ITER_END, PROBE, key=batch_key(number, round, 0), base=step.phases)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with _watching:
+            step.begin()
+            core.enter(self._wait, next(self._keys))
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            core.turn(self._wait, self._ending)
+            raise
+        except BaseException as error:
+            core.leave(self._wait, None, type(error))
+            raise
+        core.leave(self._wait)
+        return batch
 
 
 def _itself(target: Any) -> Any:
