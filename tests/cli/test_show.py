@@ -219,3 +219,11 @@ def test_a_run_that_is_being_recorded_can_be_shown(tmp_path: Path) -> None:
 def test_the_start_of_a_run_is_told_in_local_time(folder: Path) -> None:
     """The wall clock of run.json, not of whoever reads."""
     assert str(json.loads(show(folder, "--json").output)["started_ns"]) == str(WALL_NS)
+
+
+def test_a_word_that_is_nearly_a_table_brings_it(tmp_path: Path) -> None:
+    """It may be meant for one of the newest run."""
+    build_run(tmp_path / "first", [])
+    result = CliRunner().invoke(main, ["show", "stepz", "--dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output.rstrip().endswith("Or the table steps?")

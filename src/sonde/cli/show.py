@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+from pathlib import Path
+
 import click
 
 from sonde.analysis.run import open_run
 from sonde.analysis.tables import TABLES, unknown
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
+from sonde.errors import RunNotFound
 from sonde.views import terminal
 from sonde.views.listing import Listing, listing
 from sonde.views.show import SORTS, Show, show
@@ -47,7 +51,7 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
         run, table = None, run
     if table is not None and table not in TABLES:
         raise click.UsageError(unknown(table))
-    path = choose(run, runs_dir(dir))
+    path = _chosen(run, table, dir)
     with progress("Reading") as told, open_run(path, progress=told) as opened:
         view: Listing | Show
         if table is not None:
@@ -60,3 +64,12 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
         terminal.draw_listing(view, out())
     else:
         terminal.draw_show(view, out())
+
+
+def _chosen(run: str | None, table: str | None, dir: str | None) -> Path:
+    """The run that is meant; a word alone may have been meant for a table."""
+    try:
+        return choose(run, runs_dir(dir))
+    except RunNotFound as error:
+        close = difflib.get_close_matches(run or "", TABLES, n=1) if table is None else []
+        raise RunNotFound(f"{error} Or the table {close[0]}?" if close else str(error)) from None
