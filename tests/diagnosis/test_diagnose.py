@@ -193,3 +193,13 @@ def test_who_started_a_program_with_the_launcher_is_not_told_to_do_so(tmp_path: 
     """It was no help."""
     found = diagnosed(tmp_path, [BuiltProcess([BuiltRecord()], process={"role": "launcher"})])
     assert "sonde run" not in found.verdict.next
+
+
+def test_a_run_of_which_records_were_lost_is_not_called_well_without_a_word(tmp_path: Path) -> None:
+    """Nothing stands out in what is there; what is not there may."""
+    first, *others = processes(ranks=4, phases=phases(communication=1))
+    verdict = diagnosed(tmp_path, [first._replace(next_seq=100_000, header={"lost_space": 7}), *others]).verdict
+    assert (verdict.kind, verdict.confidence) == ("BALANCED", 0.5)
+    assert verdict.why.startswith("7 records were lost, ")
+    assert "In what is there, nothing stands out" in verdict.why
+    assert verdict.next.startswith("Make room for the recording")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.diagnosis.evidence import enough_steps, finding
+from sonde.diagnosis.figures import Figure
+from sonde.diagnosis.room import QUERY, REMEDY, told, without_room
 from sonde.diagnosis.speed import TRAIN
 from sonde.diagnosis.wording import PHASE_WORDS, ms, percent
 from sonde.finding import INFO, Finding
@@ -34,4 +36,10 @@ def balanced(facts: Facts, policy: Policy) -> Finding | None:
         figures |= crowded.loads
         why += f" But {crowded.told}: single long steps, items and waits may be their doing, and are not counted."
         next = "Let it run on a host that is free, to see what is its own."
-    return finding("BALANCED", INFO, 0.8 if crowded is None else 0.5, why, next, score=0.0, figures=figures)
+    lost = facts.ends.lost
+    if without_room(lost):
+        figures["records lost"] = Figure(lost.total, QUERY)
+        why = f"{told(lost)}In what is there, {why[0].lower()}{why[1:]}"
+        next = REMEDY
+    doubted = crowded is not None or bool(without_room(lost))
+    return finding("BALANCED", INFO, 0.5 if doubted else 0.8, why, next, score=0.0, figures=figures)

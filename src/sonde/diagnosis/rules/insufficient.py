@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.analysis.drops import UNCOUNTED, Drops
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.evidence import enough_steps, finding
 from sonde.diagnosis.figures import Figure
+from sonde.diagnosis.room import QUERY, REMEDY, told, without_room
 from sonde.diagnosis.wording import ms, several
 from sonde.finding import INFO, Finding
 from sonde.store.alive import LAUNCHER
@@ -39,38 +39,16 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
             "fetches and forward passes": speed.whole["evaluation_calls"],
         }
     )
-    if _without_room(lost):
-        figures["records lost"] = Figure(lost.total, "SELECT sum(drops)::BIGINT FROM processes")
+    if without_room(lost):
+        figures["records lost"] = Figure(lost.total, QUERY)
     return finding(
         "INSUFFICIENT_DATA",
         INFO,
         1.0,
-        f"{_loss(lost)}{why}",
+        f"{told(lost)}{why}",
         _next(facts),
         figures=figures,
     )
-
-
-def _without_room(lost: Drops) -> dict[str, int]:
-    """The records for which there was no room, by reason."""
-    return {reason: count for reason, count in lost.by_reason.items() if reason in _NO_ROOM}
-
-
-def _loss(lost: Drops) -> str:
-    """What is missing of the run: nobody need look for the fault in the program then."""
-    told = [
-        f"{several(count, 'record')} {'was' if count == 1 else 'were'} lost, {_NO_ROOM[reason]}. "
-        for reason, count in _without_room(lost).items()
-    ]
-    return "".join([*told, f"It is not known how many records {UNCOUNTED}. " if lost.uncounted else ""])
-
-
-# Reasons that are none of the program's, in words.
-_NO_ROOM = {
-    "space": "which could not be written: the disk was full, a limit of the size of files was reached, or a file was closed",
-    "cap": "which were not taken: the run neared its size cap",
-    "ring": "for which no memory could be mapped in the run folder: on a full disk, or under a limit of the size of files",
-}
 
 
 def _instead(facts: Facts) -> str:
@@ -80,13 +58,13 @@ def _instead(facts: Facts) -> str:
     if passes:
         lasting = ms(facts.speed.whole["evaluation"].value)
         return f" The run only evaluates: {passes:,.0f} fetches and forward passes and no backward, {lasting} in all."
-    known = not _loss(facts.ends.lost) and facts.state != RECORDING
+    known = not told(facts.ends.lost) and facts.state != RECORDING
     return " The run has no training loop that was seen." if known else ""
 
 
 def _next(facts: Facts) -> str:
-    if _without_room(facts.ends.lost):
-        return "Make room for the recording (disk, ulimit -f, the setting cap), or give it another folder with --dir."
+    if without_room(facts.ends.lost):
+        return REMEDY
     if facts.state == RECORDING:
         return "Wait until it has made more steps."
     if facts.ends.lost.uncounted:
