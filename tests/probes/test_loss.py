@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -65,7 +65,24 @@ def negated() -> Any:
     return torch.tensor(2 + 7j, requires_grad=True).conj().imag
 
 
+class Named(torch.Tensor):  # type: ignore[misc]
+    """A tensor with a class of its own, as libraries for images have them, which sees what is done with it."""
+
+    seen: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.seen.append(getattr(function, "__name__", ""))
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def named() -> Any:
+    """A loss of that class."""
+    return torch.tensor([0.1]).as_subclass(Named).requires_grad_().sum()
+
+
 LOSSES: dict[str, Any] = {
+    "a class of the program's": named,
     "float32": lambda: real(0.1, "float32"),
     "float64": lambda: real(0.1, "float64"),
     "float16": lambda: real(0.1, "float16"),
@@ -86,6 +103,15 @@ def test_a_loss_is_recorded_as_the_number_that_it_is(kind: str) -> None:
         loss = LOSSES[kind]()
         loss.backward()
     assert [event["value"] for event in recorded.named("loss")] == [1.0, loss.item()]
+
+
+def test_a_class_of_the_programs_sees_nothing_of_it() -> None:
+    """What it counts or prints is what it would be."""
+    loss = named()
+    Named.seen.clear()
+    with record():
+        loss.backward()
+    assert set(Named.seen) <= {"backward"}
 
 
 def test_what_is_no_single_number_is_no_loss() -> None:

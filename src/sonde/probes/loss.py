@@ -112,7 +112,16 @@ def note(tensors: Any) -> None:
     if _losses.copies:
         collect()
     torch = sys.modules["torch"]
-    if type(loss) is not torch.Tensor or loss.numel() != 1:
+    if type(loss) is torch.Tensor:
+        _take(torch, loss)
+    elif isinstance(loss, torch.Tensor) and type(loss).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        with torch._C.DisableTorchFunctionSubclass():  # what the program makes of such calls is not meant for ours
+            _take(torch, loss)
+
+
+def _take(torch: Any, loss: Any) -> None:
+    """A tensor that has its memory itself."""
+    if loss.numel() != 1:
         return
     if loss.is_cpu:
         writer()(span, loss.item())
