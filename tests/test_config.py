@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -331,6 +332,75 @@ def test_a_rank_that_is_no_number_is_not_known(monkeypatch: pytest.MonkeyPatch, 
     """Odd values of the launchers' variables never raise."""
     monkeypatch.setenv("RANK", value)
     assert config.ranks() == (None, None, None)
+
+
+LIGHTNING = {"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "123"}
+
+
+def setenv(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set all of them."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_ranks_of_lightning_come_before_those_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts its ranks itself, also where Slurm has started one task only."""
+    setenv(monkeypatch, LIGHTNING | {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"})
+    assert config.ranks() == (1, 1, 4)
+
+
+@pytest.mark.parametrize("odd", [{"NODE_RANK": "1"}, {"NODE_RANK": ""}, {"WORLD_SIZE": ""}, {"LOCAL_RANK": "4"}])
+def test_ranks_of_lightning_are_not_guessed(monkeypatch: pytest.MonkeyPatch, odd: dict[str, str]) -> None:
+    """On other nodes the rank depends on how many ranks a node has, which no variable says."""
+    setenv(monkeypatch, LIGHTNING | odd)
+    assert config.ranks() == (None, None, None)
+
+
+@pytest.fixture
+def _forgotten() -> Iterator[None]:
+    """What was learned is forgotten."""
+    yield
+    config.forget_ranks()
+
+
+@pytest.mark.usefixtures("_forgotten")
+def test_a_rank_is_learned_once() -> None:
+    """Until it is forgotten."""
+    assert config.learn_ranks(1, 2)
+    assert not config.learn_ranks(1, 2)
+    assert config.ranks() == (1, None, 2)
+    config.forget_ranks()
+    assert config.ranks() == (None, None, None)
+
+
+@pytest.mark.usefixtures("_forgotten")
+@pytest.mark.parametrize(
+    ("variables", "told", "known"),
+    [
+        ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}, (3, 4), (3, None, 4)),  # they count nodes
+        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "4"}, (3, 4), (3, None, 4)),  # inherited
+        ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}, (5, 8), (5, 1, 8)),
+        ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}, (1, 2), (5, 1, 8)),  # a group of some of the ranks
+        (LIGHTNING | {"NODE_RANK": "1"}, (3, 4), (3, 1, 4)),
+    ],
+)
+def test_what_was_learned_beside_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: tuple[int, int], known: tuple[int | None, ...]
+) -> None:
+    """Torch is right, unless its world is only a part of the one that is known."""
+    setenv(monkeypatch, variables)
+    config.learn_ranks(*told)
+    assert config.ranks() == known
+
+
+def test_ranks_that_lightning_has_started_share_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rank is the parent of the others; other programs that are started alike are other jobs."""
+    setenv(monkeypatch, LIGHTNING | {"LOCAL_RANK": "0"})
+    command = [sys.executable, "-c", "from sonde import config; print(config.job())"]
+    child = subprocess.check_output(command, text=True, env=os.environ | {"LOCAL_RANK": "2"}).strip()
+    other = subprocess.check_output(command, text=True).strip()
+    assert config.job() == child
+    assert config.job() != other
 
 
 def test_no_job() -> None:

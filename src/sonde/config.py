@@ -299,7 +299,8 @@ TABLE = (
     ),
     Setting(
         "ranks", "SONDE_RANKS", _numbers, "ranks with commas between them, such as 0,3", lambda: None, "all",
-        "In which ranks the phases are recorded. Of other ranks only the ends of steps are noted.",
+        "In which ranks the phases are recorded. Of other ranks only the ends of steps are noted. A process counts as rank 0 until "
+        "its rank is known: from its environment, or when it has made its process group.",
     ),
     Setting(
         "blackbox", "SONDE_BLACKBOX", _between(0, MOST_BATCHES), f"a whole number from 0 to {MOST_BATCHES}", lambda: 0, "0",
@@ -573,11 +574,54 @@ def dftracer_enabled() -> bool:
     return _env("DFTRACER_ENABLE").strip() == "1"
 
 
+class _Learned:
+    """What torch has told of this process, or of the one that it was forked from."""
+
+    ranks: Ranks | None = None
+
+
 def ranks() -> Ranks:
-    """Rank, local rank and world size as torchrun gives them, else as Slurm does."""
+    """Rank, local rank and world size: as they were learned, else as torchrun, Lightning or Slurm give them."""
+    if _Learned.ranks is not None:
+        return _Learned.ranks
     if _number("RANK") is not None:
         return Ranks(_number("RANK"), _number("LOCAL_RANK"), _number("WORLD_SIZE"))
+    if _of_lightning():
+        return Ranks(_number("LOCAL_RANK"), _number("LOCAL_RANK"), _number("WORLD_SIZE"))
     return Ranks(_number("SLURM_PROCID"), _number("SLURM_LOCALID"), _number("SLURM_NTASKS"))
+
+
+def learn_ranks(rank: int, world_size: int) -> bool:
+    """Torch says which rank this process is. Is that new? It is not taken for a part of a larger job that is known.
+
+    Where variables of the environment say something else, they were inherited, or count nodes.
+    """
+    known = ranks()
+    if known.rank is not None and world_size < (known.world_size or 0):
+        return False
+    told = Ranks(rank, known.local_rank if known.rank == rank else _local_rank(), world_size)
+    new = told != _Learned.ranks
+    _Learned.ranks = told
+    return new
+
+
+def forget_ranks() -> None:
+    """Know only what the environment says."""
+    _Learned.ranks = None
+
+
+def _local_rank() -> int | None:
+    """As Lightning gives it; beside a rank that is not the one of this process it is not either."""
+    return None if _env("RANK") else _number("LOCAL_RANK")
+
+
+def _of_lightning() -> bool:
+    """Is this a rank that Lightning has started on the first node, or the one that has started the others?
+
+    It gives them no global rank. On other nodes that depends on how many there are on each.
+    """
+    local, size = _number("LOCAL_RANK"), _number("WORLD_SIZE")
+    return not _env("RANK") and _number("NODE_RANK") == 0 and local is not None and local < (size or 0)
 
 
 def job() -> str | None:
@@ -587,6 +631,8 @@ def job() -> str | None:
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _elastic_job()
+    if _of_lightning():
+        return _lightning_job()
     if _env("SLURM_JOB_ID") and _env("SLURM_STEP_ID"):
         # The script's name, because one step may run several programs, one after the other.
         parts = (_env("SLURM_JOB_ID"), _env("SLURM_STEP_ID"), _env("SLURM_RESTART_COUNT") or "0", script_name())
@@ -605,6 +651,11 @@ def _elastic_job() -> str:
         parent = os.getppid()
         parts.append(f"{parent}-{start_ticks(parent)}")
     return "torchelastic " + " ".join(parts)
+
+
+def _lightning_job() -> str:
+    launcher = os.getppid() if _number("LOCAL_RANK") else os.getpid()  # rank 0 has started the others
+    return f"lightning {_env('MASTER_ADDR')} {_env('MASTER_PORT')} {launcher}-{start_ticks(launcher)}"
 
 
 def start_ticks(pid: int) -> int | None:

@@ -136,6 +136,32 @@ def test_the_end_is_written_once_there_is_a_folder(run: str) -> None:
     assert facts(run)["end"]["reason"] == "finish"
 
 
+def test_a_rank_that_was_learned_is_written(run: str) -> None:
+    """Into process.json, at once, and what else stands there stays."""
+    here = recorder(run)
+    here.open()
+    before = facts(run)
+    config.learn_ranks(3, 4)
+    try:
+        here.become_rank()
+    finally:
+        config.forget_ranks()
+    assert facts(run) == before | {"rank": 3, "local_rank": None, "world_size": 4, "role": "trainer"}
+
+
+def test_a_worker_that_is_told_its_rank_stays_a_worker(run: str) -> None:
+    """It belongs to that rank, and does not train itself."""
+    here = recorder(run)
+    here.open()
+    here.become_worker(5)
+    config.learn_ranks(3, 4)
+    try:
+        here.become_rank()
+    finally:
+        config.forget_ranks()
+    assert [facts(run)[name] for name in ("role", "worker", "rank")] == ["worker", 5, 3]
+
+
 def test_lines_of_names_are_valid_whatever_the_name_is(run: str) -> None:
     """Newlines, quotes, lone surrogates and long names make one line of valid JSON."""
     line = recorder(run).name_line(7, "c\n", '"\udc80' + "x" * 10_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,6 +64,42 @@ RANKS = """
         mp.start_processes(rank, nprocs=2, start_method="fork")
 """
 SHARDED, ZERO = range(4), range(4, 8)  # the steps of the one and of the other
+
+# Ranks that only the program knows. Each has a loader with a worker that is not forked, and rank 1 forks a helper.
+SPAWNED = """
+    import torch.multiprocessing as mp
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+        def __getitem__(self, index):
+            return torch.ones(4) * index
+
+    def rank(number):
+        store = "file://" + os.path.abspath("store")
+        dist.init_process_group("gloo", init_method=store, rank=number, world_size=2)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch in torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="spawn"):
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            optimizer.step()
+        if number == 1 and os.fork() == 0:
+            sys.modules["sonde"].mark("helping")
+            os._exit(0)
+        leave()
+
+    if __name__ == "__main__":
+        mp.start_processes(rank, nprocs=2, start_method="spawn")
+"""
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """What two ranks recorded that learn their rank late."""
+    programs = Programs(tmp_path_factory.mktemp("late"))
+    run(programs, "-q", str(script(programs.folder, BEGIN + SPAWNED)))
+    return programs
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +168,32 @@ def test_an_optimizer_that_holds_another_ends_one_step_per_update(ranks: Program
     assert steps(ranks) == [(0, 8), (1, 8)]
     found = times(ranks, "optimizer")
     assert [[step for step in found[rank] if step in ZERO] for rank in range(2)] == [list(ZERO)] * 2
+
+
+PROCESSES = "SELECT rank, world_size, role FROM processes WHERE rank IS NOT NULL ORDER BY ALL"
+
+
+def test_ranks_that_only_the_program_knows_are_learned_from_torch(late: Programs) -> None:
+    """Those of `torch.multiprocessing.spawn`: trainers with their steps; their workers and helpers belong to them."""
+    of_0, of_1 = ("trainer", "worker"), ("child", "trainer", "worker")
+    assert late.rows(PROCESSES) == [*((0, 2, role) for role in of_0), *((1, 2, role) for role in of_1)]
+    assert steps(late) == [(0, 4), (1, 4)]
+    assert times(late, "backward") == {0: [0, 1, 2, 3], 1: [0, 1, 2, 3]}
+
+
+def test_ranks_that_were_learned_stay_when_the_run_is_sealed(late: Programs, tmp_path: Path) -> None:
+    """The tables of a sealed run have them too."""
+    sealed = Programs(tmp_path)
+    shutil.copytree(late.only, sealed.dir / late.only.name)
+    subprocess.run([sys.executable, "-m", "sonde", "seal", str(sealed.only)], check=True, capture_output=True)
+    assert (sealed.only / "events.parquet").exists()
+    assert sealed.rows(PROCESSES) == late.rows(PROCESSES)
+    assert steps(sealed) == steps(late)
+
+
+def test_only_the_chosen_of_ranks_that_learn_it_late_is_recorded_whole(programs: Programs) -> None:
+    """With its worker; of the other one only the ends of steps are noted."""
+    run(programs, "-q", "--ranks", "1", str(script(programs.folder, BEGIN + SPAWNED)))
+    assert steps(programs) == [(0, 4), (1, 4)]
+    assert times(programs, "backward") == {1: [0, 1, 2, 3]}
+    assert programs.rows("SELECT DISTINCT rank FROM events WHERE name IN ('item', 'fetch')") == [(1,)]

@@ -83,3 +83,25 @@ def lightning_trainer(library: Any, folder: Any, **more: Any) -> Any:
         "default_root_dir": str(folder),
     }  # fmt: skip
     return library.Trainer(**(usual | more))
+
+
+def lightning_pair(library: Any, every: int = 1) -> Any:
+    """A module with two optimizers, of which the first one updates in every so many batches, and the other one in each."""
+
+    class Pair(library.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = False
+            self.first, self.other = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+
+        def training_step(self, batch: Any, index: int) -> None:
+            for net, optimizer in zip((self.first, self.other), self.optimizers(), strict=True):
+                if net is self.other or index % every == 0:
+                    optimizer.zero_grad()
+                    self.manual_backward(net(batch[0]).square().mean())
+                    optimizer.step()
+
+        def configure_optimizers(self) -> Any:
+            return [torch.optim.SGD(net.parameters(), lr=0.1) for net in (self.first, self.other)]
+
+    return Pair()

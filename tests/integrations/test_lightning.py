@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.launching import run, script
-from tests.integrations.loops import digest, lightning_parts, lightning_trainer
+from tests.integrations.loops import digest, lightning_pair, lightning_parts, lightning_trainer
 
 import sonde
-from sonde.testing import record
+from sonde.testing import Recorded, record
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Programs
@@ -119,3 +119,96 @@ def test_a_script_needs_no_edit_under_sonde_run(programs: Programs, tmp_path: Pa
     assert programs.rows("select layer, min(calls), max(calls) from layers where step = 1 group by 1 order by 1") == [
         (name, 4, 4) for name in "012"
     ]
+
+
+# ── where a training goes on ─────────────────────────────────────────────────────────────────────────────────────────
+
+# The first optimizer, which ends the steps, updates in every so many batches; how many steps an epoch has then.
+PAIRS = [(1, 8), (4, 2)]
+
+
+def numbers(recorded: Recorded) -> list[int]:
+    """The numbers of the steps, in their order."""
+    return [event["step"] for event in recorded.named("update")]
+
+
+def pair_trainer(library: Any, folder: Path, *callbacks: Any, epochs: int = 1) -> Any:
+    """One for a module with two optimizers: eight batches in an epoch."""
+    return lightning_trainer(library, folder, callbacks=list(callbacks), accumulate_grad_batches=1, max_epochs=epochs)
+
+
+@pytest.mark.parametrize(("every", "steps"), PAIRS)
+def test_a_second_fit_goes_on_where_the_first_one_ended(tmp_path: Path, every: int, steps: int) -> None:
+    """With two optimizers too, whose updates Lightning counts together, however often each of them updates."""
+    library = pytest.importorskip("lightning")
+    net, data = lightning_pair(library, every), lightning_parts(library)[1]
+    with record() as recorded:
+        trainer = pair_trainer(library, tmp_path, callback(library))
+        trainer.fit(net, data)
+        trainer.fit_loop.max_epochs = 2
+        trainer.fit(net, data)
+    assert numbers(recorded) == list(range(2 * steps))
+
+
+@pytest.mark.parametrize(("every", "steps"), PAIRS)
+def test_a_second_fit_in_another_recording_goes_on_too(tmp_path: Path, every: int, steps: int) -> None:
+    """The steps of the first one are not in it, and are counted."""
+    library = pytest.importorskip("lightning")
+    net, data = lightning_pair(library, every), lightning_parts(library)[1]
+    trainer = pair_trainer(library, tmp_path, callback(library))
+    with record():
+        trainer.fit(net, data)
+    trainer.fit_loop.max_epochs = 2
+    with record() as recorded:
+        trainer.fit(net, data)
+    assert numbers(recorded) == list(range(steps, 2 * steps))
+
+
+@pytest.mark.parametrize("optimizers", [1, 2])
+def test_after_a_checkpoint_the_steps_go_on(tmp_path: Path, optimizers: int) -> None:
+    """One step has an update of each optimizer."""
+    library = pytest.importorskip("lightning")
+    parts = lightning_parts(library)
+    made, again = (parts[0] if optimizers == 1 else lightning_pair(library) for _ in range(2))
+    before = pair_trainer(library, tmp_path)
+    before.fit(made, parts[1])
+    before.save_checkpoint(tmp_path / "saved.ckpt")
+    with record() as recorded:
+        trainer = pair_trainer(library, tmp_path, callback(library), epochs=2)
+        trainer.fit(again, parts[1], ckpt_path=tmp_path / "saved.ckpt")
+    assert numbers(recorded) == list(range(8, 16))
+
+
+# ── ranks that Lightning starts itself ───────────────────────────────────────────────────────────────────────────────
+
+TWO_RANKS = f"""
+    import sys
+    sys.path.insert(0, {str(ROOT)!r})
+    import torch
+    torch.set_num_threads(1)
+    import lightning
+    from tests.integrations.loops import lightning_parts, lightning_trainer
+    net, training, _ = lightning_parts(lightning)
+    if "callback" in sys.argv:
+        from sonde.integrations.lightning import SondeCallback
+    callbacks = [SondeCallback()] if "callback" in sys.argv else []
+    more = {{"strategy": "ddp", "devices": 2, "accumulate_grad_batches": 1, "callbacks": callbacks}}
+    lightning_trainer(lightning, "out", **more).fit(net, training)
+"""
+RANKS = "SELECT rank, local_rank, world_size, role FROM processes WHERE rank IS NOT NULL ORDER BY rank"
+STEPS = "SELECT rank, count(*) FROM steps GROUP BY rank ORDER BY rank"
+
+
+def test_ranks_of_lightning_without_the_launcher_record_into_one_run(programs: Programs) -> None:
+    """The callback starts to record in each of them, and they agree on a folder."""
+    programs.run(TWO_RANKS, "callback")
+    assert programs.rows(RANKS) == [(0, 0, 2, "trainer"), (1, 1, 2, "trainer")]
+    assert programs.rows(STEPS) == [(0, 8), (1, 8)]
+
+
+def test_ranks_of_lightning_are_known_under_sonde_run(programs: Programs) -> None:
+    """And only the chosen one is recorded whole."""
+    run(programs, "-q", "--ranks", "0", str(script(programs.folder, TWO_RANKS)))
+    assert programs.rows(RANKS) == [(0, 0, 2, "trainer"), (1, 1, 2, "trainer")]
+    assert programs.rows(STEPS) == [(0, 8), (1, 8)]
+    assert programs.rows("SELECT rank, count(*) FROM events WHERE name = 'backward' GROUP BY rank") == [(0, 8)]

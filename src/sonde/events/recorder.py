@@ -110,6 +110,7 @@ class Recorder:
         self.born = os.getpid()
         self.rank = config.ranks().rank  # of the process that started to record: its children inherit the variable
         self.worker: tuple[int, int] | None = None  # a process that is a loader worker, and which one
+        self.joined = 0  # a process that has learned its rank itself
         self.pid = 0  # whose folder this is; another one in a forked child that has recorded nothing yet
         self.folder = ""
         self.facts: dict[str, Any] = {}  # what stands in process.json
@@ -235,6 +236,8 @@ class Recorder:
             return Role("worker", worker)
         if is_launcher():
             return Role("launcher", None)
+        if self.joined == os.getpid():
+            return Role("trainer", None)
         child = is_multiprocessing_child() or os.getpid() != self.born
         rank = config.ranks().rank
         # A child inherits the variable; one that has another rank than its parent is a rank itself.
@@ -254,8 +257,15 @@ class Recorder:
         self.worker = os.getpid(), number
         self._correct({"role": "worker", "worker": number})
 
+    @guard("writing process.json")
+    def become_rank(self) -> None:
+        """This process has learned its rank. It may have recorded before."""
+        ranks = config.ranks()
+        self.joined, self.rank = os.getpid(), ranks.rank
+        self._correct({**ranks._asdict(), "role": self._role().name})
+
     def _correct(self, facts: dict[str, Any]) -> None:
-        if self.pid == os.getpid():
+        if self.pid == os.getpid() and not facts.items() <= self.facts.items():
             self.facts |= facts
             with folder.opened(self.folder) as here:
                 folder.write_json(here, folder.PROCESS_FILE, self.facts)

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sonde.errors import MissingExtra
+from sonde.guard import guard
 from sonde.integrations.progress import Progress
 
 if TYPE_CHECKING:
@@ -38,14 +39,20 @@ class _Callback:
 
     def __init__(self, sonde_kwargs: Mapping[str, Any] | None = None) -> None:
         self._progress = Progress(sonde_kwargs)
+        self._reached = (0, 0)  # where the last fit ended: Lightning's count, and ours
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Before the sanity check, perhaps from a checkpoint."""
-        self._progress.begins(trainer.global_step)
+        """Before the sanity check; a checkpoint was not read yet."""
+        self._progress.begins(0)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """After it, and after a checkpoint was read."""
-        self._progress.begins(trainer.global_step)
+        self._progress.begins(self._steps(trainer))
+
+    @guard("noting where a training has ended")
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Training has ended, and another fit may go on from here."""
+        self._reached = (trainer.global_step, self._progress.steps())
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """An epoch begins."""
@@ -58,6 +65,15 @@ class _Callback:
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Training has failed."""
         self._progress.failed(exception)
+        self.on_fit_end(trainer, pl_module)
+
+    @guard("asking a trainer for its steps", default=0)
+    def _steps(self, trainer: Any) -> int:
+        """How many steps lie behind. Lightning counts the updates of all optimizers together; a step has one of each."""
+        updates, ours = self._reached
+        if ours and trainer.global_step == updates:
+            return ours
+        return int(trainer.global_step) // max(1, len(trainer.optimizers))
 
     def _evaluates(self, trainer: Any, pl_module: Any) -> None:
         """An evaluation begins."""

@@ -44,6 +44,12 @@ class Progress:
                 if steps > (core.get_context()[0] or 0):
                     core.count_steps(steps)
 
+    def steps(self) -> int:
+        """How many steps were counted until now."""
+        with _following:
+            return core.get_context()[0] or 0
+        return 0
+
     def epoch(self, number: int) -> None:
         """An epoch begins."""
         with _following:

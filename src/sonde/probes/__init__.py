@@ -44,6 +44,7 @@ PROBES = (
     Probe("h2d", "patch_h2d"),
     Probe("layers", ALWAYS),
     Probe("nonfinite", ALWAYS),
+    Probe("ranks", ALWAYS),
     Probe("communication", AUTO),
     Probe("checkpoint", AUTO),
     Probe("collector", ALWAYS),

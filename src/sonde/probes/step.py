@@ -37,6 +37,7 @@ class _Now:
         self.first = 0
         self.stop: int | None = None
         self.every = 1
+        self.ranks: tuple[int, ...] | None = None  # those that were chosen; None: all
         self.all = True  # every step is recorded whole
         self.none = False  # no step is: this rank was not chosen
 
@@ -56,6 +57,11 @@ class _Now:
             return not self.none
         return step >= self.first and (self.stop is None or step < self.stop) and (step - self.first) % self.every == 0
 
+    def choose(self) -> None:
+        """Find out whether this rank was chosen."""
+        self.none = self.ranks is not None and (config.ranks().rank or 0) not in self.ranks
+        self.all = not self.none and self.first == 0 and self.stop is None and self.every == 1
+
 
 now = _Now()
 _ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(2 * UPDATE_LATE)]
@@ -70,10 +76,17 @@ def install(settings: Settings) -> Callable[[], None]:
     now.installed = True
     now.first, now.stop = settings.steps or (0, None)
     now.every = settings.every
-    now.none = settings.ranks is not None and (config.ranks().rank or 0) not in settings.ranks
-    now.all = not now.none and settings.steps is None and settings.every == 1
+    now.ranks = settings.ranks
+    now.choose()
     phases.on = now.takes(0)
     return _leave
+
+
+def know_rank() -> None:
+    """The rank of this process was learned: from now on it is recorded whole, or not, by that."""
+    now.choose()
+    phases.on = now.takes(core.get_context()[0] or 0)
+    _hurry(now.begun and now.all)
 
 
 def _leave() -> None:

@@ -1,9 +1,9 @@
-"""Communication between ranks: the functions of `torch.distributed`, waiting for their work, and distributed models.
+"""Communication between ranks: the functions of `torch.distributed`, waiting for their work, groups, and distributed models.
 
 `collective` is told of outermost calls, also inside a backward pass: `all_gather_object` is one call, whatever it is made
 of. A lane gets the function, whose `__name__` is that of the operation. Not seen: the all-reduce of a
 `DistributedDataParallel` model, which never passes through Python (`ddp_made` is told of such models: they have a logger), and
-functional collectives.
+functional collectives. `group_made` is `init_process_group`, which gives a process its rank.
 """
 
 from __future__ import annotations
@@ -35,6 +35,19 @@ def _places(torch: ModuleType) -> list[Place]:
     return [*found, (distributed.Work, "wait")]
 
 
+def _group_places(torch: ModuleType) -> list[Place]:
+    distributed = torch.distributed
+    if not distributed.is_available():
+        return []
+    owners = (distributed, distributed.distributed_c10d, getattr(distributed, "device_mesh", None))
+    return [(owner, "init_process_group") for owner in owners if hasattr(owner, "init_process_group")]
+
+
+def _logger_place(torch: ModuleType) -> list[Place]:
+    logger = getattr(getattr(torch._C, "_distributed_c10d", None), "Logger", None)
+    return [(logger, "set_runtime_stats_and_log")] if hasattr(logger, "set_runtime_stats_and_log") else []
+
+
 def _model_place(torch: ModuleType) -> list[Place]:
     return [(torch.nn.parallel.DistributedDataParallel, "__init__")]
 
@@ -42,6 +55,15 @@ def _model_place(torch: ModuleType) -> list[Place]:
 collective = OutermostPoint(
     "torch.distributed", "to see communication between ranks", in_backward=True, library="torch", find=_places
 )
+group_made = Point(
+    "torch.distributed.init_process_group", "to learn the rank of this process", library="torch", find=_group_places
+)
 ddp_made = Point(
     "torch DistributedDataParallel", "to find the logger of distributed models", library="torch", find=_model_place
+)
+ddp_logged = Point(
+    "torch Logger of DistributedDataParallel",
+    "to learn when it has the times of a backward pass",
+    library="torch",
+    find=_logger_place,
 )
