@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.probes import training
 
 import sonde
 from sonde.probes import communication, step
-from sonde.testing import record
+from sonde.testing import Recorded, record
 
 RANK = """
 import os, sys, time, torch, sonde
@@ -106,26 +104,72 @@ def test_the_logger_of_the_model_has_the_times_of_the_step_before(recorded: Any)
     assert all(0 < value < 60e9 for _, _, value in found)
 
 
-class Model:
-    """What a distributed model tells of itself."""
+class Data:
+    """What a logger has, and has measured."""
 
-    def _set_ddp_runtime_logging_sample_rate(self, rate: int) -> None:
-        assert rate == 1
-
-    def _get_ddp_logging_data(self) -> dict[str, int]:
-        return dict.fromkeys(communication.TIMES.values(), 1)
+    def __init__(self, **measured: int) -> None:
+        self.ints_map = measured
 
 
-def test_the_logger_is_asked_at_the_end_of_the_step_after_a_long_one() -> None:
-    """What a step waited for is known then, however short the next one is."""
-    net, distributed = training.model(), Model()
-    optimizer = training.sgd(net)
-    models = communication._Models()
+class Logger:
+    """The logger of a distributed model: at a forward it has the times of the newest backward pass."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+
+    def _get_ddp_logging_data(self) -> Data:
+        times = dict.fromkeys(communication.TIMES.values(), self.passed)
+        return Data(**times, **{communication.WHICH: self.passed}) if self.passed else Data()
+
+
+def waits(recorded: Recorded) -> list[tuple[int, float]]:
+    """Step and time of each backward pass that was told of."""
+    return [(one["step"], one["value"]) for one in recorded.events if one["name"] == "ddp.backward_comm"]
+
+
+def forward(loggers: Any, logger: Logger) -> None:
+    loggers.after(loggers.before((logger,), {}), None, None)
+
+
+def test_each_backward_pass_of_a_step_is_told_of_in_its_own_step() -> None:
+    """Two of them in each step; that of the last is never known."""
+    loggers, logger = communication._Loggers(), Logger()
     with record() as recorded:
-        models.after(distributed, None, None)
-        for number in range(30):
-            if number == 20:
-                time.sleep(2 * step.PAUSE_NS / 1e9)
-            training.train(net, optimizer, 1)
-        models.forget()
-    assert 20 in {event["step"] for event in recorded.events if event["name"] == "ddp.backward_comm"}
+        for _ in range(2):
+            for _ in range(2):
+                step.begin()
+                forward(loggers, logger)
+                logger.passed += 1
+            step.end(0)
+    assert waits(recorded) == [(0, 1.0), (0, 2.0), (1, 3.0)]
+
+
+def test_two_forwards_before_a_backward_pass_tell_the_one_before_once() -> None:
+    """The logger has nothing new at the second."""
+    loggers, logger = communication._Loggers(), Logger()
+    with record() as recorded:
+        step.begin()
+        forward(loggers, logger)
+        logger.passed = 1
+        forward(loggers, logger)
+        forward(loggers, logger)
+    assert waits(recorded) == [(0, 1.0)]
+
+
+def test_a_logger_that_fails_is_asked_no_more() -> None:
+    """And the program goes on."""
+
+    class Failing(Logger):
+        asked = 0
+
+        def _get_ddp_logging_data(self) -> Data:
+            Failing.asked += 1
+            raise RuntimeError
+
+    loggers, logger = communication._Loggers(), Failing()
+    with record() as recorded:
+        step.begin()
+        for _ in range(3):
+            forward(loggers, logger)
+    assert Failing.asked == 1
+    assert waits(recorded) == []

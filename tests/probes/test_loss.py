@@ -65,7 +65,7 @@ def negated() -> Any:
     return torch.tensor(2 + 7j, requires_grad=True).conj().imag
 
 
-class Named(torch.Tensor):  # type: ignore[misc]
+class Named(torch.Tensor):
     """A tensor with a class of its own, as libraries for images have them, which sees what is done with it."""
 
     seen: ClassVar[list[str]] = []

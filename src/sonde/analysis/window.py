@@ -285,15 +285,15 @@ class Window:
         """What DistributedDataParallel communicates without computing meanwhile lies in the backward: take it out."""
         import numpy as np
 
-        exposed = self._mean_of(DDP_ALL, timeline) - self._mean_of(DDP_HIDDEN, timeline)
+        exposed = self._sum_of(DDP_ALL, timeline) - self._sum_of(DDP_HIDDEN, timeline)
         measured = ~np.isnan(exposed) & (folded.calls[:, BACKWARD] > 0)
         moved = np.minimum(np.maximum(np.nan_to_num(exposed), 0).astype(np.int64), folded.spent[:, BACKWARD])
         folded.spent[:, BACKWARD] -= moved
         folded.spent[:, COMMUNICATION] += moved
         folded.calls[measured & (folded.calls[:, COMMUNICATION] == 0), COMMUNICATION] = 1
 
-    def _mean_of(self, code: int, timeline: Timeline) -> NDArray[np.float64]:
-        """The mean of a counter in each step, NaN where there is none. It may be written later, and says for which step."""
+    def _sum_of(self, code: int, timeline: Timeline) -> NDArray[np.float64]:
+        """The sum of a counter in each step, NaN where there is none. It may be written later, and says for which step."""
         import numpy as np
 
         count = len(timeline.updates.time)
@@ -308,7 +308,7 @@ class Window:
         inside = row < count
         sums = np.bincount(row[inside], found["dur"][inside].copy().view(np.float64), minlength=count)
         counts = np.bincount(row[inside], minlength=count)
-        return np.where(counts > 0, sums / np.maximum(counts, 1), math.nan)
+        return np.where(counts > 0, sums, math.nan)
 
     def _samples(self, timeline: Timeline) -> NDArray[np.float64]:
         """Samples of the batches that each step trained on; NaN where they are not known."""

@@ -1,8 +1,7 @@
 """The probe of communication between ranks: calls of `torch.distributed`, waiting for work, and the logger of DDP models.
 
-The all-reduce of a `DistributedDataParallel` model never passes through Python. Its own logger has the times; they belong
-to the step before. They are asked for when a step has ended, though not of every one where steps take less than a few
-milliseconds: asking costs about 10 µs.
+The all-reduce of a `DistributedDataParallel` model never passes through Python. Its own logger has the times: at each forward
+that will be synchronised, those of the backward pass before it. So what the last step waited for is never known.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch.collectives import collective, ddp_made
-from sonde.hooks.torch.optimizer import optimizer_step
+from sonde.hooks.torch.collectives import collective, ddp_logged, ddp_made
 from sonde.probes import step
 from sonde.probes.off import switch_off
 from sonde.store.probe import COMMUNICATION, DDP, PROBE
@@ -29,6 +27,7 @@ TIMES = {
     "backward_comm": "backward_comm_time",
     "overlap": "backward_compute_comm_overlap_time",
 }
+WHICH = "backward_comm_time_end"  # tells a backward pass from those before it
 ASKING = "asking the logger of a distributed model"
 
 _watching = guard("watching communication between ranks")
@@ -36,8 +35,7 @@ _watching = guard("watching communication between ranks")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record communication until the returned function is called."""
-    models = _Models()
-    undo = [collective.lane(_lane), ddp_made.subscribe(models), models.forget]
+    undo = [collective.lane(_lane), ddp_made.subscribe(_Models()), ddp_logged.subscribe(_Loggers())]
 
     def leave() -> None:
         while undo:
@@ -69,51 +67,54 @@ def _size(args: tuple[Any, ...]) -> int:
 
 
 class _Models:
-    """The distributed models of this process, and what their loggers say."""
-
-    def __init__(self) -> None:
-        self.models: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.leave: Callable[[], None] = _nothing  # ends what the first model began
-
-    def forget(self) -> None:
-        """Ask no more."""
-        self.leave()
+    """Is told of models that are distributed: their loggers are to measure each backward pass."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-        """A model is being distributed."""
         return args[0]
 
     def after(self, model: Any, _result: None, error: BaseException | None) -> None:
-        """It is."""
         if error is None:
             model._set_ddp_runtime_logging_sample_rate(1)
-            if not self.models:
-                self.leave()
-                self.leave = step.at_update(self.ask)
-            self.models.add(model)
 
-    def ask(self) -> None:
-        """Write the times of the step before the one that has ended."""
-        following = core.get_context()[0]
-        if following is None or not step.phases.on:
+
+class _Forward:
+    """The newest forward of a distributed model."""
+
+    __slots__ = ("step", "told")
+
+    def __init__(self) -> None:
+        self.step: int | None = None  # None: what comes of it is not recorded
+        self.told: object = None  # which backward pass was told of
+
+
+class _Loggers:
+    """Is told when a logger has taken the times of a backward pass, which is when the next forward begins."""
+
+    def __init__(self) -> None:
+        self.forwards: weakref.WeakKeyDictionary[Any, _Forward] = weakref.WeakKeyDictionary()
+        self.off = False
+
+    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+        return args[0]
+
+    def after(self, logger: Any, _result: None, _error: BaseException | None) -> None:
+        if self.off:
             return
         with guard(ASKING):
-            for model in tuple(self.models):
-                _tell(model._get_ddp_logging_data(), following - 2)
-            # What this step waited for is known at the end of the next one, which may come soon: it has to be told of too.
-            optimizer_step.unlead()
+            forward = self.forwards.setdefault(logger, _Forward())
+            if forward.step is not None:
+                _tell(logger._get_ddp_logging_data().ints_map, forward)
+            forward.step = core.get_context()[0] if step.phases.on else None
             return
-        self.leave()
+        self.off = True
         switch_off("ddp", ASKING)
 
 
-def _nothing() -> None:
-    pass
-
-
-def _tell(data: dict[str, Any], before: int) -> None:
-    if before < 0:
+def _tell(data: dict[str, Any], forward: _Forward) -> None:
+    """Write the times of a backward pass, once: after two forwards in a row they are still those of the same."""
+    if data.get(WHICH) == forward.told:
         return
+    forward.told = data.get(WHICH)
     for name, key in TIMES.items():
-        if data.get(key):
-            core.counter(DDP + name, data[key], PROBE, 0, step=before)
+        if key in data:
+            core.counter(DDP + name, data[key], PROBE, 0, step=forward.step)

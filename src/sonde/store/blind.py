@@ -10,4 +10,5 @@ BLIND_SPOTS = (
     "torch: `model.forward(...)` called directly (its children are seen), calls inside of a compiled function",
     "torch: spans in code that torch.compile turns into a graph; with fullgraph=True it refuses a bare span there",
     "torch: optimizers that are no torch.optim.Optimizer; their steps inside of a backward pass on a device",
+    "torch: functional collectives (DTensor), `Work.get_future().wait()`, and what the last backward of a DDP model waited for",
 )
