@@ -126,7 +126,13 @@ def test_batches_without_a_backward_are_no_training_where_nothing_says_that_loss
         ("Afb Afb Bo Afb Afb Co Afb", "ttettet"),
         ("fb fb Bo fb fb Co fb fb", "ee"),  # data in memory
         ("fb Bo fb Co", "ee"),
+        ("fb Bo fb Co fb", "ee"),
+        ("fb Bo fb Ao fb", "ee"),  # each with a loader of its own
         ("A Afb Afb BB o o fb", "tttee"),  # the training is one batch ahead, and so is the evaluation
+        ("A Afb Afb Bo fb", "ttte"),  # before the last batch, which was fetched ahead
+        ("A Afb Afb Bn fb", "ttte"),  # in training mode
+        ("AAA fbfb AA fbfb Bo fb", "ttttte"),  # the same, where micro-batches are fetched at once
+        ("AAAA fb AA fb AA fb Bo fb", "tttttttte"),  # and where one process fetches for two
         ("Afb Afb Bo", "tte"),  # at the end
         ("Bofb Cofb", "tt"),  # one batch is the epoch, and it has a teacher
         ("Bofb Ao Ao Cofb", "teet"),
@@ -152,11 +158,43 @@ def test_an_evaluation_of_one_batch_is_none_of_the_training_around_it(story: str
         ("Afb Afb A Afb Afb A Afb", "ttuttut"),  # what could not be read was left out
         ("Bfb Bfb B Cfb Cfb", "ttutt"),  # the epoch ended with one that was not used
         ("BA fb BA fb B CA fb CA fb", "ttttu" + "tttt"),  # zip() of a longer and a shorter one
+        ("A Afb A Afb Afb fb", "tuttt"),  # of a loop that is one batch ahead
+        ("A Afb Af Afb Afb fb", "tuttt"),  # after its forward
     ],
 )
 def test_batches_that_the_program_left_out_are_for_nothing(story: str, purposes: str) -> None:
     """They are neither training nor evaluation."""
     assert told(story) == purposes
+
+
+@pytest.mark.parametrize(
+    ("story", "purposes"),
+    [
+        ("AAAA fb AA fb AA fb fb", "t" * 8),  # for two; a micro-batch ahead
+        ("AAAAAA fbfb AAAA fbfb AAAA fbfb fb", "t" * 14),  # the micro-batches of a step at once
+        ("AAAAAA fb AAA fb BBB o Afb fb", "t" * 9 + "eeet"),  # for three, and the last ones got nothing
+        ("AAAA fb AA fb fb", "t" * 6),
+        ("AA fb AA fb AA fb", "t" * 6),  # two that are put together
+        ("AAAA fb AA fb AA fb", "t" * 8),  # broken off
+        ("BBBB o BB o o", "eeeeee"),  # an evaluation
+    ],
+)
+def test_batches_that_one_process_fetches_for_several_are_for_one_thing(story: str, purposes: str) -> None:
+    """Nothing is done between their fetches, and as many of them come for each backward."""
+    assert told(story) == purposes
+
+
+@pytest.mark.parametrize(
+    ("story", "parts"),
+    [
+        ("AAAA fb AA fb fb", [0, 1, 0, 1, 0, 1]),
+        ("AA ffb AA ffb", [0, 0, 0, 0]),  # each goes forward by itself
+        ("AAA fbfb AA fbfb fb", [0, 0, 0, 0, 0]),
+    ],
+)
+def test_batches_that_one_process_fetches_for_several_are_one_micro_batch(story: str, parts: list[int]) -> None:
+    """All but the first one are part of it."""
+    assert judge(story).part.tolist() == parts
 
 
 def when(story: str) -> list[int | None]:
@@ -181,6 +219,12 @@ def when(story: str) -> list[int | None]:
         ("Afbfb Afbfb", [0, 2]),  # two backwards for each
         ("AAA Afb Afb Afb", [None, None, None, 0, 1, 2]),  # the first ones were left out
         ("A Afb Afb Bo Bo fb", [0, 1, 2, None, None]),  # an evaluation before the last step
+        ("A Afb Afb Bo fb", [0, 1, 2, None]),
+        ("AAA fbfb AA fbfb Bo fb", [0, 1, 2, 3, 4, None]),
+        ("AAAA fb AA fb AA fb fb", [0, 0, 1, 1, 2, 2, 3, 3]),  # one process fetches for two
+        ("AAAAAA fbfb AAAA fbfb AAA fbfb fb", [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6]),  # and the last one gets nothing
+        ("AAAA fb AA fb AA fb", [0, 0, 1, 1, 2, 2, None, None]),  # broken off
+        ("A Afb A Afb Afb fb", [0, None, 1, 2, 3]),  # one was left out
     ],
 )
 def test_a_batch_belongs_to_its_own_backward(story: str, used: list[int | None]) -> None:

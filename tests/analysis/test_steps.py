@@ -175,6 +175,16 @@ def test_communication_that_backward_does_not_hide_is_taken_from_it(tmp_path: Pa
         ]
 
 
+def test_communication_of_several_backward_passes_is_their_sum(tmp_path: Path) -> None:
+    """Micro-batches that are all synchronised."""
+    records = [probed("backward", 0, 100), probed("backward", 100, 100), update(210, 0)]
+    for at, value in ((150, 50.0), (220, 70.0)):
+        records += [probed("ddp.backward_comm", at, kind=COUNTER, value=value, step=0)]
+        records += [probed("ddp.overlap", at, kind=COUNTER, value=30.0, step=0)]
+    with build(tmp_path, *records, update(300, 1)) as run:
+        assert rows(run, "SELECT backward_ns, communication_ns FROM steps WHERE step = 0") == [(140, 60)]
+
+
 def test_collections_of_garbage_are_told_beside_the_phases(tmp_path: Path) -> None:
     """They happen inside of others."""
     with build(

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from sonde.analysis import timeline as module
+from sonde.analysis.purpose import EVALUATE, TRAIN
 from sonde.analysis.tables import PHASES
 from sonde.analysis.timeline import (
     BACKWARD,
@@ -129,6 +130,15 @@ def test_an_evaluation_between_fetch_and_use_leaves_the_training_forward_alone()
     assert spent(spans + step(80, 1), [80, 135])[0] == {
         "input_wait": 10, "evaluation": 20, "forward": 10, "backward": 10, "optimizer": 10,
     }  # fmt: skip
+
+
+def test_a_fetch_in_an_explicit_evaluation_is_for_that() -> None:
+    """Whatever comes after it, and whatever the modes of its forward are."""
+    spans = [*step(0, 0), (EVALUATION, 60, 90, 0), (INPUT_WAIT, 65, 70, batch_key(1, 0, 0))]
+    spans += [(FORWARD, 75, 85, TRAINING), *step(100, 0)[1:]]
+    line = timeline(spans, [55, 155])
+    assert line.purposes.purpose.tolist() == [TRAIN, EVALUATE]
+    assert line.fold(0, 2).spent[1, [INPUT_WAIT, FORWARD, EVALUATION]].tolist() == [0, 10, 30]
 
 
 def test_a_batch_belongs_to_the_step_of_its_backward() -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +244,52 @@ def test_a_loop_that_fetches_ahead(recorded: Recorded) -> None:
         assert rows(run, "SELECT batch, step, purpose FROM batches ORDER BY batch") == [
             (number, number, "train") for number in range(5)
         ]
+        _holds(run)
+
+
+def _known_ahead(batches: Iterable[Any]) -> Iterator[Any]:
+    """One ahead, so that the end is known before the last one is given, as accelerate does it."""
+    following = iter(batches)
+    held = next(following)
+    while (after := next(following, None)) is not None:
+        yield held
+        held = after
+    yield held
+
+
+def test_an_evaluation_of_one_batch_before_the_last_one_of_an_epoch_is_evaluation(recorded: Recorded) -> None:
+    """The last batch was fetched before, and has its own step."""
+
+    def train(loop: Loop) -> None:
+        for number, batch in enumerate(_known_ahead(DataLoader(Numbers(), batch_size=4))):
+            loop.train([batch])
+            if number == 3:
+                loop.evaluate(DataLoader(Numbers(), batch_size=20))
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT size, batch, step, purpose FROM batches ORDER BY 1, 2") == [
+            *((4, number, number, "train") for number in range(5)), (20, 0, 4, "evaluate"),
+        ]  # fmt: skip
+        assert rows(run, "SELECT step, samples FROM steps WHERE evaluation_ns IS NOT NULL") == [(4, 4)]
+        _holds(run)
+
+
+def test_batches_that_one_process_fetches_for_several_are_one_micro_batch(recorded: Recorded) -> None:
+    """As accelerate does it with streams: it fetches for all ranks, and each gets its part."""
+
+    def train(loop: Loop) -> None:
+        batches: Iterator[Any] = iter(DataLoader(Numbers(), batch_size=2))
+        for number, (own, _) in enumerate(_known_ahead(zip(batches, batches, strict=True))):
+            loop.backward(own)
+            if number % 2 or number == 4:
+                loop.optimizer.step()
+
+    with recorded(train) as run:
+        columns = "step, micro_batches, batches, samples, evaluation_ns"
+        assert rows(run, f"SELECT {columns} FROM steps ORDER BY step") == [
+            (0, 2, 4, 8, None), (1, 2, 4, 8, None), (2, 1, 2, 4, None),
+        ]  # fmt: skip
+        assert rows(run, "SELECT DISTINCT purpose FROM batches") == [("train",)]
         _holds(run)
 
 

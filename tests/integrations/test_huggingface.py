@@ -61,6 +61,16 @@ def test_a_step_is_an_update_with_its_micro_batches(bare: str, tmp_path: Path) -
     assert [event["step"] for event in recorded.named("evaluation")] == [2, 4]
 
 
+@pytest.mark.parametrize("kind", [Trainer, SondeTrainer])
+def test_an_evaluation_of_one_batch_is_none_of_the_training(kind: Any, tmp_path: Path) -> None:
+    """Also before the last batch of an epoch, which the Trainer has in hand by then."""
+    more = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}
+    with record() as recorded:
+        trained(kind, tmp_path, more={**more, "gradient_accumulation_steps": 7, "num_train_epochs": 1})
+        assert rows(recorded, "select step, micro_batches, samples from steps order by 1") == [(0, 7, 14), (1, 1, 2)]
+        assert rows(recorded, "select purpose, size from batches where size > 2") == [("evaluate", 16)] * 2
+
+
 def test_a_callback_is_enough(tmp_path: Path) -> None:
     """For an ordinary Trainer; epochs are known from it."""
     bare = trained(Trainer, tmp_path)

@@ -2,9 +2,11 @@
 
 Some loops fetch ahead: batch k + 1 before batch k is used. So batches are matched with what follows them first-in
 first-out: an iterator that was asked n times before the first forward is n - 1 batches ahead from then on. Others fetch all
-micro-batches of a step at once: there the backwards are counted, as many for each batch. After the last fetch of an iterator
+micro-batches of a step at once: there the backwards are counted, as many for each batch; or, where one process fetches for all of
+them and gives each its part, as many batches for each backward. After the last fetch of an iterator
 nothing says whose backward it is that follows: such a batch is for what the one before it was for. If there was none before, it was
-evaluation if the model went forward without training and gradients.
+evaluation if the model went forward without training and gradients, but for a teacher before a backward that no batch in hand
+waits for.
 
 A batch of an iterator that trains, with which nothing was done, or that went forward as in training and had no backward, was left
 out by the program: nobody knows what it was for. So are the first ones where training goes on from the middle of an epoch: an iterator
@@ -62,11 +64,12 @@ class Purposes(NamedTuple):
     """For each fetch its purpose, and when its batch was used.
 
     That is the start of its backward; if that is not known, the start of the fetch after which it was used: its own, or a later one.
-    NEVER: it was not used, or not yet.
+    NEVER: it was not used, or not yet. `part`: it is of one micro-batch with the batch before it.
     """
 
     purpose: NDArray[np.uint8]
     moment: Ints
+    part: Flags
 
 
 def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bool = False) -> Purposes:
@@ -75,7 +78,7 @@ def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bo
 
     count = len(waits.key)
     if count == 0:
-        return Purposes(np.zeros(0, np.uint8), np.zeros(0, np.int64))
+        return all_trained(backwards[:0])
     if in_turn(waits, backwards) and not sparse:
         return all_trained(backwards)
     iterator = waits.key >> ITERATOR_SHIFT
@@ -85,14 +88,14 @@ def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bo
     fetches = _Fetches(Waits(*(column[order] for column in waits)))
     found = fetches.judge(forwards, backwards, sparse=sparse)
     back = np.argsort(order)
-    return Purposes(found.purpose[back], found.moment[back])
+    return Purposes(found.purpose[back], found.moment[back], found.part[back])
 
 
 def all_trained(backwards: Ints) -> Purposes:
     """Each fetch was for training, and used in one of these."""
     import numpy as np
 
-    return Purposes(np.full(len(backwards), TRAIN, np.uint8), backwards)
+    return Purposes(np.full(len(backwards), TRAIN, np.uint8), backwards, np.broadcast_to(False, len(backwards)))
 
 
 def in_turn(waits: Waits, backwards: Ints) -> bool:
@@ -136,38 +139,71 @@ class _Fetches:
 
     def judge(self, forwards: Forwards, backwards: Ints, *, sparse: bool) -> Purposes:
         """Purpose and use of each."""
+        number = self._number(backwards, slice(None))
+        acted = self._acted(number, forwards)
+        ahead = self._ahead(acted)
+        ahead[self._left_out(acted, number, backwards)] = 0
+        used = self._places + ahead[self._group]
+        if sparse:
+            return self._by_updates(used, number, acted, forwards, backwards)
+        return self._by_backwards(used, number, acted, forwards, backwards)
+
+    def _by_updates(self, used: Ints, number: Ints, acted: Flags, forwards: Forwards, updates: Ints) -> Purposes:
+        """One update of an iterator says that all of it was for training."""
         import numpy as np
 
-        number = self._number(backwards, slice(None))
-        taught: Flags = number > 0
-        acted = taught.copy()
-        idle = np.flatnonzero(~taught)
-        acted[idle] = self._number(forwards.start, idle) > 0
+        verdict = np.where(self._any(number > 0)[self._group], TRAIN, EVALUATE)
+        own = self._is_own(updates, forwards.start)
+        purpose = self._purposes(verdict, used, acted, self._hints(forwards, own, number))
+        moment = self._moments(used, number, acted, updates, sparse=True)
+        return self._told(purpose, moment, np.zeros(len(used), bool), used)
+
+    def _by_backwards(self, used: Ints, number: Ints, acted: Flags, forwards: Forwards, backwards: Ints) -> Purposes:
+        """Each backward is for a batch of its own, or for some."""
+        import numpy as np
+
         learning = forwards.among(FORWARD_TRAINING | FORWARD_GRAD)
-        if sparse:
-            taught = self._any(taught)[self._group]
-        elif len(learning):
-            taught |= self._summed(backwards, acted, forwards, learning)
-        ahead = np.where(self._left_out(acted, number, backwards), 0, self._ahead(acted))[self._group]
-        used = self._places + ahead
-        purpose = np.where(taught[np.minimum(used, self._final)], TRAIN, EVALUATE)
-        if not sparse:
-            dropped = self._dropped(taught, acted, ahead, forwards)
-            purpose[dropped] = UNKNOWN
-        late = np.flatnonzero(used >= self._final)
-        purpose[late] = self._as_before(purpose, late, acted, self._hints(forwards, backwards, number))
-        if not sparse:
-            last = (used == self._final) & (self._places == self._final) & (purpose == TRAIN)
-            purpose[self._never_used(last, backwards)] = UNKNOWN
-            purpose[self._passed_by(last & ~acted, purpose, backwards)] = UNKNOWN
-        moment = self._moments(used, number, acted, backwards, sparse=sparse)
-        if not sparse:
-            counted = self._count(moment, number, acted, learning, backwards)
-            purpose[counted] = TRAIN
-            moment[self._of_others(moment, purpose)] = NEVER
+        moment = self._moments(used, number, acted, backwards, sparse=False)
+        counted, part = self._count(moment, number, acted, learning, backwards)
+        own = self._is_own(backwards, forwards.start) & ~self._is_taken(moment, number, backwards)
+        taught = number > 0
+        if len(learning):
+            taught |= self._summed(number, acted, own, forwards, learning)
+        verdict = np.where(taught, TRAIN, EVALUATE)
+        verdict[self._dropped(taught, acted, forwards)] = UNKNOWN
+        purpose = self._purposes(verdict, used, acted, self._hints(forwards, own, number))
+        purpose[counted] = TRAIN
+        last = (used == self._final) & (self._places == self._final) & (purpose == TRAIN)
+        purpose[self._never_used(last, backwards)] = UNKNOWN
+        purpose[self._passed_by(last & ~acted, purpose, backwards)] = UNKNOWN
+        moment[self._of_others(moment, purpose)] = NEVER
+        return self._told(purpose, moment, part, used)
+
+    def _told(self, purpose: Ints, moment: Ints, part: Flags, used: Ints) -> Purposes:
+        """With `moment`, which is that of training, for all."""
+        import numpy as np
+
         itself = purpose != TRAIN
         moment[itself] = self._begun[np.minimum(used, self._final)][itself]
-        return Purposes(purpose.astype(np.uint8), moment)
+        return Purposes(purpose.astype(np.uint8), moment, part)
+
+    def _purposes(self, verdict: Ints, used: Ints, acted: Flags, hints: _Hints) -> Ints:
+        """Of batches: what the window is for in which each was used."""
+        import numpy as np
+
+        purpose: Ints = verdict[np.minimum(used, self._final)]
+        late = np.flatnonzero(used >= self._final)
+        purpose[late] = self._as_before(purpose, late, acted, hints)
+        return purpose
+
+    def _acted(self, number: Ints, forwards: Forwards) -> Flags:
+        """Windows in which something was done."""
+        import numpy as np
+
+        found: Flags = number > 0
+        idle = np.flatnonzero(~found)
+        found[idle] = self._number(forwards.start, idle) > 0
+        return found
 
     def _each(self, number: Ints, acted: Flags) -> Ints:
         """For each iterator, about how many backwards a batch of it has."""
@@ -208,11 +244,10 @@ class _Fetches:
         found: Ints = np.searchsorted(moments, self._high[windows]) - np.searchsorted(moments, self._low[windows])
         return found
 
-    def _summed(self, backwards: Ints, acted: Flags, forwards: Forwards, learning: Ints) -> Flags:
+    def _summed(self, number: Ints, acted: Flags, own: Flags, forwards: Forwards, learning: Ints) -> Flags:
         """Windows without a backward whose losses are part of the next one. `learning`: the forwards that can be."""
         import numpy as np
 
-        number = self._number(backwards, slice(None))
         taught: Flags = number > 0
         silent = np.flatnonzero(acted & ~taught)
         # A model in evaluation mode, and gradients left on: an evaluation, whatever its loss function is in.
@@ -225,7 +260,7 @@ class _Fetches:
         after = done[1:][found[done[:-1]] & (self._group[done[1:]] == self._group[done[:-1]])]
         shared = np.zeros(len(taught), bool)
         shared[after] = (number == 1)[after]
-        shared &= self._is_own(backwards, forwards.start)
+        shared &= own
         telling = taught & ((number == 1) | (self._places < self._final))  # after the last fetch anything may come
         most = _HABIT * np.add.reduceat(telling, self._first, dtype=np.int64)
         found &= (np.add.reduceat(shared, self._first, dtype=np.int64) > most)[self._group]
@@ -234,7 +269,8 @@ class _Fetches:
     def _is_own(self, backwards: Ints, forwards: Ints) -> Flags:
         """Whether the first backward in each window is for its iterator, as far as can be told.
 
-        It is not if something else was fetched meanwhile. After the last fetch it may be for a batch that was in hand before.
+        It is not if something else was fetched meanwhile. After the last fetch it may be for a batch that was in hand before, or for
+        none, in a training that began without a fetch.
         """
         import numpy as np
 
@@ -243,8 +279,25 @@ class _Fetches:
         alone = np.searchsorted(starts, first) == np.searchsorted(starts, self._low)
         before = np.searchsorted(ends, begun, side="right") - 1  # the last fetch of any iterator
         used = np.searchsorted(forwards, begun) > np.searchsorted(forwards, ends[np.maximum(before, 0)])
-        own: Flags = alone & ((self._places < self._final) | ((before < 0) | used)[self._group])
+        fed = not np.any(backwards[:1] < starts[0])
+        own: Flags = alone & ((self._places < self._final) | (fed & ((before < 0) | used))[self._group])
         return own
+
+    def _is_taken(self, moment: Ints, number: Ints, backwards: Ints) -> Flags:
+        """Last windows whose first backward is for a batch that another iterator had fetched ahead before."""
+        import numpy as np
+
+        late = np.flatnonzero(
+            (moment >= self._high[self._final]) & (moment < NEVER) & self._any(number > 0)[self._group]
+        )
+        found = np.zeros(len(moment), bool)
+        if len(late):
+            late = late[np.lexsort((self._begun[late], moment[late]))]
+            final = self._final[self._first]
+            first = np.append(backwards, NEVER)[np.searchsorted(backwards, self._low[final])]
+            who = late[np.minimum(np.searchsorted(moment[late], first), len(late) - 1)]
+            found[final] = (moment[who] == first) & (self._begun[who] < self._begun[self._first])
+        return found
 
     def _any(self, flags: Flags) -> Flags:
         """For each iterator, whether one of its fetches is so."""
@@ -253,23 +306,25 @@ class _Fetches:
         found: Flags = np.maximum.reduceat(flags, self._first)
         return found
 
-    def _count(self, moment: Ints, number: Ints, acted: Flags, learning: Ints, backwards: Ints) -> Ints:
-        """Correct `moment` for batches that were fetched several at once, and used one after the other; returns which."""
+    def _count(self, moment: Ints, number: Ints, acted: Flags, learning: Ints, backwards: Ints) -> tuple[Flags, Flags]:
+        """Correct `moment` for iterators that fetched several at once; returns which, and what is part of a micro-batch."""
         import numpy as np
 
         bursts = np.append(~acted[:-1] & (self._group[1:] == self._group[:-1]), False)
-        found = [np.zeros(0, np.int64)]
+        found, part = np.zeros((2, len(moment)), bool)
         for group in np.flatnonzero(np.add.reduceat(bursts, self._first)):
-            first, size = self._first[group], self._size[group]
-            each = slice(first, first + size)
-            known = _one_by_one(number[each], acted[each])
+            first = self._first[group]
+            each = slice(first, first + self._size[group])
+            known = _together(number[each], acted[each], self._number(learning, each))
+            if known is None and (known := _dispatched(number[each], acted[each])) is not None:
+                part[each][1:] = known[1:] == known[:-1]
             if known is None:
-                known = _together(number[each], acted[each], self._number(learning, each))
+                known = _one_by_one(number[each], acted[each])
             if known is not None:
                 own = np.append(backwards[np.searchsorted(backwards, self._low[first]) :], NEVER)
                 moment[each] = own[np.minimum(known, len(own) - 1)]
-                found.append(first + np.flatnonzero(moment[each] < self._high[first + size - 1]))
-        return np.concatenate(found)
+                found[each] = True
+        return found, part
 
     def _ahead(self, acted: Flags) -> Ints:
         """By how many batches each iterator is ahead: fetches before anything was done with the first one."""
@@ -310,11 +365,11 @@ class _Fetches:
         found: Flags = may & ((before > _USUALLY) | np.isin(self._loader, whole))
         return found
 
-    def _dropped(self, taught: Flags, acted: Flags, ahead: Ints, forwards: Forwards) -> Flags:
-        """Batches without a backward of iterators that train: nothing was done with them, or they went forward as in training."""
+    def _dropped(self, taught: Flags, acted: Flags, forwards: Forwards) -> Flags:
+        """Windows without a backward of iterators that train: nothing was done in them, or only forwards as in training."""
         import numpy as np
 
-        inner = (self._places < self._final) & (ahead == 0)
+        inner = self._places < self._final
         trains = np.add.reduceat(taught & inner, self._first, dtype=np.int64)
         works = np.add.reduceat(acted & inner, self._first, dtype=np.int64)
         some = np.flatnonzero(inner & ~taught & (2 * trains > works)[self._group])
@@ -365,19 +420,18 @@ class _Fetches:
         found: Ints = np.where(decided >= 0, before, alone)
         return found
 
-    def _hints(self, forwards: Forwards, backwards: Ints, number: Ints) -> _Hints:
+    def _hints(self, forwards: Forwards, own: Flags, number: Ints) -> _Hints:
         """What the first forward of a model after the last fetch of each iterator tells."""
         import numpy as np
 
         final = self._final[self._first]
         modes = self._first_modes(final, forwards)
-        own = self._is_own(backwards, forwards.start)[final]
         # A teacher goes before the model that learns from it. If the only batch of each epoch always has one backward, it is that.
         loaders, of = np.unique(self._loader, return_inverse=True)
         once = np.ones(len(loaders), bool)
         np.logical_and.at(once, of, (self._size == 1) & (number[final] == 1))
         learning = FORWARD_TRAINING | FORWARD_GRAD
-        evaluates = (modes == 0) & ~(once[of] & own) | ~own & (modes >= 0) & (modes != learning)
+        evaluates = (modes == 0) & ~(once[of] & own[final]) | ~own[final] & (modes >= 0) & (modes != learning)
         return _Hints(evaluates, modes == learning)
 
     def _first_modes(self, windows: Ints, forwards: Forwards) -> Ints:
@@ -392,8 +446,44 @@ class _Fetches:
         return found
 
 
+def _together(backwards: Ints, acted: Flags, learning: Ints) -> Ints | None:
+    """Which backward of an iterator, counted from 0, each of its batches had, if there are so many. None: the numbers do not fit.
+
+    Here: one follows all that were fetched at once. As many forwards each say that none was left out.
+    """
+    import numpy as np
+
+    ends = np.flatnonzero(acted)
+    many = np.diff(np.append(-1, ends))
+    alike = len(ends) > 1 and many[0] > 1 and np.all(many == many[0]) and np.all(backwards[ends] == 1)
+    if not alike or np.any(learning[ends] == 0) or np.any(learning[ends] % many[0]):
+        return None
+    place = np.searchsorted(ends, np.arange(len(backwards)))
+    found: Ints = np.where(place < len(ends), place, NEVER)
+    return found
+
+
+def _dispatched(backwards: Ints, acted: Flags) -> Ints | None:
+    """The same, where one process fetches for several: as many batches for each backward, and whole micro-batches ahead."""
+    import numpy as np
+
+    size, total = len(backwards), np.cumsum(backwards)
+    inner = np.flatnonzero(acted[:-1])  # after the last fetch anything may come
+    fetched, done = inner + 1, total[inner]
+    if not len(inner) or not np.all(backwards[inner]):
+        return None
+    steady = len(inner) > 1
+    share, rest = divmod(fetched[-1] - fetched[0], done[-1] - done[0]) if steady else divmod(size, total[-1])
+    ahead = fetched[0] - share * done[0]
+    whole = share > 1 and not rest and ahead >= 0 and ahead % share == 0 and np.all(fetched == share * done + ahead)
+    if not whole or share * (total[-1] - 1) >= size:  # more backwards than micro-batches
+        return None
+    found: Ints = np.arange(size) // share
+    return found
+
+
 def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
-    """Which backward of an iterator, counted from 0, each of its batches had, if there are so many. None: the numbers do not fit."""
+    """The same, where each batch has as many, one after the other."""
     import numpy as np
 
     size = len(backwards)
@@ -406,20 +496,6 @@ def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
         return None
     places = np.arange(size)
     found: Ints = np.maximum(places * each, total - backwards)  # not before it was fetched
-    return found
-
-
-def _together(backwards: Ints, acted: Flags, learning: Ints) -> Ints | None:
-    """The same, where one backward follows all that were fetched at once. As many forwards each say that none was left out."""
-    import numpy as np
-
-    ends = np.flatnonzero(acted)
-    many = np.diff(np.append(-1, ends))
-    alike = len(ends) > 1 and many[0] > 1 and np.all(many == many[0]) and np.all(backwards[ends] == 1)
-    if not alike or np.any(learning[ends] == 0) or np.any(learning[ends] % many[0]):
-        return None
-    place = np.searchsorted(ends, np.arange(len(backwards)))
-    found: Ints = np.where(place < len(ends), place, NEVER)
     return found
 
 

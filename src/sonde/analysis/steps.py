@@ -183,19 +183,24 @@ class _Facts:
 
     def _batch_columns(self) -> dict[str, Ints]:
         """Batches, micro-batches (those of the loader that gave the most, or else backward calls), and samples."""
-        import numpy as np
-
         timeline = self._trainer.timeline
         keys, rows = timeline.trained()
         batches = _or_none(self._counts(rows))
         if not len(keys):
             micro = _or_none(timeline.count(BACKWARD))
-        elif keys.min() >> LOADER_SHIFT == keys.max() >> LOADER_SHIFT:
+        elif not timeline.purposes.part.any() and keys.min() >> LOADER_SHIFT == keys.max() >> LOADER_SHIFT:
             micro = batches
         else:
-            loader = keys >> LOADER_SHIFT
-            micro = _or_none(np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0))
+            micro = self._micro_batches()
         return {"batches": batches, "micro_batches": micro, "samples": self._samples(keys, rows)}
+
+    def _micro_batches(self) -> Ints:
+        """Those of the loader that gave the most."""
+        import numpy as np
+
+        keys, rows = self._trainer.timeline.trained(parts=False)
+        loader = keys >> LOADER_SHIFT
+        return _or_none(np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0))
 
     def _counts(self, rows: Ints) -> Ints:
         import numpy as np
@@ -269,8 +274,9 @@ class _Facts:
         all_of_it, hidden = (self._mean_of(probe.DDP + what) for what in ("backward_comm", "overlap"))
         if all_of_it is None or hidden is None:
             return None
-        both = (all_of_it[1] > 0) & (hidden[1] > 0)
-        return np.where(both, np.maximum(all_of_it[0] - hidden[0], 0), np.nan)
+        (means, counts), (hidden_means, hidden_counts) = all_of_it, hidden
+        exposed = means * counts - hidden_means * hidden_counts  # of all backward passes of a step
+        return np.where((counts > 0) & (hidden_counts > 0), np.maximum(exposed, 0), np.nan)
 
     def _mean_of(self, name: str) -> tuple[Floats, Ints] | None:
         """The mean of a counter in each step, and of how many values it is."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from operator import le, lt
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Forwards, Waits, all_trained, purposes_of
+from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Forwards, Purposes, Waits, all_trained, purposes_of
 from sonde.analysis.tables import PHASES
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from sonde.analysis.purpose import Purposes
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -105,15 +103,21 @@ class Timeline:
         waits = Waits(*(column[self._waits] for column in (self._spans.key, self._spans.start, self._spans.end)))
         return waits, self.purposes, self._used_in()
 
-    def trained(self) -> tuple[Ints, Ints]:
-        """The keys of the batches that were for training, and the row of the step that used each."""
+    def trained(self, *, parts: bool = True) -> tuple[Ints, Ints]:
+        """The keys of the batches that were for training, and the row of the step that used each.
+
+        Without `parts`: of several that were one micro-batch only the first.
+        """
         import numpy as np
 
         keys, rows = self._spans.key[self._waits], self._used_in()
-        if np.all(self.purposes.purpose == TRAIN):
+        trained = self.purposes.purpose == TRAIN
+        if not parts:
+            trained &= ~self.purposes.part
+        if trained.all():
             return keys, rows
-        trained = np.flatnonzero(self.purposes.purpose == TRAIN)
-        return keys[trained], rows[trained]
+        places = np.flatnonzero(trained)
+        return keys[places], rows[places]
 
     def _used_in(self) -> Ints:
         """For each fetch the row of the step that used its batch."""
@@ -181,29 +185,34 @@ class Timeline:
     def _judge(self) -> Purposes:
         import numpy as np
 
-        code, start = self._spans.code, self._spans.start
-        backwards = np.flatnonzero(code == BACKWARD)
-        if self._in_turn(backwards):
-            return all_trained(start[backwards])
-        waits = Waits(*(column[self._waits] for column in (self._spans.key, start, self._spans.end)))
-        backwards = start[backwards]
-        places = np.flatnonzero(code == FORWARD)
-        forwards = Forwards(start[places], self._spans.key[places])
-        if len(backwards):
-            return purposes_of(waits, forwards, backwards)
-        return purposes_of(waits, forwards, self.updates.time, sparse=True)
+        marked = np.flatnonzero(self._spans.code == EVALUATION)
+        if not len(marked):
+            return self._match(self._spans, self._waits)
+        # A fetch in what the program calls an evaluation is for that. Nothing in there is matched with anything.
+        start = self._spans.start
+        place = np.searchsorted(start[marked], start, side="right") - 1
+        inside = (place >= 0) & (start < np.maximum.accumulate(self._spans.end[marked])[place])
+        others, own = np.flatnonzero(~inside), ~inside[self._waits]
+        found = self._match(self._spans.take(others), np.searchsorted(others, self._waits[own]))
+        told = Purposes(np.full(len(own), EVALUATE, np.uint8), start[self._waits], np.zeros(len(own), bool))
+        for column, matched in zip(told, found, strict=True):
+            column[own] = matched
+        return told
 
-    def _in_turn(self, backwards: Ints) -> bool:
-        """Whether each fetch is followed by one of the backwards, which are at these places, as it mostly is."""
-        if len(backwards) != len(self._waits):
-            return False
-        start, end = self._spans.start, self._spans.end
-        for low in range(0, len(backwards), _BLOCK):
-            waits, begun = self._waits[low : low + _BLOCK + 1], start[backwards[low : low + _BLOCK]]
-            late = (end[waits[: len(begun)]] > begun).any()
-            if late or (begun[: len(waits) - 1] >= start[waits[1:]]).any():
-                return False
-        return True
+    def _match(self, spans: Spans, waits: Ints) -> Purposes:
+        """Judge the fetches at these places by the other spans."""
+        import numpy as np
+
+        start = spans.start
+        backwards = np.flatnonzero(spans.code == BACKWARD)
+        if _in_turn(spans, waits, backwards):
+            return all_trained(start[backwards])
+        fetches = Waits(*(column[waits] for column in (spans.key, start, spans.end)))
+        places = np.flatnonzero(spans.code == FORWARD)
+        forwards = Forwards(start[places], spans.key[places])
+        if len(backwards):
+            return purposes_of(fetches, forwards, start[backwards])
+        return purposes_of(fetches, forwards, self.updates.time, sparse=True)
 
     def _sides(self, first: int, last: int, rows: Ints) -> NDArray[np.uint8] | None:
         """For some spans: does each belong to training, to evaluation, or to either? None: nothing is evaluation."""
@@ -451,6 +460,18 @@ def _ends(spans: Spans, updates: Ints, *, flat: bool) -> tuple[Ints, Ints]:
     later = np.flatnonzero((spans.start[after] < ends) & (before <= after))
     before[later] = np.searchsorted(spans.start, ends[later])
     return ends, before
+
+
+def _in_turn(spans: Spans, waits: Ints, backwards: Ints) -> bool:
+    """Whether each fetch is followed by one of the backwards, which are at these places, as it mostly is."""
+    if len(backwards) != len(waits):
+        return False
+    for low in range(0, len(backwards), _BLOCK):
+        some, begun = waits[low : low + _BLOCK + 1], spans.start[backwards[low : low + _BLOCK]]
+        late = (spans.end[some[: len(begun)]] > begun).any()
+        if late or (begun[: len(some) - 1] >= spans.start[some[1:]]).any():
+            return False
+    return True
 
 
 def _later(updates: Ints, ends: Ints, before: Ints) -> Ints:
