@@ -107,11 +107,7 @@ def test_a_plain_loop_with_evaluation(recorded: Recorded, tmp_path: Path, worker
         counts = "count(input_wait_ns), count(forward_ns), count(backward_ns), count(optimizer_ns), count(loss)"
         assert rows(run, f"SELECT count(*), {counts}, min(samples), max(samples) FROM steps") == [(10,) * 6 + (4, 4)]
         assert rows(run, "SELECT step FROM steps WHERE evaluation_ns > 50000000") == [(5,)]
-        after = [
-            ("checkpoint",),
-            ("evaluation",),
-            *[("input_wait",)] * bool(workers),
-        ]  # the last ones end after the last step
+        after = [("checkpoint",), ("evaluation",), ("input_wait",)]  # the loop and its workers end after the last step
         assert rows(run, "SELECT phase FROM phases WHERE step IS NULL ORDER BY 1") == after
         assert rows(run, "SELECT purpose, count(*), sum(size) FROM batches GROUP BY 1 ORDER BY 1") == [
             ("evaluate", 4, 40), ("train", 10, 40),
@@ -137,6 +133,44 @@ def test_accumulation_is_one_step_with_its_micro_batches(recorded: Recorded) -> 
     with recorded(train) as run:
         assert rows(run, "SELECT step, micro_batches, samples FROM steps ORDER BY step") == [(0, 2, 10), (1, 2, 10)]
         _holds(run)
+
+
+@pytest.mark.parametrize("left_out", [(0,), (0, 1), (0, 3), (0, 1, 2, 4)], ids=str)
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_batches_that_are_left_out_shift_no_others(recorded: Recorded, left_out: tuple[int, ...], epochs: int) -> None:
+    """The first ones, as after a checkpoint, and a corrupt one later."""
+
+    def train(loop: Loop) -> None:
+        for _ in range(epochs):
+            for number, batch in enumerate(DataLoader(Numbers(), batch_size=2)):
+                if number not in left_out:
+                    loop.backward(batch)
+                    loop.optimizer.step()
+
+    kept = [[2 * number, 2 * number + 1] for number in range(10) if number not in left_out] * epochs
+    with recorded(train) as run:
+        found = rows(run, "SELECT step, indices FROM batches WHERE purpose = 'train' ORDER BY step")
+        assert found == list(enumerate(kept))
+        assert rows(run, "SELECT count(*) FROM batches WHERE purpose = 'unknown'") == [(len(left_out) * epochs,)]
+
+
+def test_a_loop_that_is_ahead_leaves_no_batch_out(recorded: Recorded) -> None:
+    """Its last one is used after the loop has ended, and after an evaluation."""
+
+    def train(loop: Loop) -> None:
+        before = None
+        for batch in DataLoader(Numbers(), batch_size=2):
+            if before is not None:
+                loop.backward(before)
+                loop.optimizer.step()
+            before = batch
+        loop.evaluate(DataLoader(Numbers(), batch_size=10))
+        loop.backward(before)
+        loop.optimizer.step()
+
+    with recorded(train) as run:
+        found = rows(run, "SELECT step, indices FROM batches WHERE purpose = 'train' ORDER BY step")
+        assert found == [(number, [2 * number, 2 * number + 1]) for number in range(10)]
 
 
 def _end_slowly(_worker: int) -> None:

@@ -54,11 +54,11 @@ def record_epochs(data: Any, epochs: int = 1) -> Recorded:
 
 
 def test_without_workers_all_lies_in_the_wait() -> None:
-    """The wait holds the fetch, the fetch its items; the request that found nothing is no event."""
+    """The wait holds the fetch, the fetch its items; the request that found nothing is the end of the loop."""
     recorded = record_epochs(DataLoader(Numbers(3), batch_size=2))
     batch = [("input_wait", None), ("fetch", "input_wait"), ("item", "fetch"), ("item", "fetch"), ("samples", None)]
     last = [("input_wait", None), ("fetch", "input_wait"), ("item", "fetch"), ("samples", None)]
-    assert shape(recorded) == [("iter", None), *batch, *last]
+    assert shape(recorded) == [("iter", None), *batch, *last, ("iter_end", None)]
     assert [event["value"] for event in recorded.named("samples")] == [2, 1]
     assert fetched(recorded) == [Fetched(0, 0, (0, 1)), Fetched(0, 1, (2,))]
     assert waits(recorded) == [(0, 0), (0, 1)]
@@ -392,10 +392,10 @@ def test_the_end_of_workers_is_a_wait_for_no_batch() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_end_of_a_loop_without_workers_is_recorded_of_streams_only(stream: bool) -> None:
-    """Others have nothing to do then."""
+def test_the_end_of_a_loop_without_workers_is_recorded_too(stream: bool) -> None:
+    """It tells a loop that went on to its end from one that was left."""
     recorded = record_epochs(DataLoader(Stream(4) if stream else Numbers(4), batch_size=2), 2)
-    assert waits(recorded, ITER_END) == [(0, 0), (1, 0)] * stream
+    assert waits(recorded, ITER_END) == [(0, 0), (1, 0)]
 
 
 def test_a_probe_that_fails_is_off_and_says_why(

@@ -34,6 +34,7 @@ UNKNOWN, TRAIN, EVALUATE = range(3)
 WORDS = ("unknown", "train", "evaluate")
 NEVER = 2**63 - 1
 _USUALLY = 2  # batches that a loop is ahead, at most
+_SELDOM = 0.25  # fewer than so many batches of an iterator, beside its first ones, are left out here and there
 _FEWEST = 3  # batches in a row that were used one by one, after some that were not: then these were left out, not fetched ahead
 ITERATOR_SHIFT, LOADER_SHIFT = 28, 44  # a batch key without its number, and without its round
 _MODES = FORWARD_TRAINING | FORWARD_GRAD | FORWARD_LOSS  # a loss function is in training mode wherever it is called
@@ -46,6 +47,13 @@ class Waits(NamedTuple):
     key: Ints
     start: Ints
     end: Ints
+
+
+class Rounds(NamedTuple):
+    """When iterators began and ended, with the key of their first batch. One that was broken off has no end."""
+
+    key: Ints
+    start: Ints
 
 
 class Forwards(NamedTuple):
@@ -72,7 +80,9 @@ class Purposes(NamedTuple):
     part: Flags
 
 
-def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bool = False) -> Purposes:
+def purposes_of(
+    waits: Waits, forwards: Forwards, backwards: Ints, rounds: Rounds | None = None, *, sparse: bool = False
+) -> Purposes:
     """Judge all fetches. `backwards`: their starts, in order. `sparse`: one backward speaks for an iterator."""
     import numpy as np
 
@@ -83,9 +93,9 @@ def purposes_of(waits: Waits, forwards: Forwards, backwards: Ints, *, sparse: bo
         return all_trained(backwards)
     iterator = waits.key >> ITERATOR_SHIFT
     if np.all(iterator[1:] >= iterator[:-1]):
-        return _Fetches(waits).judge(forwards, backwards, sparse=sparse)
+        return _Fetches(waits, rounds).judge(forwards, backwards, sparse=sparse)
     order = np.argsort(iterator, kind="stable")
-    fetches = _Fetches(Waits(*(column[order] for column in waits)))
+    fetches = _Fetches(Waits(*(column[order] for column in waits)), rounds)
     found = fetches.judge(forwards, backwards, sparse=sparse)
     back = np.argsort(order)
     return Purposes(found.purpose[back], found.moment[back], found.part[back])
@@ -117,7 +127,7 @@ class _Hints(NamedTuple):
 class _Fetches:
     """Fetches sorted by their iterator. What follows each, until the next one, is its window."""
 
-    def __init__(self, waits: Waits) -> None:
+    def __init__(self, waits: Waits, rounds: Rounds | None = None) -> None:
         import numpy as np
 
         count = len(waits.key)
@@ -136,6 +146,8 @@ class _Fetches:
         self._low = waits.end
         self._high = np.append(waits.start[1:], 0)
         self._high[last] = _next_of_any(waits.start, waits.start[last])
+        over = _last_of(iterator[last], rounds) >= self._low[last]
+        self._whole = over | (self._until < NEVER)  # for each iterator, whether all of it was asked for
 
     def judge(self, forwards: Forwards, backwards: Ints, *, sparse: bool) -> Purposes:
         """Purpose and use of each."""
@@ -351,19 +363,28 @@ class _Fetches:
         """Which iterators are not ahead though nothing was done with their first batches: the program passed them by.
 
         One that is ahead has so many more backwards after its last fetch, unless it was broken off. So of one or two batches a whole
-        epoch has to tell.
+        epoch has to tell. Others may be left out too, now and then.
         """
         import numpy as np
 
         silent = np.add.reduceat(~acted, self._first, dtype=np.int64)
         before = self._ahead(acted)
-        # An evaluation may lie in between.
-        last = np.searchsorted(backwards, self._low[self._final[self._first]])
-        surplus = np.searchsorted(backwards, self._until) - last > self._each(number, acted)
-        may = (before > 0) & (silent == before) & (self._size - before >= _FEWEST) & ~surplus
-        whole = np.unique(self._loader[may & (self._until < NEVER)])
+        last = self._low[self._final[self._first]]
+        surplus = np.searchsorted(backwards, self._goes_on(number, last)) - np.searchsorted(backwards, last)
+        seldom = silent - before < np.maximum(_SELDOM * (self._size - before), 1)
+        may = (before > 0) & seldom & (self._size - before >= _FEWEST) & (surplus <= self._each(number, acted))
+        whole = np.unique(self._loader[may & self._whole])
         found: Flags = may & ((before > _USUALLY) | np.isin(self._loader, whole))
         return found
+
+    def _goes_on(self, number: Ints, moments: Ints) -> Ints:
+        """When training begins with another iterator after each moment. An evaluation may lie in between."""
+        import numpy as np
+
+        trains = np.add.reduceat(number > 0, self._first, dtype=np.int64) > 1
+        begun = np.sort(self._begun[self._first[trains]])
+        following: Ints = np.append(begun, NEVER)[np.searchsorted(begun, moments)]
+        return np.minimum(following, self._until)
 
     def _dropped(self, taught: Flags, acted: Flags, forwards: Forwards) -> Flags:
         """Windows without a backward of iterators that train: nothing was done in them, or only forwards as in training."""
@@ -496,6 +517,19 @@ def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
         return None
     places = np.arange(size)
     found: Ints = np.maximum(places * each, total - backwards)  # not before it was fetched
+    return found
+
+
+def _last_of(iterators: Ints, rounds: Rounds | None) -> Ints:
+    """When each of these iterators, which are in order, was last begun or ended; -1: that is not known."""
+    import numpy as np
+
+    found = np.full(len(iterators), -1)
+    if rounds is not None:
+        which = rounds.key >> ITERATOR_SHIFT
+        place = np.minimum(np.searchsorted(iterators, which), len(iterators) - 1)
+        known = iterators[place] == which
+        np.maximum.at(found, place[known], rounds.start[known])
     return found
 
 

@@ -15,7 +15,17 @@ from __future__ import annotations
 from operator import le, lt
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sonde.analysis.purpose import EVALUATE, ITERATOR_SHIFT, TRAIN, Forwards, Purposes, Waits, all_trained, purposes_of
+from sonde.analysis.purpose import (
+    EVALUATE,
+    ITERATOR_SHIFT,
+    TRAIN,
+    Forwards,
+    Purposes,
+    Rounds,
+    Waits,
+    all_trained,
+    purposes_of,
+)
 from sonde.analysis.tables import PHASES
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING
 
@@ -210,9 +220,10 @@ class Timeline:
         fetches = Waits(*(column[waits] for column in (spans.key, start, spans.end)))
         places = np.flatnonzero(spans.code == FORWARD)
         forwards = Forwards(start[places], spans.key[places])
-        if len(backwards):
-            return purposes_of(fetches, forwards, start[backwards])
-        return purposes_of(fetches, forwards, self.updates.time, sparse=True)
+        if not len(backwards):
+            return purposes_of(fetches, forwards, self.updates.time, sparse=True)
+        places = np.flatnonzero(spans.code == ITER)
+        return purposes_of(fetches, forwards, start[backwards], Rounds(spans.key[places], start[places]))
 
     def _sides(self, first: int, last: int, rows: Ints) -> NDArray[np.uint8] | None:
         """For some spans: does each belong to training, to evaluation, or to either? None: nothing is evaluation."""

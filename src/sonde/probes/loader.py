@@ -339,8 +339,8 @@ def _fail_late(batch: hooks.Batch | None, error: BaseException) -> None:
 
 
 @_following
-def _end_late(key: int | None) -> None:
-    """A wait on the quick way has found that there is no further batch. `key`: that of the first one, if this may have taken time."""
+def _end_late(key: int) -> None:
+    """A wait on the quick way has found that there is no further batch. `key`: that of the first one."""
     _end_loop(_wait, key)
 
 
@@ -352,8 +352,8 @@ def _end_loop(span: types.Span, key: int | None) -> None:
 
 
 def _ending_key(iterator: Any) -> int | None:
-    """The key of the first batch of an iterator that has ended; None: that took no time, or nobody trains here."""
-    if _thread.waits or _Here.worker or hooks.waiting() or not (iterator._num_workers or hooks.is_stream(iterator)):
+    """The key of the first batch of an iterator that has ended; None: nobody trains here."""
+    if _thread.waits or _Here.worker or hooks.waiting():
         return None
     begun = hooks.round_of(iterator)
     return None if begun is None else batch_key(*begun, 0)

@@ -472,9 +472,8 @@ static void wait_failed(PyObject *parts)
     int over = PyErr_ExceptionMatches(PyExc_StopIteration);
     PyErr_Fetch(&kind, &value, &trace);
     PyErr_NormalizeException(&kind, &value, &trace);
-    if (over) { /* ending workers takes time, and so may the end of a stream */
-        int lasting = under.account.filed != Py_None || under.account.ordinals != Py_None;
-        PyObject *key = lasting ? PyLong_FromLongLong(under.account.first_key) : Py_NewRef(Py_None);
+    if (over) {
+        PyObject *key = PyLong_FromLongLong(under.account.first_key);
         if (key)
             call_one(of(parts, OVER), key, NULL, NULL);
         Py_XDECREF(key);
