@@ -154,6 +154,21 @@ def test_batches_that_are_left_out_shift_no_others(recorded: Recorded, left_out:
         assert rows(run, "SELECT count(*) FROM batches WHERE purpose = 'unknown'") == [(len(left_out) * epochs,)]
 
 
+def test_of_batches_that_are_kept_and_used_again_the_step_is_not_known(recorded: Recorded) -> None:
+    """They were for training; no item is named for a step that may not have had it."""
+
+    def train(loop: Loop) -> None:
+        batches = list(DataLoader(Numbers(), batch_size=4))
+        for _ in range(3):
+            for batch in batches:
+                loop.backward(batch)
+                loop.optimizer.step()
+
+    with recorded(train) as run:
+        assert rows(run, "SELECT DISTINCT purpose, step FROM batches") == [("train", None)]
+        assert rows(run, "SELECT count(*), count(samples) FROM steps") == [(15, 0)]
+
+
 def test_a_loop_that_is_ahead_leaves_no_batch_out(recorded: Recorded) -> None:
     """Its last one is used after the loop has ended, and after an evaluation."""
 

@@ -513,9 +513,11 @@ def _one_by_one(backwards: Ints, acted: Flags) -> Ints | None:
     each = max(round(int(backwards.sum()) / size), 1)
     total = np.cumsum(backwards)
     used = int(total[-1]) // each
+    places = np.arange(size)
+    if each > 1 and size > _USUALLY + 1 and most == size:
+        return np.full(size, NEVER)  # all of it is kept: nobody knows in which order it is gone through, and how often
     if most < 2 or backwards[:-1].max(initial=0) <= each or not 0 <= size - used <= most:
         return None
-    places = np.arange(size)
     found: Ints = np.maximum(places * each, total - backwards)  # not before it was fetched
     return found
 
