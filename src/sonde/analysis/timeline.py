@@ -205,8 +205,7 @@ class Timeline:
         others, own = np.flatnonzero(~inside), ~inside[self._waits]
         found = self._match(self._spans.take(others), np.searchsorted(others, self._waits[own]))
         told = Purposes(np.full(len(own), EVALUATE, np.uint8), start[self._waits], np.zeros(len(own), bool))
-        for column, matched in zip(told, found, strict=True):
-            column[own] = matched
+        told.purpose[own], told.moment[own], told.part[own] = found
         return told
 
     def _match(self, spans: Spans, waits: Ints) -> Purposes:
