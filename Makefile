@@ -2,8 +2,10 @@
 #
 #   make demo    record a small job, kill a part of it, show what was recorded; diagnose a training with slow items
 #   make test    linters, type checker, import layers, tests
-#   make soak    the long fault suites
-#   make bench   Sonde beside its peers, as a table and as JSON
+#   make soak    the long fault suites, and `make versions`
+#   make steady  the tests ten times beside a load of six processes: none may fail (TIMES=3 for fewer)
+#   make versions  the tests on every Python from 3.11 on, and with the oldest and the newest torch
+#   make bench   Sonde beside its peers, as a table and as JSON, in about 15 minutes (FULL=1: long rounds)
 #   make lint    only the linters, the type checker and the import layers
 #   make format  let ruff format the sources
 #   make docs    write the generated pages of docs/
@@ -14,9 +16,13 @@
 SHELL := /bin/sh
 PYTHON ?=
 CORES ?= c python
-TORCH := torch==2.13.0
+TIMES ?= 10
+FULL ?=
+TORCH ?= torch==2.13.0
+TORCH_OLDEST := torch==2.6.0
+TORCH_TESTS := tests/hooks tests/flow tests/probes tests/integration tests/integrations tests/pipeline tests/test_replay.py
 
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
@@ -24,7 +30,7 @@ TWO := -n 2 --dist worksteal  # halves of the tests side by side
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format docs soak bench clean
+.PHONY: help setup demo test tests lint format docs soak steady versions torch-tests bench clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -104,20 +110,43 @@ docs: setup
 	$(BIN)/python tests/pipeline/test_config.py
 	$(BIN)/python tests/diagnosis/test_policy.py
 
-test: lint $(VENV)/.browser
+test: lint tests
+
+tests: setup $(VENV)/.browser
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) $(TWO) tests/events || exit 1; \
 	done
 	$(PYTEST) $(TWO) --ignore=tests/events
 
-soak: setup
+# The load ends with this shell, or after six hours.
+steady: setup $(VENV)/.browser
+	@loads=; for n in 1 2 3 4 5 6; do timeout 6h $(BIN)/python -c 'while True: pass' & loads="$$loads $$!"; done; \
+	trap 'kill $$loads' EXIT; \
+	for time in $$(seq $(TIMES)); do \
+	  echo "Round $$time of $(TIMES)"; $(MAKE) --no-print-directory tests || exit 1; \
+	done
+
+# Each in an environment of its own, which stays for the next time.
+versions:
+	@for python in python3.11 python3.12 python3.13 python3.14 $$(ls -d $$HOME/.pyenv/versions/*/bin/python3.[0-9]* 2>/dev/null); do \
+	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2]) if sys.version_info >= (3, 11) else sys.exit(1)' 2>/dev/null) || continue; \
+	  case " $$done " in *" $$version "*) continue;; esac; done="$$done $$version"; \
+	  echo "Python $$version"; $(MAKE) --no-print-directory VENV=.venv-python$$version PYTHON=$$python tests || exit 1; \
+	done
+	@echo "The oldest torch"; $(MAKE) --no-print-directory VENV=.venv-torch-oldest TORCH='$(TORCH_OLDEST)' torch-tests
+	@echo "The newest torch"; $(MAKE) --no-print-directory VENV=.venv-torch-newest TORCH=torch torch-tests
+
+torch-tests: setup
+	$(PYTEST) $(TWO) $(TORCH_TESTS)
+
+soak: setup versions
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) -m soak -o faulthandler_timeout=3600 || exit 1; \
 	done
 
 bench: $(VENV)/.bench
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks $(if $(FULL),--full)
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/sonde/*/_*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/sonde/*/_*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

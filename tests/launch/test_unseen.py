@@ -117,8 +117,11 @@ def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp
 @pytest.mark.parametrize(("variables", "path"), [({"PATH": "/a:/b", "X": "1"}, "/a:/b"), ({}, None)])
 def test_the_path_of_another_process_is_told(variables: dict[str, str], path: str | None) -> None:
     """As it was started with."""
-    with subprocess.Popen(["/bin/sleep", "60"], env=variables) as process:
-        try:
-            assert path_of(process.pid) == path
-        finally:
-            process.kill()
+    # The kernel closes the pipe that Popen waits for before it shows the new environment: wait for the program itself.
+    with subprocess.Popen(
+        ["/bin/sh", "-c", "echo; read line"], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert path_of(child.pid) == path
+        child.communicate(b"\n")
