@@ -1,4 +1,4 @@
-"""Run the benchmarks, print one table, write it as JSON: python -m benchmarks [--quick] [--resume] [--json FILE]."""
+"""Run the benchmarks, print one table, write it as JSON: python -m benchmarks [NAME...] [--full] [--resume] [--json FILE]."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -33,9 +34,24 @@ from benchmarks import (
 )
 from benchmarks.faults import score
 from benchmarks.faults.cases import CASES
+from benchmarks.programs import measure as programs
+from sonde.errors import nearest
 
 EVENTS = 10_000_000
 STEPS = 1_000_000
+
+
+class Effort(NamedTuple):
+    """How much is measured."""
+
+    rounds: int
+    launches: int
+    full: bool
+
+
+SHORT = Effort(rounds=3, launches=1, full=False)  # the whole table in about 15 minutes on 2 cores
+FULL = Effort(rounds=15, launches=3, full=True)
+ONLY_FULL = ("tables",)  # long, and without a budget
 
 
 def _tell(text: str) -> None:
@@ -43,66 +59,78 @@ def _tell(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def parts(rounds: int, shrink: int, verdicts: Path) -> dict[str, tuple[str, Callable[[], Any]]]:
-    """All that is measured: what it is, and how; `shrink` divides what is long."""
-    events, steps = EVENTS // min(shrink, 10), STEPS // shrink
-    cases = [case for case in CASES if case.quick or shrink == 1]
+def parts(effort: Effort, verdicts: Path) -> dict[str, Callable[[], Any]]:
+    """Everything that can be measured, by name."""
+    rounds = effort.rounds
+    cases = [case for case in CASES if case.quick or effort.full]
     return {
-        "spans": ("spans", lambda: spans.measure(rounds, lambda done, of: _tell(f"spans: round {done + 1} of {of}"))),
-        "values": ("values", lambda: values.measure(rounds)),
-        "importing": ("importing", lambda: importing.measure(rounds)),
-        "reading": (f"reading {events:,} events", lambda: reading.measure(events)),
-        "steps": ("steps of training, beside the peers", lambda: step.measure(rounds)),
-        "feeding": ("steps fed by loaders", lambda: feeding.measure(rounds)),
-        "deep": ("every layer of an encoder, beside the peers", lambda: deep.measure(rounds)),
-        "blackbox": ("the black box and the watch", lambda: blackbox.measure(rounds)),
-        "items": ("items in loader workers", lambda: items.measure(max(3, rounds // 3))),
-        "ledger": ("the ledger", ledger.measure),
-        "provider": ("the pipeline", lambda: provider.measure(rounds)),
-        "infer": ("inference", lambda: infer.measure(rounds)),
-        "tables": ("tables of a long training", lambda: tables.measure(steps)),
-        "launching": ("programs beside sonde run and sonde watch", lambda: launching.measure(3 if shrink == 1 else 1)),
-        "report": ("the report of a long training", lambda: report.measure(steps)),
-        "faults": (
-            "the fault suite",
-            lambda: score.measure(cases, repeats=1, traceml=True, json_file=verdicts, resume=True),
-        ),
+        "spans": lambda: spans.measure(rounds, lambda done, of: _tell(f"spans: round {done + 1} of {of}")),
+        "values": lambda: values.measure(rounds),
+        "importing": lambda: importing.measure(rounds),
+        "reading": lambda: reading.measure(EVENTS),
+        "steps": lambda: step.measure(rounds),
+        "feeding": lambda: feeding.measure(rounds),
+        "deep": lambda: deep.measure(rounds),
+        "blackbox": lambda: blackbox.measure(rounds),
+        "programs": lambda: programs.measure(rounds, _tell),
+        "items": lambda: items.measure(max(2, rounds // 3)),
+        "ledger": ledger.measure,
+        "provider": lambda: provider.measure(rounds),
+        "infer": lambda: infer.measure(rounds),
+        "tables": lambda: tables.measure(STEPS),
+        "launching": lambda: launching.measure(effort.launches),
+        "report": lambda: report.measure(STEPS),
+        "faults": lambda: score.measure(cases, repeats=1, traceml=True, json_file=verdicts, resume=True),
     }
 
 
-def measured(wanted: dict[str, tuple[str, Callable[[], Any]]], about: dict[str, Any], file: Path) -> dict[str, Any]:
+def chosen(names: Sequence[str], known: Sequence[str], effort: Effort) -> list[str]:
+    """The parts of these names; without any, all that this effort has."""
+    for name in names:
+        if name not in known:
+            sys.exit(f"There is no benchmark {name!r}. {nearest(name, known)}")
+    return [name for name in known if (name in names if names else effort.full or name not in ONLY_FULL)]
+
+
+def measured(wanted: dict[str, Callable[[], Any]], about: dict[str, Any], file: Path) -> dict[str, Any]:
     """What the file has of the same benchmarks, and all the rest, written to it part by part: a cut loses only the one that runs."""
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    results = found if {name: found.get(name) for name in about} == about else dict(about)
-    for name, (what, measure) in wanted.items():
+    results = found if {name: found.get(name) for name in about} == about else {**about, "seconds": {}}
+    for name, measure in wanted.items():
         if name not in results:
-            _tell(what)
+            _tell(name)
+            begun = time.monotonic()
             results[name] = measure()
+            results["seconds"][name] = round(time.monotonic() - begun, 1)
             file.write_text(json.dumps(results, indent=2) + "\n")
     _tell("")
     return results
 
 
 def main() -> None:
-    """Measure everything and print it."""
+    """Measure what was asked for and print it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rounds and 1 M events: to see that it works")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these, such as steps or programs")
+    parser.add_argument("--full", action="store_true", help="long rounds and every fault: over an hour")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where to write the results")
-    parser.add_argument("--resume", action="store_true", help="go on where the last one was cut off")
+    parser.add_argument("--resume", action="store_true", help="continue where the last one was cut off")
     options = parser.parse_args()
-    rounds, shrink = (3, 50) if options.quick else (15, 1)
+    effort = FULL if options.full else SHORT
     verdicts = options.json.with_suffix(".faults.json")
+    all_parts = parts(effort, verdicts)
+    names = chosen(options.names, list(all_parts), effort)
     if not options.resume:
         for file in (options.json, verdicts):
             file.unlink(missing_ok=True)
-    about = {"python": platform.python_version(), "machine": platform.platform(), "rounds": rounds}
-    results = measured(parts(rounds, shrink, verdicts), about, options.json)
+    about = {"python": platform.python_version(), "machine": platform.platform(), "rounds": effort.rounds}
+    results = measured({name: all_parts[name] for name in names}, about, options.json)
     checked = budgets.check(results)
     results["budgets"] = [{**budget._asdict(), "verdict": budget.verdict} for budget in checked]
     options.json.write_text(json.dumps(results, indent=2) + "\n")
     console = Console(width=None if sys.stdout.isatty() else 110)
     screen.show(results, checked, console)
-    console.print(f"Written to {options.json}", style="dim")
+    taken = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in results["seconds"].items())
+    console.print(f"Written to {options.json}. Time taken: {taken}", style="dim")
 
 
 if __name__ == "__main__":

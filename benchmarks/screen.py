@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -12,20 +13,13 @@ from benchmarks.faults import score
 
 
 def show(results: dict[str, Any], checked: list[budgets.Budget], console: Console) -> None:
-    """All tables, one below the other; the budgets last."""
-    console.print(span_table(results["spans"]))
-    for name, reason in results["spans"]["missing"].items():
+    """The tables of what was measured, one below the other; the budgets last."""
+    for part, table in TABLES.items():
+        if part in results:
+            console.print(table(results[part]))
+    for name, reason in results.get("spans", {}).get("missing", {}).items():
         console.print(f"  left out: {name} ({reason})", style="dim", markup=False, highlight=False)
-    console.print(reading_table(results["reading"]))
-    console.print(value_table(results["values"]))
-    console.print(step_table(results["steps"]))
-    console.print(feeding_table(results["feeding"]))
-    console.print(deep_table(results["deep"]))
-    console.print(step_table(results["blackbox"], "The black box and the watch: CPU µs added to a step of training"))
-    console.print(pipeline_table(results))
-    console.print(training_table(results["tables"]))
-    console.print(score.score_table(results["faults"]))
-    for line in score.sentences(results["faults"]):
+    for line in score.sentences(results["faults"]) if "faults" in results else ():
         console.print(f"  {line}", markup=False, highlight=False)
     console.print(budget_table(checked))
 
@@ -129,28 +123,58 @@ def _added(one: dict[str, Any]) -> str:
     return f"{one['added_us']:+,.1f} of {one['bare_us']:,.0f}  {one['added_us'] / one['bare_us']:+.1%}"
 
 
-def pipeline_table(results: dict[str, Any]) -> Table:
-    """The pipeline beside code written by hand, and items in loader workers."""
-    table = Table(title="The pipeline, and items in loader workers", title_justify="left")
+def blackbox_table(result: dict[str, Any]) -> Table:
+    """What the black box and the watch add to a step of training."""
+    return step_table(result, "The black box and the watch: CPU µs added to a step of training")
+
+
+def program_table(result: dict[str, Any]) -> Table:
+    """What Sonde adds to the steps of real programs."""
+    title = f"Real programs: a step under Sonde, x the bare step; the start takes {result['start_s']:.2f} s CPU more"
+    table = Table(title=title, title_justify="left")
+    table.add_column("program")
+    for name in ("bare ms", *budgets.PROGRAMS):
+        table.add_column(name, justify="right")
+    for name, found in result["steps"].items():
+        ratios = (_number(found[mode], 3) for mode in budgets.PROGRAMS)
+        table.add_row(name, _number(found["bare_us"] / 1000, 2), *ratios)
+    return table
+
+
+def provider_table(result: dict[str, Any]) -> Table:
+    """The provider of the pipeline beside code written by hand."""
+    rows = [
+        ("provider + collate, CPU µs per item", _number(result["provider_us"], 2)),
+        ("bare getters + np.stack, CPU µs per item", _number(result["bare_us"], 2)),
+        *((f"peak MB, {count} items", _number(peak)) for count, peak in result["peak_mb"].items()),
+    ]
+    return _pairs("The data of the pipeline", rows)
+
+
+def infer_table(result: dict[str, Any]) -> Table:
+    """Inference beside a loop written by hand."""
+    rows = [
+        ("infer, items per s", _number(result["infer_items_per_s"], 0)),
+        ("the same by hand, items per s", _number(result["hand_items_per_s"], 0)),
+        ("infer over by hand, CPU", _number(result["infer_over_hand_cpu"], 2)),
+        ("share of infer that waits for Lance", f"{result['lance_share']:.1%}"),
+        ("import sonde.pipeline with torch, over torch alone", _number(result["pipeline_over_torch"], 2)),
+        ("packages of the extra (the peer: 244)", str(result["packages"])),
+        ("MB of the extra, with torch", _number(result["installed_mb"], 0)),
+    ]
+    return _pairs("Inference with the pipeline", rows)
+
+
+def item_table(result: dict[str, Any]) -> Table:
+    """What recording adds to an item."""
+    rows = [(f"batch of {row['batch']}", _number(row["added_ns"])) for row in result["rows"]]
+    return _pairs("CPU ns added to an item in a loader worker", rows)
+
+
+def _pairs(title: str, rows: list[tuple[str, str]]) -> Table:
+    table = Table(title=title, title_justify="left")
     table.add_column("what")
     table.add_column("measured", justify="right")
-    given, run = results["provider"], results["infer"]
-    rows = [
-        ("provider + collate, CPU µs per item", _number(given["provider_us"], 2)),
-        ("bare getters + np.stack, CPU µs per item", _number(given["bare_us"], 2)),
-        *((f"peak MB, {count} items", _number(peak)) for count, peak in given["peak_mb"].items()),
-        ("infer, items per s", _number(run["infer_items_per_s"], 0)),
-        ("the same by hand, items per s", _number(run["hand_items_per_s"], 0)),
-        ("infer over by hand, CPU", _number(run["infer_over_hand_cpu"], 2)),
-        ("share of infer that waits for Lance", f"{run['lance_share']:.1%}"),
-        ("import sonde.pipeline with torch, over torch alone", _number(run["pipeline_over_torch"], 2)),
-        ("packages of the extra (the peer: 244)", str(run["packages"])),
-        ("MB of the extra, with torch", _number(run["installed_mb"], 0)),
-        *(
-            (f"added per item, batch of {row['batch']}, ns", _number(row["added_ns"]))
-            for row in results["items"]["rows"]
-        ),
-    ]
     for row in rows:
         table.add_row(*row)
     return table
@@ -179,3 +203,20 @@ def budget_table(checked: list[budgets.Budget]) -> Table:
             budget.what, _number(budget.measured, 2), f"<= {budget.limit:g}", budget.unit, budget.verdict, style=style
         )
     return table
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
+    "spans": span_table,
+    "reading": reading_table,
+    "values": value_table,
+    "steps": step_table,
+    "feeding": feeding_table,
+    "deep": deep_table,
+    "blackbox": blackbox_table,
+    "programs": program_table,
+    "items": item_table,
+    "provider": provider_table,
+    "infer": infer_table,
+    "tables": training_table,
+    "faults": score.score_table,
+}

@@ -23,19 +23,24 @@ from typing import Any, NamedTuple
 # makes Python forget what it knew of the code that uses them, and it learns that again only after some fifty runs of it: after
 # six steps a recorder seemed to cost a third more than in a training that was left alone.
 WARM = 80
+PROFILED = 10  # the same for a profiler: what it adds is far more than what Python forgets
 MEASURED = 8
 PARTS = 8  # of a round, each in ABBA order
-FEWEST = 8
-LONGEST = 60.0  # seconds for a model; a profiler that takes seconds to stop has few parts, and what it adds is large
+FEWEST = 4
+LONGEST = 4.0  # seconds for each round; a profiler that takes seconds to stop has few parts, and what it adds is large
 
 
 class Subject(NamedTuple):
-    """A recorder: how it is switched on and off, what a step is with it, and what it is compared with, if not the bare step."""
+    """A recorder: how it is switched on and off, what a step is with it, and what it is compared with, if not the bare step.
+
+    `warm`: steps before those that are measured. A profiler keeps all of them in memory, so it has few.
+    """
 
     on: Callable[[], None]
     off: Callable[[], None]
     step: Callable[[], None]
     bare: Callable[[], None] | None = None
+    warm: int = WARM
 
 
 # ── the models ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -166,7 +171,7 @@ def profiled(full: bool) -> Callable[[Callable[[], None], str], Subject]:
             )  # fmt: skip
             running[-1].start()
 
-        return Subject(on, lambda: running.pop().stop(), step)
+        return Subject(on, lambda: running.pop().stop(), step, warm=PROFILED)
 
     return make
 
@@ -196,8 +201,8 @@ SUBJECTS: dict[str, Callable[[Callable[[], None], str], Subject]] = {
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _timed(step: Callable[[], None]) -> list[float]:
-    for _ in range(WARM):
+def _timed(step: Callable[[], None], warm: int) -> list[float]:
+    for _ in range(warm):
         step()
     found = []
     for _ in range(MEASURED):
@@ -216,7 +221,7 @@ def pairs(subject: Subject, bare: Callable[[], None], rounds: int) -> dict[str, 
     """
     plain, added = [], []
     bare = subject.bare or bare
-    until = time.monotonic() + LONGEST
+    until = time.monotonic() + LONGEST * rounds
     for number in range(rounds * PARTS):
         if number >= FEWEST and time.monotonic() > until:
             break
@@ -224,7 +229,7 @@ def pairs(subject: Subject, bare: Callable[[], None], rounds: int) -> dict[str, 
         for on in (True, False, False, True) if number % 2 else (False, True, True, False):
             if on:
                 subject.on()
-            times[on] += _timed(subject.step if on else bare)
+            times[on] += _timed(subject.step if on else bare, subject.warm)
             if on:
                 subject.off()
         plain.append(min(times[False]))

@@ -1,0 +1,1 @@
+"""Three small trainings as people write them, run from a shell with and without Sonde."""
