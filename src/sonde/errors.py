@@ -6,6 +6,7 @@
     ├── RunUnreadable              a run is there, but its files cannot be understood
     ├── RunBusy                    a run is still being written, and this needs a finished one
     ├── FolderRefused              Sonde will not write there: a symbolic link, a foreign owner, something in the way
+    ├── QueryRefused               SQL that is not a SELECT, or that reads files outside of the run
     ├── UnknownName                a table, format or command that does not exist     (also a LookupError)
     ├── ResultsError               results cannot be written, or cannot be read
     ├── ExportError                a model cannot be exported, or the exported one cannot be run
@@ -50,6 +51,10 @@ class RunBusy(SondeError):
 
 class FolderRefused(SondeError):
     """Sonde will not write there: a symbolic link, a foreign owner, something that stands in the way, or no room."""
+
+
+class QueryRefused(SondeError):
+    """SQL over a run is not a SELECT, or reads files outside of the run."""
 
 
 class UnknownName(SondeError, LookupError):

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.analysis.sample import MS, START_NS, WALL_NS, running, sample
@@ -19,7 +18,7 @@ from tests.analysis.sample import MS, START_NS, WALL_NS, running, sample
 from sonde.analysis import tables
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
-from sonde.errors import RunNotFound, UnknownName
+from sonde.errors import QueryRefused, RunNotFound, UnknownName
 from sonde.store import record
 from sonde.store.folder import host
 from sonde.testing import BuiltProcess, BuiltRecord, build_process, build_run
@@ -386,13 +385,64 @@ def test_batches_give_all_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["SELECT * FROM read_text('{0}')", "COPY (SELECT 1) TO '{0}2'", "SET enable_external_access = true"]
+    ("query", "said"),
+    [
+        ("SELECT * FROM read_text('{0}')", "SQL reads the files of this run only"),
+        ("FROM glob('{0}*')", "SQL reads the files of this run only"),
+        ("COPY (SELECT 1) TO '{0}2'", "not COPY"),
+        ("WITH c AS (COPY (SELECT 1) TO '{0}2' (USE_TMP_FILE false)) FROM c", "not COPY"),
+        ("WITH c AS (DELETE FROM process_rows RETURNING pid) FROM c", "not DELETE"),
+        ("EXPLAIN ANALYZE COPY (SELECT 1) TO '{0}2'", "not EXPLAIN"),
+        ("EXPORT DATABASE '{0}2'", "not EXPORT"),
+        ("ATTACH '{0}2' AS other", "not ATTACH"),
+        ("SET enable_external_access = true", "not SET"),
+        ("PRAGMA enable_profiling", "not PRAGMA"),
+        ("INSTALL httpfs", "not LOAD"),
+        ("DROP VIEW processes", "not DROP"),
+        ("SELECT 1; DROP VIEW processes", "Give one SELECT, not 2 statements"),
+    ],
 )
-def test_sql_reads_no_other_files(tmp_path: Path, query: str) -> None:
-    """A query from somewhere else cannot reach the disk."""
+def test_sql_only_reads_and_only_the_run(tmp_path: Path, query: str, said: str) -> None:
+    """A query from somewhere else reaches no other file and changes nothing; one sentence says what to do."""
     (tmp_path / "secret").write_text("x")
-    with run_of(tmp_path) as run, pytest.raises(duckdb.Error):
-        run.sql(query.format(tmp_path / "secret"))
+    with run_of(tmp_path) as run:
+        with pytest.raises(QueryRefused, match=rf"{said}.*files=True"):
+            run.sql(query.format(tmp_path / "secret"))
+        assert run.table("processes").fetchall() == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "secret"]
+
+
+def test_sql_cannot_overwrite_a_sealed_table(tmp_path: Path) -> None:
+    """Not even one that it may read."""
+    folder = sample(tmp_path / "run")
+    seal(folder)
+    before = (folder / "events.parquet").read_bytes()
+    target = f"TO '{folder}/events.parquet' (FORMAT parquet, USE_TMP_FILE false)"
+    with open_run(folder) as run:
+        for query in (f"COPY (SELECT 1 AS x) {target}", f"WITH c AS (COPY (SELECT 1 AS x) {target}) FROM c"):
+            with pytest.raises(QueryRefused):
+                run.sql(query)
+        assert run.sql(f"SELECT count(*) > 0 FROM read_parquet('{folder}/events.parquet')").fetchall() == [(True,)]
+    assert (folder / "events.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["events.parquet", "processes.parquet", "ledger.parquet", "steps.parquet"])
+def test_sql_follows_no_link_in_place_of_a_table(tmp_path: Path, name: str) -> None:
+    """A link in a run folder leads nowhere."""
+    (tmp_path / "secret").write_text("x")
+    folder = sample(tmp_path / "run")
+    (folder / name).symlink_to(tmp_path / "secret")
+    with open_run(folder) as run, pytest.raises(QueryRefused):
+        run.sql(f"SELECT content FROM read_text('{folder}/{name}')")
+
+
+@pytest.mark.parametrize(
+    "query", ["FROM processes", "DESCRIBE steps", "SELECT 'events_node' AS \"type\"", "VALUES (1)"]
+)
+def test_sql_may_read_in_every_form(tmp_path: Path, query: str) -> None:
+    """Whatever DuckDB takes for a SELECT."""
+    with run_of(tmp_path, BuiltProcess([BuiltRecord()])) as run:
+        assert run.sql(query).fetchall()
 
 
 def test_sql_reads_other_files_if_allowed(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def step_items(run: Run, step: int, rank: int | None = None) -> duckdb.DuckDBPyR
         FROM items WHERE (loader, round, batch) IN ({keys}) GROUP BY ALL
     """
     database = run.database
-    database.prepare("items")
+    database.make("items")
     table = database.keep(("process", "rank", *_PLACE[1:], "index", "id", "worker"), _TYPES, rows)
     columns = ", ".join(_column(name) for name, _ in COLUMNS)
     # Batches that the ledger does not know have one row with no position: what the table `items` has of them takes its place.

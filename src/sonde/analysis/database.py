@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from sonde.analysis import batches, ends, items, layers, memory, phases, steps, 
 from sonde.analysis.ledger import Ledgers
 from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
 from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
+from sonde.analysis.select import tables_of
 from sonde.analysis.source import Sealed, Source
 from sonde.analysis.training import owners
 from sonde.errors import RunUnreadable
@@ -117,19 +117,18 @@ class Database:
         self._create("process_rows", ALL, [_process_row(row) for row in self.rows])
 
     def prepare(self, query: str) -> None:
-        """Make the tables that a query names, unless they are there."""
-        words = {word.lower() for word in re.findall(r"\w+", query)}
-        if "events" in words and self._rest is not None:
-            self._add_parts(self._rest())
-            self._rest = None
-            self._see("events")
-        for table in tables.MADE:
-            if table in words:
-                self.make(table)
+        """Make the tables that a query names. Unless other files are allowed, it must be a SELECT, or it is refused."""
+        found = [table for table in tables.TABLES if table in query.lower()] if self._files else None
+        for table in tables_of(self.connection, query) if found is None else found:
+            self.make(table)
 
     def make(self, table: str) -> None:
         """Make a table of those that are made when they are first asked for."""
-        if table in self._made:
+        if table == "events" and self._rest is not None:
+            self._add_parts(self._rest())
+            self._rest = None
+            self._see("events")
+        if table in self._made or table not in tables.MADE:
             return
         if not self._made:
             self._create("process_numbers", NUMBERS, _numbers(self.rows))
@@ -162,11 +161,12 @@ class Database:
     # ── sealed files ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _allow(self, folders: Sequence[Folder]) -> None:
-        """SQL may read the sealed files of the run, and nothing else, unless the user wants more."""
+        """SQL may read the sealed files of the run, and nothing else, unless the user wants more; no link leads out."""
         if self._files:
             return
         names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE, STEPS_TABLE)
-        paths = [str(folder.path.resolve() / name) for folder in folders for name in names]
+        found = [folder.path.resolve() / name for folder in folders for name in names]
+        paths = [str(path) for path in found if is_plain(path)]
         if not has_working_folder():  # DuckDB would look for a place for temporary files in it
             self.connection.execute("SET temp_directory = ''")
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(tables.quoted, paths))}]")

@@ -12,6 +12,7 @@ from sonde.analysis.database import Database
 from sonde.analysis.drops import Drops, Loss, drops_of
 from sonde.analysis.load import Offsets, load, offsets_of
 from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
+from sonde.analysis.select import inside
 from sonde.errors import RunBusy, UnknownName
 from sonde.store.alive import outcome, running, settled, state_of
 from sonde.store.card import Info, read_info
@@ -111,15 +112,19 @@ class Run:
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Ask with SQL over the tables (docs/tables.md); `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer."""
+        """Ask with SQL over the tables (docs/tables.md); `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer.
+
+        Raises QueryRefused for anything but a SELECT, and for other files than those of the run.
+        """
         self.database.prepare(query)
-        return self.database.connection.sql(query)
+        with inside():
+            return self.database.connection.sql(query)
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """A whole table: events, processes, steps, phases, batches, items, layers, memory or system."""
         if name not in tables.TABLES:
             raise UnknownName(tables.unknown(name))
-        self.database.prepare(name)
+        self.database.make(name)
         return self.database.connection.view(name)
 
     def items(self, step: int, rank: int | None = None) -> duckdb.DuckDBPyRelation:
@@ -154,7 +159,8 @@ class Run:
         Ask nothing else of this run until they are all read.
         """
         self.database.prepare(query)
-        found = self.database.connection.execute(query)
+        with inside():
+            found = self.database.connection.execute(query)
         while rows := found.fetchmany(size):
             yield rows
 

@@ -52,7 +52,7 @@ class SealedTail:
     def _read(self, run: Run) -> Fresh:
         import numpy as np
 
-        run.database.prepare(_EVENTS)
+        run.database.make("events")
         rows = run.database.connection.execute(_EVENTS, [self.folder.name]).fetchall()[::-1]
         records = np.zeros(len(rows), dtype=list(record.RECORD_FIELDS))
         threads = np.zeros(len(rows), dtype=np.uint32)
