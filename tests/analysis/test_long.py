@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from sonde.analysis import load, sieve, tables
+from sonde.analysis import load, plain, tables
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
 from sonde.errors import RunUnreadable
-from sonde.store.reader import read_process
 from sonde.testing import BuiltProcess, build_run, training_processes
 
 
@@ -19,7 +18,7 @@ from sonde.testing import BuiltProcess, build_run, training_processes
 def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that counts as a long one, with workers and evaluation."""
     monkeypatch.setattr(load, "MANY", -1)
-    monkeypatch.setattr(sieve, "MIDDLE", 10)
+    monkeypatch.setattr(plain, "MIDDLE", 10)
     return build_run(tmp_path / "run", processes())
 
 
@@ -85,55 +84,3 @@ def test_a_run_that_is_sealed_while_it_is_read_says_so(long: Path) -> None:
             run.table("steps")
         run.refresh()
         assert len(told(run, "steps")) == 80
-
-
-def spoil(run: Path) -> None:
-    """Let records stand twice in the file of each process."""
-    for path in run.glob("*/events.seg"):
-        content = path.read_bytes()
-        half = len(content) // 96 * 48
-        path.write_bytes(content[:half] + content[:half] + content[2 * half :])
-
-
-@pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("damage", [False, True])
-def test_the_first_look_at_a_file_tells_what_a_second_one_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool, damage: bool
-) -> None:
-    """What passes the sieve is counted and dated right; where numbers stand twice, the file is read again."""
-    monkeypatch.setattr(load, "MANY", -1)
-    monkeypatch.setattr(sieve, "MIDDLE", 10)
-    monkeypatch.setattr(sieve, "SLACK", 150)
-    built = training_processes(ranks=2, steps=150, evaluate_every=40, loss=float, killed=killed)
-    path = build_run(tmp_path / "run", [one._replace(spilled=len(one.records) - 20) for one in built])
-    if damage:
-        spoil(path)
-    first = all_that_is_told(path)
-    sieved = [load_one(folder) for folder in path.iterdir() if (folder / "events.seg").exists()]
-    assert any(passed for passed, kept in sieved if kept) is not damage
-    monkeypatch.setattr(sieve.Sieve, "kept", lambda *_: None)
-    assert all_that_is_told(path) == first
-
-
-def all_that_is_told(path: Path) -> list[object]:
-    """The census, the processes, and the records that are loaded at once and later."""
-    with open_run(path) as run:
-        census = {process: sorted(named) for process, named in run.database.source.census.items()}
-        few = sorted(map(repr, run.sql(f"SELECT * FROM {tables.BESIDE}").fetchall()))
-        return [census, run.database.source.first_ns(), few, told(run, "processes"), told(run, "events")]
-
-
-def load_one(folder: Path) -> tuple[int, bool]:
-    """How many records of a process pass the sieve, and whether what it keeps is enough."""
-    one = sieve.Sieve(folder, (folder / "events.seg").stat().st_size // 48)
-    recording = read_process(folder, one.watch)
-    recording.close()
-    return one.passed, one.kept(recording) is not None
-
-
-def test_too_many_other_records_are_read_in_a_second_look(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process with many records beside its steps does not fill the memory with them."""
-    first = all_that_is_told(long)
-    monkeypatch.setattr(sieve, "MOST_KEPT", 5)
-    assert not any(load_one(folder)[1] for folder in long.iterdir() if (folder / "events.seg").exists())
-    assert all_that_is_told(long) == first

@@ -48,7 +48,7 @@ def test_numbers_are_marked_alike(seed: int, count: int, limit: int | None) -> N
     def told() -> list[object]:
         limits = None if limit is None else (limit, limit + 3)
         found = sequence_of(slices, count, limits, [])
-        numbers = [found.kept, found.missing, found.corrupt, found.completed, found.orderly, found.end]
+        numbers = [found.kept, found.missing, found.corrupt, found.end]
         return [*numbers, found.doubtful(given["seq"].copy()).tolist()]
 
     first = told()

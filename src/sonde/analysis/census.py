@@ -49,20 +49,6 @@ class Census:
         for lane in np.unique(lanes).tolist():
             self._count(lane, cells[lanes == lane])
 
-    def counts_of(self, lane: int) -> NDArray[np.int64]:
-        """How many records a thread has, to be added to: for each name one of each kind, open or not."""
-        import numpy as np
-
-        if lane not in self._counts:
-            self._counts[lane] = np.zeros(self._size, np.int64)
-        return self._counts[lane]
-
-    def merge(self, other: Census) -> None:
-        """Take all that another one took, which knew no more names."""
-        for lane, counts in other._counts.items():
-            mine = self.counts_of(lane)
-            mine[: len(counts)] += counts[: len(mine)]
-
     def rows(self) -> list[Named]:
         """What was found."""
         found = []
@@ -77,8 +63,8 @@ class Census:
     def _count(self, lane: int, cells: NDArray[np.int64]) -> None:
         import numpy as np
 
-        counts = self.counts_of(lane)
-        counts += np.bincount(cells, minlength=self._size)
+        found = np.bincount(cells, minlength=self._size)
+        self._counts[lane] = self._counts[lane] + found if lane in self._counts else found
 
 
 def census_of(connection: duckdb.DuckDBPyConnection, source: str) -> list[Named]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.sieve import middle_of
+from sonde.analysis.plain import middle_of
 from sonde.analysis.tables import BESIDE, quoted
 from sonde.store import probe
 

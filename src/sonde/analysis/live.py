@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.analysis import label
 from sonde.analysis.gauges import Gauges
 from sonde.analysis.locate import locate, process_folders
-from sonde.analysis.sieve import HIGHEST_NAME
+from sonde.analysis.plain import HIGHEST_NAME
 from sonde.analysis.slowest import Slowest
 from sonde.analysis.strata import CATEGORIES, Strata
 from sonde.analysis.tail import Fresh, Tail, nothing

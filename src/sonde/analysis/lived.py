@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sonde.analysis import tables
 from sonde.analysis.locate import PROCESSES_FILE, is_plain
-from sonde.analysis.sieve import FAR, last_of
+from sonde.analysis.plain import FAR, last_of
 from sonde.store import record
 from sonde.store.folder import ARGS_FILE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE
 from sonde.store.reader import read_newest

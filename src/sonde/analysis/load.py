@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.census import Census, Named
 from sonde.analysis.columns import Columns, Part, part_size
-from sonde.analysis.sieve import FAR, HIGHEST_NAME, Sieve, Usual, last_of, middle_of
+from sonde.analysis.plain import FAR, HIGHEST_NAME, Plain, last_of, middle_of
 from sonde.errors import RunUnreadable
 from sonde.store import record
 from sonde.store.alive import settled, state_of
@@ -96,11 +96,11 @@ class _Left(NamedTuple):
     process: str
     offset: int
     table: NDArray[np.uint32]  # of its names
-    usual: Usual
+    plain: Plain
 
     def passes(self, chunk: Chunk) -> NDArray[np.bool_]:
         """Which records of a chunk are left."""
-        return self.usual.of(chunk.records, chunk.records["kind"], chunk.records["seq"])
+        return self.plain.of(chunk.records, chunk.records["kind"], chunk.records["seq"])
 
 
 def _some(chunk: Chunk, chosen: NDArray[np.bool_]) -> Chunk:
@@ -130,17 +130,15 @@ class Loader:
 
     def add(self, folder: Path, process: str) -> None:
         """Take a process folder; `process` is what the tables call it."""
-        sieve = Sieve(folder, _size(folder / SEGMENT_FILE) // record.RECORD_SIZE) if self._long else None
         try:
-            recording = read_process(folder, None if sieve is None else sieve.watch)
+            recording = read_process(folder)
         except RunUnreadable as error:
             self.loaded.notes.append(str(error))
             return
         number = len(self.loaded.recordings)
         self.loaded.recordings.append(recording)
         offset = _offset(recording, self._offsets)
-        seen = self._take(recording, number, process, offset, sieve)
-        self.loaded.seen.append(seen)
+        self.loaded.seen.append(self._take(recording, number, process, offset))
         recording.close()
         note_losses(folder / LEDGER_FILE, recording.notes)
         self._called.append((process, offset))
@@ -155,20 +153,16 @@ class Loader:
             self.loaded.rows.append(_row(recording, info, *called, seen.last))
         return self.loaded._replace(rest=self._load_rest if self._left else None)
 
-    def _take(self, recording: Recording, number: int, process: str, offset: int, sieve: Sieve | None) -> Seen:
-        """Take the records; what passed the sieve was looked at already."""
+    def _take(self, recording: Recording, number: int, process: str, offset: int) -> Seen:
+        """Take the records; of a long run those that only steps are made of are left in the file."""
         import numpy as np
 
         self._columns.next_process()
         table = self._name_table(recording)
         first, last, unnamed, left = FAR, -1, 0, 0
-        census, usual = Census(recording.names), Usual(recording.names, *middle_of(len(recording)))
-        one = _Left(recording, number, process, offset, table, usual)
-        kept = None if sieve is None else sieve.kept(recording)
-        if sieve is not None and kept is not None:
-            census.merge(sieve.census)
-            first, last, left = sieve.first, sieve.last, sieve.passed
-        for chunk in recording.chunks(kept):
+        census, plain = Census(recording.names), Plain(recording.names, *middle_of(len(recording)))
+        one = _Left(recording, number, process, offset, table, plain)
+        for chunk in recording.chunks():
             names = np.take(table, chunk.records["name"], mode="clip")
             unnamed += len(names) - int(np.count_nonzero(names))
             first, last = min(first, int(chunk.records["start"].min())), max(last, _last(chunk))

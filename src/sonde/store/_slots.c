@@ -1,7 +1,7 @@
 /* What a reader does with each slot of a recording, of which a long one has millions. `_slots.pyi` says what is what.
 
    Nothing here trusts a file: each number that leads into memory is compared with what is there. NumPy does the same where this
-   was not built, in several passes (`segment.py`, `sequence.py`, and `sieve.py` and `trail.py` of the analysis). */
+   was not built, in several passes (`segment.py`, `sequence.py`, and `trail.py` of the analysis). */
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
 #define Py_LIMITED_API 0x030B0000
@@ -21,13 +21,10 @@
 #define KIND_MASK 0x07
 #define AGAIN 0x40
 #define FLAGS 16 /* kinds, each open or not */
-#define FAR (1ULL << 62)
-#define NUMBER ((1 << 28) - 1) /* of a batch, in its key */
 #define MOST_PILES 32
 
 enum { SPAN = 1, COUNTER, MARK, VOID, BLOCK = 7 };
 enum { BAD, PLAIN, SPECIAL };
-enum { STEP = 1, WAIT, UPDATE };
 
 typedef struct {
     uint64_t start;
@@ -138,50 +135,6 @@ static PyObject *mark(PyObject *Py_UNUSED(module), PyObject *args)
     return Py_BuildValue("(nInn)", plain, highest, again, beyond);
 }
 
-/* ---- the usual records of steps ---- */
-
-static int usual(const Record *one, uint8_t code, int64_t low, int64_t high, int64_t aborted)
-{
-    if (!code || one->args || (one->seq >= low && one->seq <= high))
-        return 0;
-    if (code == WAIT)
-        return (one->key & NUMBER) != 0;
-    return code != UPDATE || !(one->key & aborted);
-}
-
-static PyObject *sift(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer v[5]; /* slots, what, table, counts, rest */
-    long long low, high, aborted;
-    if (!PyArg_ParseTuple(args, "y*y*y*w*w*LLL:sift", &v[0], &v[1], &v[2], &v[3], &v[4], &low, &high, &aborted))
-        return NULL;
-    Py_ssize_t count = v[0].len / RECORD_SIZE, passed = 0, others = 0, names = v[2].len, cells = v[3].len / 8 / FLAGS;
-    if (v[1].len != count || v[4].len < 8 * count || !names || !cells)
-        return refuse(v, 5, "columns are not as long as the slots");
-    const uint8_t *what = v[1].buf, *table = v[2].buf;
-    int64_t *counts = v[3].buf, *rest = v[4].buf;
-    uint64_t first = UINT64_MAX, last = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (what[i] == BAD)
-            continue;
-        Record one = record_at(&v[0], i);
-        Py_ssize_t name = one.name;
-        uint8_t code = table[name < names ? name : names - 1];
-        if (what[i] != PLAIN || one.kind > MARK || !usual(&one, code, low, high, aborted)) {
-            rest[others++] = i;
-            continue;
-        }
-        uint64_t end = one.kind == COUNTER ? one.start : one.start + (uint64_t)one.dur;
-        end = end < FAR ? end : one.start; /* what has a damaged duration began at least */
-        first = one.start < first ? one.start : first;
-        last = end < FAR && end > last ? end : last;
-        counts[(name < cells ? name : cells - 1) * FLAGS + one.kind]++;
-        passed++;
-    }
-    release(v, 5);
-    return Py_BuildValue("(nnKK)", passed, others, (unsigned long long)first, (unsigned long long)last);
-}
-
 /* ---- records in piles, and their columns ---- */
 
 static PyObject *sort(PyObject *Py_UNUSED(module), PyObject *args)
@@ -255,7 +208,6 @@ static PyObject *gather(PyObject *Py_UNUSED(module), PyObject *args)
 static PyMethodDef functions[] = {
     {"cut", cut, METH_VARARGS, "Say what each slot is."},
     {"mark", mark, METH_VARARGS, "Mark the numbers of records."},
-    {"sift", sift, METH_VARARGS, "Count the usual records of steps, and list the others."},
     {"sort", sort, METH_VARARGS, "Lay records in piles."},
     {"gather", gather, METH_VARARGS, "One field of some records."},
     {NULL, NULL, 0, NULL},

@@ -17,15 +17,6 @@ def mark(seqs: object, what: object, seen: object, twice: object, above: object,
     (plain records, the highest number, how many in `twice`, how many in `above`).
     """
 
-def sift(
-    slots: object, what: object, table: object, counts: object, rest: object, low: int, high: int, aborted: int, /
-) -> tuple[int, int, int, int]:
-    """Count the usual records of steps by name and kind (16 kinds for each name); the places of all others go into `rest`.
-
-    `table` has for each name what its records are in `sieve`. Records with numbers from `low` to `high` are others, as are
-    updates with the bit `aborted`. (passed, others, first start, last moment).
-    """
-
 def sort(
     slots: object, kinds: object, what: object, own: object, table: object, piles: object, codes: object, places: object,
     other: int, /,

@@ -21,12 +21,10 @@ from sonde.store.segment import PLAIN, SPECIAL, Slice, classes, slices
 from sonde.store.sequence import ALL_NUMBERS, Sequence, cleaned, sequence_of, survivors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from sonde.store.sequence import Watch
 
 FILES = ("process.json", "rings", "events.seg", "names.jsonl", "args.bin")
 
@@ -51,7 +49,7 @@ class Recording:
     `counted`: it is known how many were begun. Else `missing` has only those before the last one that was found.
     """
 
-    def __init__(self, folder: str | Path, watch: Watch | None = None) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.notes: list[str] = []
         self.info: Info = read_info(self.folder, self.notes)
@@ -62,12 +60,11 @@ class Recording:
         self._rings = _slice_of(rings)
         self._segment = self._open_segment()
         self._length = self._segment_length()
-        self._sequence: Sequence = sequence_of(self._slices, self._slots(), self._limits(), self.notes, watch)
+        self._sequence: Sequence = sequence_of(self._slices, self._slots(), self._limits(), self.notes)
         self.corrupt = self._sequence.corrupt + rings.corrupt
         self.missing = self._sequence.missing
         whole = self.info.writes == "block" and self._segment is not None  # without rings, the file is all there is
         self.counted = whole or self._sequence.end != ALL_NUMBERS
-        self.orderly, self.completed = self._sequence.orderly, self._sequence.completed  # as in a Sequence
         self.lost: dict[str, int] | None = None if rings.header is None else rings.header.lost
         # After the records: each name was written before the first record that cites it.
         found = read_names(self.folder, self.notes)
@@ -80,12 +77,9 @@ class Recording:
         """The number of records, not counting lost and cancelled ones."""
         return self._sequence.kept
 
-    def chunks(self, slices: Iterable[Slice] | None = None) -> Iterator[Chunk]:
-        """The records, each once, in no particular order. A chunk may be overwritten when the next one is read.
-
-        `slices`: only of these, which must have all records of a number or none.
-        """
-        for records, threads, counters in survivors(self._slices() if slices is None else slices, self._sequence):
+    def chunks(self) -> Iterator[Chunk]:
+        """The records, each once, in no particular order. A chunk may be overwritten when the next one is read."""
+        for records, threads, counters in survivors(self._slices(), self._sequence):
             yield Chunk(records, threads, self._sequence.depths(records), counters)
 
     def slices(self) -> Iterator[Slice]:
@@ -196,9 +190,9 @@ def read_newest(folder: Path, info: Info, notes: list[str]) -> Rings:
     return read_rings(path, folder.stat().st_uid, notes)
 
 
-def read_process(folder: str | Path, watch: Watch | None = None) -> Recording:
-    """Read a process folder. Raises RunUnreadable if it tells nothing at all. `watch` sees its slots, as in `sequence_of`."""
+def read_process(folder: str | Path) -> Recording:
+    """Read a process folder. Raises RunUnreadable if it tells nothing at all."""
     path = Path(folder)
     if not path.is_dir() or path.is_symlink():
         raise RunUnreadable(f"{path} is not a process folder: give a folder <host>-<pid>-<n> inside a run folder.")
-    return Recording(path, watch)
+    return Recording(path)

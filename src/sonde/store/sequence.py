@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Watch = Callable[[Slice, NDArray[np.uint8]], None]
-
 ALL_NUMBERS = 2**32
 # Numbers below eight times the slots that were found (and a million) have a place of their own in a table. Records with
 # higher ones are rare (most were lost, or the number is damaged), and are sorted instead.
@@ -28,16 +26,14 @@ class Sequence:
     """The numbers of one process.
 
     `end`: records from this number on do not count, they came while the rings were read. `kept` records remain,
-    `missing` were given out and are nowhere, `corrupt` carry a number that was never given out. `orderly`: a number has more
-    than one record only where one completes or cancels another; `completed` of these others are there.
+    `missing` were given out and are nowhere, `corrupt` carry a number that was never given out.
     """
 
     def __init__(self, end: int, table: int) -> None:
         import numpy as np
 
         self.end = end
-        self.kept = self.missing = self.corrupt = self.completed = 0
-        self.orderly = False
+        self.kept = self.missing = self.corrupt = 0
         self._doubtful = np.zeros(min(end, table), dtype=np.bool_)
         self._doubtful_above = np.empty(0, dtype=np.uint32)
         self.any_doubtful = False
@@ -106,10 +102,9 @@ def _follow(seqs: NDArray[np.uint32], parents: NDArray[np.uint32]) -> NDArray[np
 class _Tally:
     """What a first look at all slots finds."""
 
-    def __init__(self, limits: tuple[int, int] | None, slots: int, watch: Watch | None = None) -> None:
+    def __init__(self, limits: tuple[int, int] | None, slots: int) -> None:
         import numpy as np
 
-        self._watch = watch
         end, self.given = limits or (ALL_NUMBERS, ALL_NUMBERS)
         self.sequence = Sequence(end, TABLE_FACTOR * slots + TABLE_LEAST)
         self.seen = np.zeros(min(end, TABLE_FACTOR * slots + TABLE_LEAST), dtype=np.bool_)
@@ -130,8 +125,6 @@ class _Tally:
         if len(seqs) and seqs.max() >= self.sequence.end:
             what = np.where(seqs < self.sequence.end, what, BAD)
             self.sequence.corrupt += int(np.count_nonzero((seqs >= self.given) & (one.what != BAD)))
-        if self._watch is not None:
-            self._watch(one, what)
         if native.slots is None:
             self._mark(seqs[np.flatnonzero(what == PLAIN)])
         else:
@@ -196,12 +189,9 @@ class _Tally:
             for one in retell():
                 seqs = np.sort(one.seqs[one.what == PLAIN])
                 self.sequence.doubt(seqs[1:][seqs[1:] == seqs[:-1]])
-        else:
-            self.sequence.orderly = not self.again and not len(above)
         special = np.unique(_joined(self.special))
         self.sequence.doubt(special)
         inside = special < len(self.seen)
-        self.sequence.completed = int(np.count_nonzero(self.seen[special[inside]]))
         self.seen[special[inside]] = True
         distinct = int(np.count_nonzero(self.seen)) + len(np.union1d(above, special[~inside]))
         highest = max(self.highest, int(special[-1]) if len(special) else 0)
@@ -219,13 +209,9 @@ def sequence_of(
     slots: int,
     limits: tuple[int, int] | None,
     notes: list[str],
-    watch: Watch | None = None,
 ) -> Sequence:
-    """Look at all slices. `limits`: the numbers given out before and after the rings were read, if known.
-
-    `watch` is shown each slice, and what its slots are; only of an orderly sequence these are all, each once.
-    """
-    tally = _Tally(limits, slots, watch)
+    """Look at all slices. `limits`: the numbers given out before and after the rings were read, if known."""
+    tally = _Tally(limits, slots)
     for one in retell():
         tally.look(one)
     found = tally.finish(retell)
@@ -233,7 +219,6 @@ def sequence_of(
         bare = sequence_of(retell, slots, None, notes)
         if bare.kept > found.kept:
             notes.append(f"rings are damaged: the header tells {limits[0]} as the next number, the records tell more")
-            bare.orderly = False
             return bare
     return found
 

@@ -1,4 +1,4 @@
-"""Reading long runs in C: the sieve lets the same records pass as NumPy does, and a trail has the same columns."""
+"""Reading what steps are made of: C gives the same columns as NumPy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.store.slots import by_numpy, slots
 
-from sonde.analysis import sieve
 from sonde.analysis.census import Named
-from sonde.analysis.sieve import Sieve
 from sonde.analysis.trail import NONE, Room, Wanted, _Reading
 from sonde.store import native, probe
 from sonde.store.card import read_names
@@ -38,38 +36,6 @@ def slices(seed: int, count: int, threads: int) -> list[Slice]:
     first, thread, left = cut(given[: count // 2], 1, 60)
     second, *_ = cut(given[count // 2 :], thread, left)
     return [first, second]
-
-
-@QUICK
-@given(st.integers(0, 2**32), st.integers(2, 300), st.integers(1, 3))
-def test_the_same_records_pass(folder: Path, seed: int, count: int, threads: int) -> None:
-    """What passes, its census and its times, and what is kept."""
-
-    def told() -> list[object]:
-        found = Sieve(folder, 10**6)
-        for one in slices(seed, count, threads):
-            found.watch(one, one.what)
-        kept = [
-            [piece.slots.tolist(), piece.seqs.tolist(), piece.what.tolist(), piece.threads.tolist()]
-            for piece in found._pieces
-        ]
-        return [found.passed, found.first, found.last, found.census.rows(), kept]
-
-    first = told()
-    with by_numpy():
-        assert told() == first
-
-
-def test_many_turns_from_thread_to_thread_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice of very many threads is looked at by NumPy."""
-    one = slices(3, 300, 3)[0]
-    found = Sieve(folder, 10**6)
-    found.watch(one, one.what)
-    monkeypatch.setattr(sieve, "MOST_TURNS", 0)
-    other = Sieve(folder, 10**6)
-    other.watch(one, one.what)
-    assert found.passed == other.passed > 0
-    assert found.census.rows() == other.census.rows()
 
 
 @QUICK
