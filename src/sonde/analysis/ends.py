@@ -1,13 +1,20 @@
-"""How processes ended, as far as they could not say it themselves: by those that had started them, and on a full disk."""
+"""How a run ended, in one word, and how its processes ended where only those that started them can say."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from signal import SIGINT
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis import tables
 from sonde.store import probe
-from sonde.store.alive import DIED, ENDED, LAUNCHER, TERMINATED, UNKNOWN
+from sonde.store.alive import DIED, ENDED, LAUNCHER, TERMINATED, UNKNOWN, roots, running
+
+if TYPE_CHECKING:
+    from sonde.store.card import Info
+
+FINISHED, CRASHED, INTERRUPTED, KILLED, RUNNING = "finished", "crashed", "interrupted", "killed", "running"
+SHELL = 128  # a shell that saw death by signal n ends with 128 + n
 
 UNWRITTEN = "how it ended could not be written: the disk was full, or a limit of the size of files was reached"
 MARKS = f"""
@@ -18,6 +25,46 @@ MARKS = f"""
 """
 
 Row = dict[str, Any]
+
+
+class Ending(NamedTuple):
+    """How a run ended: finished, crashed, interrupted, killed, running or unknown. `how`: "ValueError", "exit code 3", "signal 9"."""
+
+    word: str
+    how: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.word} ({self.how})" if self.how else self.word
+
+
+def ending(found: Iterable[tuple[Info, str]]) -> Ending:
+    """How a run ended, by what its processes say, each with its state; those count that no other process of the run started.
+
+    An exception says more than a death, and a death more than the exit code that a launcher saw.
+    """
+    known = list(found)
+    if any(running(info) is not None for info, _ in known):
+        return Ending(RUNNING)
+    top = [(info, state) for info, state in roots(known) if info.role != LAUNCHER or info.program_exit is not None]
+    return min((_ending(info, state) for info, state in top), key=_weight, default=Ending(UNKNOWN))
+
+
+def _ending(info: Info, state: str) -> Ending:
+    if info.exception:
+        return Ending(INTERRUPTED if info.exception == KeyboardInterrupt.__name__ else CRASHED, info.exception)
+    code = info.exit_code if info.program_exit is None else info.program_exit
+    signal = code - SHELL if code is not None and SHELL < code <= SHELL + 64 else info.signal
+    if signal is not None:
+        return Ending(INTERRUPTED if signal == SIGINT else KILLED, f"signal {signal}")
+    if code:
+        return Ending(CRASHED, f"exit code {code}")
+    return Ending({DIED: KILLED, ENDED: FINISHED}.get(state, UNKNOWN))
+
+
+def _weight(end: Ending) -> tuple[int, bool]:
+    by_code = end.word == CRASHED and end.how.startswith("exit code")
+    order = (INTERRUPTED, CRASHED, KILLED, "", UNKNOWN, FINISHED)
+    return order.index("" if by_code else end.word), not end.how
 
 
 def tell_ends(rows: Sequence[Row], marks: Sequence[tuple[Any, ...]]) -> None:

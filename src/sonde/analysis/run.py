@@ -10,6 +10,7 @@ from sonde.analysis import tables
 from sonde.analysis.content import step_items
 from sonde.analysis.database import Database
 from sonde.analysis.drops import Drops, Loss, drops_of
+from sonde.analysis.ends import Ending, ending
 from sonde.analysis.load import Offsets, load, offsets_of
 from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
 from sonde.analysis.select import inside
@@ -108,6 +109,11 @@ class Run:
         if any(running(info) is not None for info in self._infos):
             return RECORDING
         return outcome((info, state_of(info)) for info in self._infos)
+
+    @property
+    def ending(self) -> Ending:
+        """How it ended, in the words that every command uses: finished, crashed, interrupted, killed, running or unknown."""
+        return ending((info, state_of(info)) for info in self._infos)
 
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 

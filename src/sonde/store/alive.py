@@ -45,15 +45,23 @@ def running(info: Info) -> int | None:
 
 
 def outcome(found: Iterable[tuple[Info, str]]) -> str:
-    """How a run ended of which no process runs any more, by what its processes say, each with its state: ended, died or unknown.
+    """The state of a run of which no process runs any more, by its roots, each with its state: ended, died or unknown."""
+    top = [state for _, state in roots(found)]
+    return next((state for state in (DIED, UNKNOWN, ENDED) if state in top), UNKNOWN)
 
-    Those count that no other process of the run started; they stand for what they started. A launcher does not, unless the
-    program that it started ended well: it ends properly whatever becomes of that.
+
+def roots(found: Iterable[tuple[Info, str]]) -> list[tuple[Info, str]]:
+    """The processes that no other process of the run started; they stand for what they started.
+
+    A launcher does not, unless the program that it started ended well: it ends properly whatever becomes of that.
     """
     known = list(found)
     parents = {(info.host, info.pid) for info, _ in known if info.role != LAUNCHER or info.program_exit == 0}
-    top = [state for info, state in known if (info.host, info.parent_pid) not in parents or info.parent_pid == info.pid]
-    return next((state for state in (DIED, UNKNOWN, ENDED) if state in top), UNKNOWN)
+    return [
+        (info, state)
+        for info, state in known
+        if (info.host, info.parent_pid) not in parents or info.parent_pid == info.pid
+    ]
 
 
 def settled(infos: Sequence[Info]) -> list[Info]:
