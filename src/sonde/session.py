@@ -84,7 +84,7 @@ class Session:
         with _state.lock:
             self._depth -= 1  # of blocks inside each other, the outermost ends the recording
             if self._depth <= 0:
-                _end(self, "finish", None if kind is None or kind is SystemExit else kind.__name__)
+                _end(self, "finish", None if kind is SystemExit else error)
 
     def __repr__(self) -> str:
         state = "recording" if self.active else "finished" if self._recorder else "off"
@@ -193,7 +193,7 @@ def _run_folder(settings: config.Settings) -> str:
     return agree(settings.dir, job, ranks.rank, create)
 
 
-def _end(session: Session, reason: str, exception: str | None) -> None:
+def _end(session: Session, reason: str, error: BaseException | None) -> None:
     with _state.lock:
         recorder = session._recorder
         if not session.active or recorder is None:
@@ -207,7 +207,7 @@ def _end(session: Session, reason: str, exception: str | None) -> None:
             core.end()
         with guard("ending the recording"):
             recorder.unwatch()
-            recorder.note_end(reason, exception)
+            recorder.note_end(reason, error)
             config.publish_run(session._outer)
             config.restore(session._before)
 

@@ -69,11 +69,11 @@ def replaced(process: BuiltProcess, ticks: tuple[int, int] = (7, 7)) -> list[Bui
     return [without_end(process._replace(process=first)), process._replace(n=1, process={**second, "start": start})]
 
 
-def ended(process: BuiltProcess, exception: str, at: int = 50) -> BuiltProcess:
-    """The same process, ended by an exception."""
+def ended(process: BuiltProcess, exception: str, at: int = 50, **more: str) -> BuiltProcess:
+    """The same process, ended by an exception. `more`: its message and place."""
     end = {"mono_ns": START_NS + at * SECOND, "wall_ns": WALL_NS + at * SECOND}
     return process._replace(
-        process={**(process.process or {}), "end": {**end, "reason": "exception", "exception": exception}}
+        process={**(process.process or {}), "end": {**end, "reason": "exception", "exception": exception, **more}}
     )
 
 

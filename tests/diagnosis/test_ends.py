@@ -120,7 +120,17 @@ def test_ctrl_c_is_no_verdict(tmp_path: Path) -> None:
     """Who stops a run wants to know how it was."""
     found = diagnosed(tmp_path, [*map(without_end, processes()), launcher(exited(1000, signal=2, at=2))])
     assert found.verdict.kind == "COMPUTE_BOUND"
-    assert of_kind(found, "KILLED").severity == INFO
+    assert of_kind(found, "INTERRUPTED").severity == INFO
+    assert "KILLED" not in kinds(found)
+
+
+def test_ranks_that_a_launcher_ends_after_ctrl_c_were_not_killed(tmp_path: Path) -> None:
+    """One of them was interrupted, and the other was asked to end after it."""
+    first, second = processes(ranks=2)
+    ends = launcher(exited(1001, signal=15, at=3))
+    found = diagnosed(tmp_path, [ended(first, "KeyboardInterrupt", at=2), without_end(second), ends])
+    assert not {"KILLED", "CRASHED"} & {*kinds(found)}
+    assert of_kind(found, "INTERRUPTED").evidence["ranks"] == [0]
 
 
 def test_the_rank_that_was_killed_is_named_not_those_that_were_ended_after_it(tmp_path: Path) -> None:
@@ -201,7 +211,15 @@ def test_an_exception_is_named_with_the_phase_it_was_raised_in(tmp_path: Path) -
     found = diagnosed(tmp_path, [ended(broken, "ValueError")])
     assert (found.verdict.kind, found.verdict.severity) == ("CRASHED", CRITICAL)
     assert found.verdict.evidence["exception"] == "ValueError"
-    assert "ended by ValueError, raised in forward of step 60" in found.verdict.why
+    assert "crashed with ValueError, raised in forward of step 60" in found.verdict.why
+
+
+def test_an_exception_is_told_with_its_message_and_the_line_that_raised_it(tmp_path: Path) -> None:
+    """As far as they were kept."""
+    (trainer,) = processes()
+    found = diagnosed(tmp_path, [ended(trainer, "ValueError", message="4 is not 3.", place="train.py:12")])
+    assert "crashed with ValueError: 4 is not 3 at train.py:12." in found.verdict.why
+    assert found.verdict.next.startswith("Look at train.py:12")
 
 
 def test_the_item_that_a_worker_failed_at_is_named(tmp_path: Path) -> None:

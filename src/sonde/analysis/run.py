@@ -86,7 +86,7 @@ class Run:
         wall = start.get("wall_ns") if isinstance(start, dict) else None
         if isinstance(wall, int):
             return wall
-        return min((info.start.wall_ns for info in self._infos if info.start is not None), default=None)
+        return min((info.start.wall_ns for info in self.infos if info.start is not None), default=None)
 
     @property
     def size(self) -> int:
@@ -106,14 +106,14 @@ class Run:
         other process of the run started, and those that a launcher did, unless the program that it started ended well: one
         of them that did not end properly makes it died. Of another host it is only known if it ended.
         """
-        if any(running(info) is not None for info in self._infos):
+        if any(running(info) is not None for info in self.infos):
             return RECORDING
-        return outcome((info, state_of(info)) for info in self._infos)
+        return outcome((info, state_of(info)) for info in self.infos)
 
     @property
     def ending(self) -> Ending:
         """How it ended, in the words that every command uses: finished, crashed, interrupted, killed, running or unknown."""
-        return ending((info, state_of(info)) for info in self._infos)
+        return ending((info, state_of(info)) for info in self.infos)
 
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -190,14 +190,14 @@ class Run:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Run {self.name!r} {self.state}, {len(self._infos)} processes, {self.path}>"
+        return f"<Run {self.name!r} {self.state}, {len(self.infos)} processes, {self.path}>"
 
     # ── how ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _look(self) -> None:
         self._folders = [locate(path) for path in self._paths]
         infos = [read_info(one, []) for folder in self._folders for one in folder.processes]
-        self._infos: list[Info] = settled(infos)
+        self.infos: list[Info] = settled(infos)  # what each process says of itself
 
     @property
     def database(self) -> Database:
@@ -235,7 +235,7 @@ class Run:
             if (str(folder.path), prefix + one.name) not in sealed
         ]
         known: Offsets = {(row["host"], row["boot_id"]): row["offset_ns"] for row in database.rows}
-        database.add(load(raw, offsets_of(self._infos, known), self._progress, ordered=self._ordered))
+        database.add(load(raw, offsets_of(self.infos, known), self._progress, ordered=self._ordered))
         return database
 
     def _prefixes(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sonde.analysis.drops import Drops
@@ -42,6 +42,8 @@ class End:
     signal: int | None
     when_ns: int | None
     query: str  # what gives signal and exit code
+    message: str | None = None  # of the exception
+    place: str | None = None  # the line of the program that raised it
 
     @property
     def who(self) -> str:
@@ -97,12 +99,18 @@ class Ends:
 
 def gather_ends(run: Run, ask: Ask, trained: frozenset[str]) -> Ends:
     """Look at the ends of processes. `trained`: the processes that have steps."""
-    processes = _processes(ask)
+    said = {(info.host, info.pid): (info.message, info.place) for info in run.infos if info.exception}
+    processes = [_with_cause(end, said) for end in _processes(ask)]
     bad = any(one.exception or one.exit_code or one.signal or one.state == DIED for one in processes)
     failed = [Failed(*row) for row in ask.rows(_FAILED)] if bad or run.state == RECORDING else []
     waits = run.state == RECORDING or any(one.state == DIED or one.signal for one in processes)
     stuck = _stuck(run, ask, processes, trained) if waits else []
     return Ends(run.state, processes, failed, stuck, run.drops)
+
+
+def _with_cause(end: End, said: dict[tuple[str, int | None], tuple[str | None, str | None]]) -> End:
+    message, place = said.get((end.host, end.pid), (None, None)) if end.exception else (None, None)
+    return replace(end, message=message, place=place)
 
 
 # Of a child that recorded nothing: its parent ended it, and ended well itself. Of others the tables tell it.

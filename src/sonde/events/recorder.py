@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import config
 from sonde.events import args as arguments, core
+from sonde.events.failure import describe
 from sonde.guard import guard
 from sonde.store import filesystem, folder
 from sonde.store.probe import EXCEPTION, PROCESS
@@ -114,7 +115,7 @@ class Recorder:
         self.pid = 0  # whose folder this is; another one in a forked child that has recorded nothing yet
         self.folder = ""
         self.facts: dict[str, Any] = {}  # what stands in process.json
-        self.exception: str | None = None
+        self.failure: dict[str, str | None] = {}  # the exception that ends this process
         self.watching = False
         self.theirs: Any = None
         self.theirs_of_threads: Any = None
@@ -174,7 +175,7 @@ class Recorder:
                 with suppress(OSError):
                     os.unlink(elsewhere)
             raise
-        self.pid, self.folder, self.facts, self.exception = os.getpid(), made.path, facts, None
+        self.pid, self.folder, self.facts, self.failure = os.getpid(), made.path, facts, {}
         self._watch_child()
         return core.Files(rings, files[folder.SEGMENT_FILE], files[folder.ARGS_FILE], files[folder.NAMES_FILE], usage)
 
@@ -307,13 +308,14 @@ class Recorder:
         self.note_end("exit")
 
     @guard("writing the end of process.json")
-    def note_end(self, reason: str, exception: str | None = None) -> None:
+    def note_end(self, reason: str, error: BaseException | None = None) -> None:
         """Write the end of this process, if it has recorded anything; a forked child leaves its parent's alone."""
         if self.pid != os.getpid():
             return
-        exception = exception or self.exception
-        end = {**folder.clock()._asdict(), "reason": "exception" if exception else reason, "exception": exception}
-        self.facts["end"] = end
+        if error is not None:
+            self._note(error)
+        told = self.failure or {"exception": None}
+        self.facts["end"] = {**folder.clock()._asdict(), "reason": "exception" if self.failure else reason, **told}
         with folder.opened(self.folder) as here:
             folder.write_json(here, folder.PROCESS_FILE, self.facts)
 
@@ -321,12 +323,17 @@ class Recorder:
         if self.pid != os.getpid():  # nothing was recorded yet: without a record nobody would know of this process
             with guard("noting an exception that ends the process"):
                 core.mark(EXCEPTION, PROCESS, None, {"type": kind.__name__}, ESSENTIAL)
-        self.exception = kind.__name__
+        self._note(error, kind)
         try:
             if self.watching:
                 tell_failure(error)
         finally:  # whatever comes between, such as Ctrl-C: the exception is shown
             self.theirs(kind, error, trace)
+
+    def _note(self, error: BaseException, kind: type[BaseException] | None = None) -> None:
+        self.failure = {"exception": (kind or type(error)).__name__}
+        with guard("describing an exception that ends the process"):  # str() of it is the program's own code
+            self.failure = describe(error, message=self.settings.values == "full")
 
     def _on_thread_exception(self, args: Any) -> None:
         """An exception ends a thread, and not the process."""
@@ -342,7 +349,8 @@ class Recorder:
         if isinstance(error, SystemExit) and error.code not in (None, 0):  # torch.multiprocessing has caught the cause
             error = error.__context__
         if isinstance(error, Exception):
-            self.exception = self.exception or type(error).__name__
+            if not self.failure:
+                self._note(error)
             tell_failure(error)
 
     def _tell_of_unheard(self) -> None:
@@ -353,7 +361,8 @@ class Recorder:
         error = getattr(sys, "last_value", None)
         trace = error.__traceback__ if isinstance(error, Exception) else None
         if trace is not None and trace.tb_frame.f_back is None:  # nothing was left that could catch it
-            self.exception = self.exception or type(error).__name__
+            if not self.failure:
+                self._note(error)
             tell_failure(error)
 
     def _watch_child(self) -> None:

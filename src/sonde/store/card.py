@@ -53,6 +53,8 @@ class Info(NamedTuple):
     program: int | None  # of a launcher: the process that it started
     program_ticks: int | None
     program_exit: int | None  # its exit code; 128 + n if signal n ended it
+    message: str | None  # of the exception, if values are kept
+    place: str | None  # the line of the program that raised it: "train.py:12"
 
 
 class Thread(NamedTuple):
@@ -91,6 +93,8 @@ def read_info(folder: Path, notes: list[str]) -> Info:
         end=_moment(end),
         reason=_text(end.get("reason")),
         exception=_text(end.get("exception")),
+        message=_text(end.get("message")),
+        place=_text(end.get("place")),
     )
 
 

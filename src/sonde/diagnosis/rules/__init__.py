@@ -18,6 +18,7 @@ from sonde.diagnosis.rules.hung import hung
 from sonde.diagnosis.rules.input import input_bound
 from sonde.diagnosis.rules.inputstraggler import input_straggler
 from sonde.diagnosis.rules.insufficient import insufficient_data
+from sonde.diagnosis.rules.interrupted import interrupted
 from sonde.diagnosis.rules.items import slow_items
 from sonde.diagnosis.rules.killed import killed
 from sonde.diagnosis.rules.nonfinite import non_finite
@@ -32,6 +33,7 @@ RULES = (
     Rule("KILLED", "killed", killed),
     Rule("HUNG", "hung", hung),
     Rule("CRASHED", "crashed", crashed),
+    Rule("INTERRUPTED", "interrupted", interrupted),
     Rule("NON_FINITE", "non_finite", non_finite),
     Rule("WORKER_STARTUP", "worker_startup", worker_startup),
     Rule("SLOW_ITEMS", "slow_items", slow_items),

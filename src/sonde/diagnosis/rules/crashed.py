@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SOON_NS = 10_000_000_000  # what failed longer before the end was dealt with
-NO_FAULT = ("KeyboardInterrupt", "SystemExit")
+NO_FAULT = ("KeyboardInterrupt", "SystemExit")  # intentional
 
 
 def crashed(facts: Facts, _policy: Policy) -> Finding | None:
@@ -32,22 +32,35 @@ def crashed(facts: Facts, _policy: Policy) -> Finding | None:
     item = next((one for one in failed if one.name == probe.ITEM), None)
     fetch = next((one for one in failed if one.name == probe.FETCH and (item is None or one.seq == item.parent)), None)
     known = _in_box(facts, first) if item is None else None
-    how = f"ended by {first.exception}" if first.exception else f"ended with exit code {first.exit_code}"
     who = first.who[:1].upper() + first.who[1:]
     return finding(
         "CRASHED",
         CRITICAL if first.exception or failed else WARN,
         1.0,
-        f"{who} {'was ' if first.exception else ''}{how}{_where(failed, item, fetch) if known is None else _boxed(known)}.",
+        f"{who} {_how(first)}{_where(failed, item, fetch) if known is None else _boxed(known)}.",
         _next(item, fetch, first, facts) if known is None else _load(_known_name(known)),
         failure=True,
         figures={"exit code": Figure(first.exit_code, first.query)} if first.exit_code is not None else {},
         exception=first.exception,
+        message=first.message,
+        place=first.place,
         ranks=[] if first.rank is None else [first.rank],
         processes=[first.process],
         steps=[one.step for one in failed if one.step is not None][:1],
         items=[_plain(item, fetch)] if item is not None else [] if known is None else [_plain_known(known)],
     )
+
+
+def _how(end: End) -> str:
+    if end.exception is None:
+        return f"ended with exit code {end.exit_code}"
+    raised = end.exception if end.message is None else _raised(end.exception, end.message)
+    return f"crashed with {raised}" + ("" if end.place is None else f" at {end.place}")
+
+
+def _raised(exception: str, message: str) -> str:
+    """`KeyError: 'image'`; what a loader passes on from its worker begins with the type already."""
+    return message.rstrip(".") if message.startswith(exception) else f"{exception}: {message.rstrip('.')}"
 
 
 def _in_box(facts: Facts, end: End) -> Item | None:
@@ -125,7 +138,8 @@ def _next(item: Failed | None, fetch: Failed | None, end: End, facts: Facts) -> 
         return f"See first where the value that was not finite in step {born} came from: sonde blackbox {facts.run}"
     if end.exception is None:
         return "Read the last lines of its output: it ended itself."
-    return "Read the traceback at the end of its output."
+    where = "" if end.place is None else f"Look at {end.place}; "
+    return f"{where}{'the' if where else 'The'} traceback is at the end of its output."
 
 
 def _load(name: str) -> str:

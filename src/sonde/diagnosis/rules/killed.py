@@ -10,7 +10,7 @@ from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.health import Host
 from sonde.diagnosis.wording import percent, size
-from sonde.finding import CRITICAL, INFO, WARN, Finding
+from sonde.finding import CRITICAL, WARN, Finding
 from sonde.store.alive import DIED, TERMINATED
 
 if TYPE_CHECKING:
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 SHELL = 128  # a shell that saw death by signal n ends with 128 + n
-QUIET = (signal.SIGINT,)  # who stops a run wants to know how it was
-ASKED = (signal.SIGTERM, signal.SIGHUP, *QUIET)
+ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def killed(facts: Facts, policy: Policy) -> Finding | None:
     """A process was ended by a signal, or ended without a word; for signal 9, whether memory had run out."""
     found = [end for end in facts.ends.processes if _ended_so(end)]
+    if any(signal_of(end) == signal.SIGINT and end.worker is None for end in found):
+        # After Ctrl-C whoever starts ranks asks them all to end.
+        found = [end for end in found if signal_of(end) not in ASKED]
     if not found:
         return None
     # Who starts ranks ends the others when one is gone: the first that was not asked to end is the cause.
@@ -33,14 +35,13 @@ def killed(facts: Facts, policy: Policy) -> Finding | None:
     number = signal_of(first)
     if number == signal.SIGKILL or number is None:
         return _without_asking(facts, policy, first, number)
-    severity = INFO if number in QUIET else WARN if number in ASKED else CRITICAL
     return finding(
         "KILLED",
-        severity,
+        WARN if number in ASKED else CRITICAL,
         1.0,
         f"{_capital(first.who)} was ended by {name_of(number)}.",
         _NEXT.get(number, "Look at the last lines of its output, and at what it calls in native code."),
-        failure=severity != INFO,
+        failure=True,
         figures={"signal": Figure(first.signal if first.signal is not None else first.exit_code, first.query)},
         signal=number,
         memory=None,
@@ -50,7 +51,6 @@ def killed(facts: Facts, policy: Policy) -> Finding | None:
 
 
 _NEXT: dict[int, str] = {
-    signal.SIGINT: "Nothing: somebody stopped it with Ctrl-C.",
     signal.SIGHUP: "Start it so that it outlives its terminal, with nohup, tmux or the scheduler.",
     signal.SIGTERM: "Find out who ended it: a scheduler at its time limit, a container that was stopped, or another rank.",
     signal.SIGBUS: "Give /dev/shm more room (--shm-size of a container), or use fewer loader workers.",
