@@ -317,11 +317,15 @@ def test_other_things_are_no_runs(tmp_path: Path) -> None:
     """A file, an empty folder, a folder with other things, a path into nowhere."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "trained").mkdir()
+    (tmp_path / "trained" / "run.json").write_text('{"verb": "train", "status": "completed"}')
     for path, text in (
+        (tmp_path / "trained", "run.json was not written by a recording"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "empty", "the folder is empty"),
-        (tmp_path, "it holds no run.json, but empty, file"),
-        (tmp_path / "a" / "b", "neither it nor the folder"),
+        (tmp_path / "a", "it holds no run.json, but b"),
+        (tmp_path / "none" / "b", "neither it nor the folder"),
         (tmp_path / "empty" / "x", "nor any run in"),
     ):
         with pytest.raises(RunNotFound, match=text):

@@ -185,6 +185,7 @@ def test_a_closed_pipe_is_no_failure_with_a_traceback(tmp_path: Path) -> None:
     """`sonde runs | head` ends quietly."""
     for number in range(400):
         (tmp_path / f"broken{number}").mkdir()
+        (tmp_path / f"broken{number}" / "run.json").touch()
     command = f"{sys.executable} -m sonde runs --dir {tmp_path} | head -n 1"
     result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)
     assert result.stderr == ""

@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from sonde.analysis.seal import seal
 from sonde.cli import main
+from sonde.pipeline.config import Config
+from sonde.pipeline.folder import create
 from sonde.store import record
 from sonde.store.folder import boot_id
 from sonde.testing import WALL_NS, BuiltProcess, BuiltRecord, build_run
@@ -84,12 +86,24 @@ def test_wrong_use_is_told(tmp_path: Path, args: list[str]) -> None:
 
 
 def test_a_folder_that_is_no_run_stays(tmp_path: Path) -> None:
-    """Only folders with a run.json can be removed."""
+    """Only what Sonde recorded can be removed."""
     (tmp_path / "photos").mkdir()
     result = rm(tmp_path, "photos", "--yes")
     assert result.exit_code == 1
-    assert "is no run" in result.output
+    assert "is not a run" in result.output
     assert (tmp_path / "photos").exists()
+
+
+def test_the_results_of_a_pipeline_stay(tmp_path: Path) -> None:
+    """A pipeline's folder has a run.json of its own beside the trained weights: no command takes it for a recording."""
+    trained = create(tmp_path, "train", Config()).path
+    (trained / "weights.pt").write_bytes(b"weights")
+    other = build_run(tmp_path / "other")
+    result = rm(tmp_path, trained.name, "other", "--yes")
+    assert result.exit_code == 1
+    assert f"{trained} is not a run that Sonde recorded" in result.stderr
+    assert (trained / "weights.pt").exists()
+    assert not other.exists()
 
 
 def test_a_link_stays_with_what_it_points_to(tmp_path: Path) -> None:

@@ -44,11 +44,17 @@ def test_a_broken_run_hides_no_other(tmp_path: Path) -> None:
     build_run(tmp_path / "good")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "run.json").write_text('{"na')
-    (tmp_path / "empty").mkdir()
     found = {one.id: one for one in list_runs(tmp_path).runs}
     assert found["good"].problem is None
     assert "damaged" in str(found["bad"].problem)
-    assert "is not a run" in str(found["empty"].problem)
+
+
+def test_only_recordings_are_listed(tmp_path: Path) -> None:
+    """A folder of something else is no run, even with a run.json in it."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "run.json").write_text('{"verb": "train", "status": "completed", "sonde": "0.1.0"}')
+    assert list_runs(tmp_path).runs == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sonde.errors import RunNotFound, nearest
-from sonde.store.card import read_object
+from sonde.store.card import is_ours, read_object
 from sonde.store.folder import PROCESS_FILE, RUN_FILE
 from sonde.store.reader import FILES
 
@@ -37,10 +37,10 @@ def locate(path: str | Path) -> Folder:
         raise RunNotFound(_absent(folder))
     processes = process_folders(folder)
     sealed = is_plain(folder / PROCESSES_FILE) and is_plain(folder / EVENTS_FILE)
-    if not processes and not sealed and not is_plain(folder / RUN_FILE):
-        raise RunNotFound(_no_run(folder))
     notes: list[str] = []
     meta = read_object(folder / RUN_FILE, notes)
+    if not processes and not sealed and not (is_ours(meta) if meta else is_plain(folder / RUN_FILE)):
+        raise RunNotFound(_no_run(folder))
     # Sealing puts the events in place before the list: one that was killed leaves no list without them.
     if is_plain(folder / PROCESSES_FILE) and not sealed:
         notes.append(f"{EVENTS_FILE} is missing: the sealed tables are incomplete; restore it from a copy")
@@ -98,6 +98,8 @@ def _absent(path: Path) -> str:
 def _no_run(folder: Path) -> str:
     if is_plain(folder / PROCESS_FILE):
         return f"{folder} is one process of a run: open the run, {folder.resolve().parent}."
+    if is_plain(folder / RUN_FILE):
+        return f"{folder} is not a run: its {RUN_FILE} was not written by a recording."
     entries = sorted(entry.name for entry in folder.iterdir())
     runs = [name for name in entries if is_plain(folder / name / RUN_FILE)]
     if runs:

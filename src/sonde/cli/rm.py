@@ -14,7 +14,7 @@ import click
 from sonde.cli.choose import choose, directory, many_runs, runs_dir
 from sonde.cli.console import out
 from sonde.errors import FolderRefused, RunBusy, SondeError
-from sonde.store.card import read_info
+from sonde.store.card import is_ours, read_info, read_object
 from sonde.store.folder import PROCESS_FILE, RUN_FILE
 from sonde.store.record import RINGS_MAGIC
 from sonde.store.regular import RegularFile
@@ -55,13 +55,13 @@ def command(
 ) -> None:
     """Remove runs, after asking.
 
-    Lists what would go, and asks. A run that still records stays, and so does a folder that is no run, or a link.
+    Lists the runs and asks. A run that still records is not removed, nor is a link or a folder that Sonde did not record.
     """
     if bool(runs) == (older_than is not None):
         raise click.UsageError("Give the runs to remove, or --older-than AGE (not both).")
     folder = runs_dir(dir)
     wanted = _named(runs, folder) if runs else _old(folder, older_than or 0)
-    doomed = [one for one in wanted if _told(one)]
+    doomed = [one for one in map(_removable, wanted) if one is not None]
     refused = len(doomed) < len(wanted)
     if not doomed:
         click.echo("Nothing to remove.")
@@ -73,9 +73,8 @@ def command(
     context.exit(1 if refused else 0)
 
 
-def _named(runs: tuple[str, ...], folder: Path) -> list[Entry]:
-    paths = [_literal(run, folder) for run in runs]
-    return [entry(path) for path in dict.fromkeys(paths)]
+def _named(runs: tuple[str, ...], folder: Path) -> list[Path]:
+    return list(dict.fromkeys(_literal(run, folder) for run in runs))
 
 
 def _literal(run: str, folder: Path) -> Path:
@@ -86,20 +85,20 @@ def _literal(run: str, folder: Path) -> Path:
     return choose(run, folder)
 
 
-def _old(folder: Path, age: float) -> list[Entry]:
+def _old(folder: Path, age: float) -> list[Path]:
     limit = time.time_ns() - int(age * 1e9)
     runs = [one for one in list_runs(folder).runs if one.state != BROKEN]
-    return [one for one in runs if one.started_ns is not None and one.started_ns + (one.dur_ns or 0) < limit]
+    old = [one for one in runs if one.started_ns is not None and one.started_ns + (one.dur_ns or 0) < limit]
+    return [Path(one.path) for one in old]
 
 
-def _told(one: Entry) -> bool:
-    """May it go? If not, say why."""
+def _removable(path: Path) -> Entry | None:
+    """The run to remove. None if it has to stay, which is printed with the reason."""
     try:
-        check(Path(one.path), one)
+        return check(path)
     except SondeError as error:
         click.echo(f"Not removed: {error}", err=True)
-        return False
-    return True
+        return None
 
 
 def _ask(doomed: list[Entry], yes: bool) -> None:
@@ -111,18 +110,20 @@ def _ask(doomed: list[Entry], yes: bool) -> None:
         raise click.ClickException("Nothing was removed.")
 
 
-def check(path: Path, one: Entry) -> None:
-    """Raises if this is no run, a link, somebody else's, or still recording."""
+def check(path: Path) -> Entry:
+    """The run at this path. Raises if this is not a run, a link, somebody else's, or still recording."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         raise FolderRefused(f"{path} is a symbolic link. Give the run that it points to, or remove the link yourself.")
-    if not stat.S_ISDIR(found.st_mode) or not _plain_file(path / RUN_FILE):
-        raise FolderRefused(f"{path} is no run: it holds no {RUN_FILE}. Remove it yourself if it is not needed.")
+    if not is_ours(read_object(path / RUN_FILE, [])):
+        raise FolderRefused(f"{path} is not a run that Sonde recorded. Remove it yourself if you do not need it.")
     if found.st_uid != os.geteuid():
         raise FolderRefused(f"{path} belongs to user {found.st_uid}, not to you.")
+    one = entry(path)
     if one.running:
         pids = ", ".join(map(str, one.running[:5]))
         raise RunBusy(f"{path.name} is still being recorded by pid {pids}. Wait until it ends, or end it.")
+    return one
 
 
 def remove(path: Path) -> None:
@@ -131,13 +132,6 @@ def remove(path: Path) -> None:
     shutil.rmtree(path)
     for ring in rings:
         ring.unlink(missing_ok=True)
-
-
-def _plain_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
 
 
 def _rings_elsewhere(process: Path) -> Path | None:

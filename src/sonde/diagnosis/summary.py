@@ -9,6 +9,7 @@ from sonde import config
 from sonde.analysis.run import Run, open_run
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.errors import RunNotFound
+from sonde.store.card import is_ours, read_object
 from sonde.store.folder import RUN_FILE
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ def _current() -> Path:
     if recorded is not None:
         return Path(recorded)
     folder = Path(config.load().dir)
-    runs = sorted(path.parent.name for path in folder.glob(f"*/{RUN_FILE}"))  # names begin with the time
-    if not runs:
-        raise RunNotFound(f"There is no run in {folder}, and this process records none. Call sonde.init() before.")
-    return folder / runs[-1]
+    for path in sorted(folder.glob(f"*/{RUN_FILE}"), reverse=True):  # names begin with the time
+        if is_ours(read_object(path, [])):
+            return path.parent
+    raise RunNotFound(f"There is no run in {folder}, and this process records none. Call sonde.init() before.")
 
 
 def _flat(diagnosis: Diagnosis, run: Run) -> dict[str, Value]:

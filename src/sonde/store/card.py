@@ -10,6 +10,7 @@ from sonde.errors import RunUnreadable
 from sonde.store.regular import read_small, why
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 SCHEMA = 1
@@ -55,6 +56,11 @@ class Info(NamedTuple):
     program_exit: int | None  # its exit code; 128 + n if signal n ended it
     message: str | None  # of the exception, if values are kept
     place: str | None  # the line of the program that raised it: "train.py:12"
+
+
+def is_ours(meta: Mapping[str, object]) -> bool:
+    """Whether the recorder wrote this run.json: other programs, Sonde's pipeline among them, have files of that name."""
+    return type(meta.get("schema")) is int
 
 
 class Thread(NamedTuple):

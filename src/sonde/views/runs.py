@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sonde.analysis.lived import last_seen
 from sonde.analysis.locate import process_folders
 from sonde.analysis.run import RECORDING, Run, open_run
-from sonde.errors import SondeError
+from sonde.errors import RunNotFound, SondeError
 from sonde.store import alive
 from sonde.store.card import Info, read_info, read_object
 from sonde.store.folder import RUN_FILE
@@ -46,7 +47,10 @@ class Runs:
 
 def list_runs(folder: Path) -> Runs:
     """All run folders in `folder`; none if there is no such folder."""
-    entries = [entry(path) for path in candidates(folder)]
+    entries = []
+    for path in candidates(folder):
+        with suppress(RunNotFound):
+            entries.append(entry(path))
     entries.sort(key=lambda one: (one.started_ns or 0, one.id), reverse=True)
     return Runs(str(folder), entries)
 
@@ -63,11 +67,13 @@ def candidates(folder: Path) -> list[Path]:
 
 
 def entry(path: Path) -> Entry:
-    """What the small files of one run folder say. What is wrong with them is told, never raised."""
+    """What the small files of one run folder say, and what is wrong with them. Raises RunNotFound if it is no run."""
     try:
         run = open_run(path)
         folders = process_folders(path)
         infos = alive.settled([read_info(folder, []) for folder in folders])
+    except RunNotFound:
+        raise
     except (SondeError, OSError) as error:
         return _broken(path, str(error))
     notes: list[str] = []
