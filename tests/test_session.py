@@ -52,6 +52,15 @@ def test_init_starts_a_run_and_finish_ends_it(tmp_path: Path) -> None:
     assert session.name == "mine"
 
 
+def test_an_exception_in_the_block_is_recorded(tmp_path: Path) -> None:
+    """Also if nothing else was: the run says that it crashed, and by what."""
+    with pytest.raises(NameError), sonde.init(dir=tmp_path) as session:
+        raise NameError("loader")
+    (facts,) = process_facts(tmp_path / str(session.path))
+    assert facts["end"]["exception"] == "NameError"  # type: ignore[index]
+    assert str(sonde.open_run(str(session.path)).ending) == "crashed (NameError)"
+
+
 def test_a_second_init_returns_the_running_session(tmp_path: Path) -> None:
     """A notebook cell that is run twice goes on in the same run."""
     assert sonde.init(dir=tmp_path) is sonde.init(dir=tmp_path)

@@ -83,8 +83,12 @@ class Session:
     ) -> None:
         with _state.lock:
             self._depth -= 1  # of blocks inside each other, the outermost ends the recording
-            if self._depth <= 0:
-                _end(self, "finish", None if kind is SystemExit else error)
+            if self._depth > 0:
+                return
+            failure = None if kind is SystemExit else error
+            if self.active and self._recorder is not None and failure is not None:
+                self._recorder.note_exception(failure)
+            _end(self, "finish", failure)
 
     def __repr__(self) -> str:
         state = "recording" if self.active else "finished" if self._recorder else "off"

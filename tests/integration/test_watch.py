@@ -170,7 +170,7 @@ def keeper_of(programs: Programs) -> tuple[int, int]:
 
 
 def test_a_killed_keeper_does_not_stop_the_program(programs: Programs, terminals: Callable[..., Terminal]) -> None:
-    """What it prints is still kept, on the screen and after it was left; and what is said on leaving is true."""
+    """The screen says so and reads the output, which it goes on doing after it was left."""
     terminal = terminals("watch", str(script(programs.folder, STEPPING)))
     until(lambda: "forward" in terminal.text, "the first screen")
     keeper, program = keeper_of(programs)
@@ -180,12 +180,13 @@ def test_a_killed_keeper_does_not_stop_the_program(programs: Programs, terminals
     size = output.stat().st_size
     until(lambda: output.stat().st_size > size + 10_000, "more output than a terminal holds")
     terminal.press(b"q")
-    assert terminal.wait() == 0
-    assert f"Sonde's keeper was killed; the program goes on (pid {program})" in terminal.text
+    until(lambda: f"The program goes on (pid {program})" in terminal.text, "the words on leaving")
     size = output.stat().st_size
     until(lambda: output.stat().st_size > size + 10_000, "more output after the screen was left")
     (programs.folder / "stop").touch()
-    until(lambda: b"stopped at" in output.read_bytes(), "the end")
+    assert terminal.wait() == 1
+    assert "the program's exit code is unknown" in terminal.text
+    assert b"stopped at" in output.read_bytes()
 
 
 def test_without_its_keeper_a_program_can_be_interrupted_and_no_exit_code_is_made_up(
@@ -200,7 +201,7 @@ def test_without_its_keeper_a_program_can_be_interrupted_and_no_exit_code_is_mad
     until(lambda: "✖ died" in terminal.text, "the end")
     terminal.press(b"q")
     assert terminal.wait() == 1
-    assert "With which exit code is not known, as Sonde's keeper was killed" in terminal.text
+    assert "the program's exit code is unknown, because Sonde's keeper was killed" in terminal.text
     assert "exit code -9" not in terminal.text
     assert b"KeyboardInterrupt" in (the_run(programs) / "output.log").read_bytes()
 
@@ -314,6 +315,45 @@ def test_without_a_terminal_lines_come_on_the_error_channel(programs: Programs) 
     steps = int(out.rpartition(b"\nstopped at ")[2])
     assert f"ended (exit code 5) | step {steps - 1}" in rest.decode().splitlines()[-1]
     assert b"\x1b" not in rest
+
+
+@pytest.fixture
+def no_textual(programs: Programs) -> dict[str, str]:
+    """An environment in which Textual cannot be imported."""
+    broken = programs.folder / "broken" / "textual"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'textual'\")")
+    return {"PYTHONPATH": f"{broken.parent}:{programs.environment(None)['PYTHONPATH']}"}
+
+
+def test_lines_need_no_textual(programs: Programs, no_textual: dict[str, str]) -> None:
+    """The base installation does not have it."""
+    path = script(programs.folder, "import sys, sonde\nsonde.init()\nsonde.mark('here')\nsys.exit(3)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", "watch", "--plain", "--refresh", "0.2", str(path)],
+        cwd=programs.folder,
+        env=programs.environment(no_textual),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "exit code 3" in done.stderr
+
+
+def test_a_screen_that_fails_leaves_the_program_its_exit_code(
+    programs: Programs, terminals: Callable[..., Terminal], no_textual: dict[str, str]
+) -> None:
+    """The command waits for the program instead."""
+    path = script(programs.folder, STEPPING + "\n    sys.exit(5)\n")
+    terminal = terminals("watch", str(path), env=no_textual)
+    until(lambda: "the program goes on without a screen" in terminal.text, "the notice")
+    (programs.folder / "stop").touch()
+    assert terminal.wait() == 5
+    with open_run(the_run(programs)) as run:
+        assert run.state == "ended"
 
 
 @pytest.mark.parametrize("streams", ["<&-", "2>/dev/full", "2>&-", ">&-"])

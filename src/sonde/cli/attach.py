@@ -15,18 +15,17 @@ from sonde.analysis.live import GONE, RECORDING, STARTING, Live
 from sonde.analysis.locate import is_plain
 from sonde.cli.judge import Judge
 from sonde.cli.keeper import OUTPUT, SUFFIX, Kept
+from sonde.errors import SondeError
+from sonde.guard import guard
 from sonde.store.alive import ENDED
 from sonde.store.regular import RegularFile
-from sonde.tui.app import Screen
-from sonde.tui.scroll import Scroll
-from sonde.tui.thrift import be_thrifty
 from sonde.views.line import line
 from sonde.views.watch import Watch, exit_text, watch
 
 FIRST = 256 * 1024  # bytes of the output that is there already
 MOST = 1 << 20  # bytes of new output at one look
 LAST_LINES = 20
-LOST = "Sonde's keeper was killed: the program goes on without it, and its exit code will not be known"
+LOST = "Sonde's keeper was killed: the program goes on, and this screen reads its output; its exit code will be unknown"
 
 
 class Reader:
@@ -84,6 +83,9 @@ def output_of(run: Path) -> Output | None:
 
 def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callable[[], Watch] | None:
     """Watch until the user leaves; returns what looks once more, as the last view may be old. None: there was no view."""
+    from sonde.tui.app import Screen  # only here: lines do without Textual
+    from sonde.tui.thrift import be_thrifty
+
     be_thrifty()
     output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)
     reader = Reader(run)
@@ -99,6 +101,8 @@ def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callab
         app.run(mouse=False)
     finally:
         reader.close()
+    if app.return_code:  # Textual has shown the exception
+        raise SondeError("the screen broke down")
     last = app.view
     return None if last is None else lambda: _with_keeper(reader.again(last), kept)
 
@@ -118,6 +122,8 @@ def _with_keeper(view: Watch, kept: Kept | None) -> Watch:
 
 def last_lines(path: Path) -> str:
     """The end of the output as a terminal would show it, without colours."""
+    from sonde.tui.scroll import Scroll
+
     shown = Scroll()
     shown.feed(Output(path).read())
     return "\n".join(one.plain for one in shown.lines(len(shown) - LAST_LINES, len(shown)))
@@ -140,7 +146,8 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
 
     def tell() -> None:
         while not done.wait(seconds):
-            _tell_beside(reader.look())
+            with guard("printing lines beside the program"):
+                _tell_beside(reader.look())
 
     thread = threading.Thread(target=tell, name="sonde watch", daemon=True)
     thread.start()

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import struct
-import subprocess
 import sys
 import termios
 import threading
@@ -34,8 +33,8 @@ DEAD = (b"Z", b"X")  # for the kernel: those that ended, and that nobody has wai
 class Kept:
     """A program and its keeper. `run` is None if nothing is recorded; the output then goes to the terminal as it is.
 
-    `lost`: the keeper was killed. Then nobody will learn how the program ends; what it prints is taken by another process,
-    as a program that nobody reads would stop.
+    `lost`: the keeper was killed. The program's exit code will be unknown. Its output is read here from then on, because a
+    program whose output is not read would block.
     """
 
     def __init__(self, keeper: int, program: int, terminal: int, run: str | None, output: str | None) -> None:
@@ -49,7 +48,6 @@ class Kept:
         self._terminal = terminal
         self._began = config.start_ticks(program)
         self._code: int | None = None
-        self._instead: subprocess.Popen[bytes] | None = None
         self._over = threading.Event()
         threading.Thread(target=self._attend, name="sonde keeper", daemon=True).start()
 
@@ -61,10 +59,10 @@ class Kept:
     def signal(self, number: int) -> None:
         """Send a signal to the program, by way of its keeper."""
         with suppress(ProcessLookupError):
-            if not self._over.is_set():
-                os.kill(self.keeper, number)
-            elif self.lost and self.runs():
+            if self.lost and self.runs():
                 os.killpg(self.program, number)
+            elif not self._over.is_set():
+                os.kill(self.keeper, number)
 
     def runs(self) -> bool:
         """Whether the program runs, as far as the kernel tells."""
@@ -92,22 +90,8 @@ class Kept:
         else:
             self.lost = True
             with guard("keeping what the program prints"):
-                self._keep_on()
+                _pump(self._terminal, _appended(self.run, self.output), threading.Event())
         self._over.set()
-
-    def _keep_on(self) -> None:
-        """Start a process that takes what the program prints from now on. It stays when the screen is left."""
-        sink = _appended(self.run, self.output)
-        self._instead = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from sonde.cli import keeper; keeper.take_over()"],
-            stdin=self._terminal,
-            stdout=sink,
-            stderr=subprocess.DEVNULL,
-            env=config.of_program(None, "", {}),
-            start_new_session=True,
-        )
-        if sink is not None:
-            os.close(sink)
 
 
 def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) -> Kept:
@@ -132,11 +116,6 @@ def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) 
     kept = Kept(keeper, told["program"], terminal, told["run"], told["output"])
     kept.notices += told["notices"]
     return kept
-
-
-def take_over() -> None:
-    """In the place of a keeper that was killed: copy from standard input to standard output until the program has ended."""
-    _pump(0, 1, threading.Event())
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
@@ -221,10 +200,10 @@ def _sink(run: str | None, screen: int) -> tuple[str | None, int]:
     return None, os.open(os.devnull, os.O_WRONLY)
 
 
-def _appended(run: str | None, output: str | None) -> int | None:
-    """Where the output goes on: the end of its file; without a run, the terminal that we have (None)."""
+def _appended(run: str | None, output: str | None) -> int:
+    """Where the output goes on: the end of its file; without a run, the terminal."""
     if run is None:
-        return None
+        return 1
     with suppress(OSError):
         if output is not None:
             return os.open(os.path.join(run, output), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,12 +19,17 @@ from sonde.cli.keeper import Kept, keep
 from sonde.cli.program import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import tell
 from sonde.errors import CommandRefused, MissingExtra, RunNotFound, SettingError
+from sonde.guard import guard
 from sonde.store.folder import RUN_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCRIPTS = (".py", ".pyw", ".pyc", ".pyz", ".sh")
 PLAIN_SECONDS = 5.0
 INTERRUPTED = 128 + signal.SIGINT
 UNKNOWN = 1  # for a program of which nobody knows whether it ended well
+FAILED = object()  # what there is instead of a screen
 
 
 def options(command: Any) -> Any:
@@ -190,9 +195,14 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
         tell(notice)
     if kept.run is None:
         return _let_it_run(kept)
-    attach = importlib.import_module("sonde.cli.attach")  # loads the screen, which the keeper does without
-    look = attach.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
-    return _leave(kept, look, attach)
+    look: Any = FAILED
+    with guard("showing the screen"):
+        attach = importlib.import_module("sonde.cli.attach")  # loads the screen, which the keeper does without
+        look = attach.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
+    if look is not FAILED:
+        return _leave(kept, look, attach)
+    tell(f"the program goes on without a screen (pid {kept.program}). {_further(kept, 'Look at it: sonde report')}")
+    return _let_it_run(kept)
 
 
 def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
@@ -203,14 +213,21 @@ def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
             tell(notice)
         if launched.run is None:
             return launch.attend(launched)
-        end = importlib.import_module("sonde.cli.attach").beside(launched.run, seconds)
+        end = _print_lines(launched.run, seconds)
         code = launch.attend(launched)
-        end()
+        with guard("printing lines beside the program"):
+            end()
     return code
 
 
+@guard("printing lines beside the program", default=lambda: None)
+def _print_lines(run: str, seconds: float) -> Callable[[], None]:
+    end: Callable[[], None] = importlib.import_module("sonde.cli.attach").beside(run, seconds)
+    return end
+
+
 def _let_it_run(kept: Kept) -> int:
-    """Nothing is recorded, so there is nothing to watch: the output goes to the terminal."""
+    """Wait for the end of a program that there is no screen for; Ctrl-C interrupts it."""
     while True:
         try:
             code = kept.wait()
@@ -223,12 +240,19 @@ def _let_it_run(kept: Kept) -> int:
 def _leave(kept: Kept, look: Any, attach: Any) -> int:
     """Say how it stands, on the terminal that is the user's again."""
     code = kept.poll()
-    view = None if look is None else look()  # after it: of a program that has ended, the end
+    view = None
+    with guard("looking at the run once more"):  # after `poll`: of a program that has ended, the end
+        view = None if look is None else look()
     if code is None and view is not None and view.headline.state in ("ended", "died"):
         code = kept.wait()
     if code is None and not kept.lost:
         tell(f"the program goes on (pid {kept.program}). {_further(kept, 'Look again: sonde watch')}")
         return 0
+    if kept.lost and kept.runs():
+        tell(
+            f"Sonde's keeper was killed. The program goes on (pid {kept.program}); this command reads its output until it ends."
+        )
+        return _let_it_run(kept)
     if code and kept.output:
         click.echo(attach.last_lines(Path(kept.run or "") / kept.output))
     if view is not None:
@@ -240,13 +264,9 @@ def _leave(kept: Kept, look: Any, attach: Any) -> int:
 
 
 def _tell_lost(kept: Kept) -> int:
-    """The keeper was killed: what is known all the same."""
-    if kept.runs():
-        further = _further(kept, "Look again: sonde watch")
-        tell(f"Sonde's keeper was killed; the program goes on (pid {kept.program}). {further}")
-        return 0
+    """The keeper was killed, and with it the exit code is lost."""
     further = _further(kept, "Look at it: sonde report")
-    tell(f"the program has ended. With which exit code is not known, as Sonde's keeper was killed. {further}")
+    tell(f"the program's exit code is unknown, because Sonde's keeper was killed. {further}")
     return UNKNOWN
 
 

@@ -319,11 +319,15 @@ class Recorder:
         with folder.opened(self.folder) as here:
             folder.write_json(here, folder.PROCESS_FILE, self.facts)
 
-    def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if self.pid != os.getpid():  # nothing was recorded yet: without a record nobody would know of this process
-            with guard("noting an exception that ends the process"):
-                core.mark(EXCEPTION, PROCESS, None, {"type": kind.__name__}, ESSENTIAL)
+    @guard("noting an exception that ends the process")
+    def note_exception(self, error: BaseException, kind: type[BaseException] | None = None) -> None:
+        """Note an exception that ends the recording."""
+        if self.pid != os.getpid():  # nothing was recorded yet: without a record nothing would show this process
+            core.mark(EXCEPTION, PROCESS, None, {"type": (kind or type(error)).__name__}, ESSENTIAL)
         self._note(error, kind)
+
+    def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        self.note_exception(error, kind)
         try:
             if self.watching:
                 tell_failure(error)
