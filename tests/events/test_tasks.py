@@ -8,10 +8,11 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.events.harness import ERROR
+from tests.events.harness import ERROR, process, run as run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from pathlib import Path
 
     from tests.events.conftest import Clock
     from tests.events.harness import Process
@@ -288,3 +289,85 @@ def test_exceptions_pass_through_what_is_recorded_in_a_loop(recording: Any, done
     assert [(found.name(event), event.flags) for event in found.listed()] == [
         ("call", ERROR), ("wait", 0), ("wait", ERROR), ("item", ERROR),
     ]  # fmt: skip
+
+
+TASKS = """
+import asyncio, contextvars
+core.task_mode(True)
+span = core.Span("x")
+async def hold(turns):
+    with span:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+async def both(other):
+    await asyncio.gather(hold(9), other())
+"""
+
+
+def test_a_span_that_is_off_in_one_task_leaves_that_of_another_open(core_name: str, tmp_path: Path) -> None:
+    """One task enters a span that is off while another holds it open: no crash, and the other's ends when it is left."""
+    program = """
+async def other():
+    await asyncio.sleep(0)
+    span.on = False
+    with span:
+        core.mark("inside")
+    core.mark("after")
+    span.on = True
+asyncio.run(both(other))
+"""
+    run_program(core_name, tmp_path, TASKS + program)
+    found = process(tmp_path)
+    assert found.tree() == [("x", None), ("inside", None), ("after", None)]
+    span, _, after = found.listed()
+    assert span.start + span.dur > after.start
+
+
+def test_a_span_that_was_off_when_entered_does_not_close_one_entered_later(core_name: str, tmp_path: Path) -> None:
+    """A task enters a span that is off, another then enters it switched on, and the first one leaves."""
+    program = """
+async def off():
+    span.on = False
+    with span:
+        span.on = True
+        await asyncio.sleep(0)
+    core.mark("left")
+async def main():
+    await asyncio.gather(off(), hold(5))
+asyncio.run(main())
+"""
+    run_program(core_name, tmp_path, TASKS + program)
+    span, left = process(tmp_path).listed()
+    assert span.start + span.dur > left.start
+
+
+def test_a_span_in_a_task_beyond_the_size_cap_does_no_harm(core_name: str, tmp_path: Path) -> None:
+    """The size cap is reached while a task holds a span open, and another task enters the same one."""
+    program = """
+async def other():
+    await asyncio.sleep(0)
+    for _ in range(3000):
+        core.mark("many")
+    with span:
+        pass
+    print("alive")
+asyncio.run(both(other))
+"""
+    assert run_program(core_name, tmp_path, TASKS + program, cap=100_000).stdout == "alive\n"
+
+
+def test_a_program_may_set_every_context_variable(core_name: str, tmp_path: Path) -> None:
+    """Whatever the program puts into our variable, the spans around and after it are recorded."""
+    program = """
+async def main():
+    with span:
+        for value in ("reset", None, [1], 7):
+            for variable in contextvars.copy_context():
+                variable.set(value)
+            with core.Span("y"):
+                await asyncio.sleep(0)
+asyncio.run(main())
+"""
+    run_program(core_name, tmp_path, TASKS + program)
+    assert [name for name, _ in process(tmp_path).tree()] == ["x", "y", "y", "y", "y"]
+    assert not any(event.open for event in process(tmp_path).listed())

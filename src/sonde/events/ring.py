@@ -74,8 +74,8 @@ class Lane:
     def __init__(self, recording: Recording, tasks: bool) -> None:
         self.recording = recording
         self.tasks = tasks  # an event loop runs in this thread
-        self.top: list[Any] | None = None
-        self.loose: dict[int, list[Any]] = {}  # open frames that were entered while a loop ran here, oldest first
+        self.top: Any = None
+        self.loose: dict[int, Any] = {}  # open frames that were entered while a loop ran here, oldest first
         self.ordinal = 0
         self.retry_at = 0.0
         self.head = 0  # the index of the next record

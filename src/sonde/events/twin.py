@@ -1,10 +1,4 @@
-"""The event core in Python, for platforms without the C core: same names as `_core.pyi`, same bytes, same tests.
-
-An open span is a frame, which is a list, because a list display is by far the cheapest object to make. `UP` is the frame
-that was innermost at the entry, `IDENTITY` the span object that a later exit looks for (None: the frame's maker keeps it
-and leaves it itself), `INDEX` the place of its record in the ring of `LANE`; then come the fields of the record without
-the duration, and `BLOB`, its encoded arguments. The two hottest functions write these places as numbers.
-"""
+"""The event core in Python, for platforms without the C core: same names as `_core.pyi`, same bytes, same tests."""
 
 from __future__ import annotations
 
@@ -58,11 +52,9 @@ __all__ = [
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound="Callable[..., Any]")
-Frame = list[Any]
 
 KIND = "python"
 Wrapped = type(dress)  # a recorded function is a plain function here
-UP, IDENTITY, LANE, INDEX, START, KEY, NAME, ARGS, SEQ, PARENT, AT_STEP, AT_EPOCH, FLAGS, DEPTH, BLOB = range(15)
 CLOSED, LOST = -1, -2  # in place of an index: left already; open, but not recorded
 
 # As RECORD, in the machine's own byte order and alignment (which are the same on every machine this runs on), because
@@ -83,7 +75,38 @@ _names: list[tuple[str, str]] = []
 _names_lock = threading.RLock()
 
 
-# ── putting records into the ring ────────────────────────────────────────────────────────────────────────────────────
+# ── open spans ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Frame:
+    """An open span: where its record is, and what stands in it."""
+
+    __slots__ = (
+        "args", "blob", "depth", "epoch", "flags", "identity", "index", "key", "lane", "name", "parent", "seq", "start", "step", "up",
+    )  # fmt: skip
+
+    def __init__(self, up: Frame | None, identity: object, lane: Lane) -> None:
+        self.up = up  # what was innermost at the entry
+        self.identity = (
+            identity  # the span object that a later exit looks for; None: the frame's maker leaves it itself
+        )
+        self.lane = lane
+        self.index = LOST  # of its record among those of the lane
+        self.start, self.key, self.name, self.args, self.flags = 0, NO_KEY, 0, 0, 0
+        self.seq = self.parent = 0
+        self.depth = -1
+        self.step, self.epoch = NO_STEP, NO_EPOCH
+        self.blob: bytes | None = None  # its encoded arguments
+
+    def fields(self, dur: int, flags: int) -> tuple[int, ...]:
+        """What stands in its record."""
+        return (
+            self.start, dur, self.key, self.name, self.args, self.seq, self.parent, self.step, self.epoch, flags, self.depth,
+        )  # fmt: skip
+
+    def below(self) -> tuple[int, int]:
+        """Parent and depth of a record inside it."""
+        return self.seq, min(self.depth + 1, DEEPEST)
 
 
 def _lane_of(recording: Recording) -> Lane:
@@ -118,79 +141,61 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
     recording = _recording
     if recording is None:
         return None
-    try:
-        lane: Lane = recording.local.lane
-    except AttributeError:
-        lane = _lane_of(recording)
+    lane = _lane_of(recording)
     if span._token is not recording.token:
         _prepare(span, recording)
-    up = _head(recording, lane) if lane.tasks else lane.top
-    if up is None:
-        parent = depth = 0
-    else:
-        parent = up[8]
-        depth = up[13] + 1 if up[13] < DEEPEST else DEEPEST
-    name, args, flags, step, epoch = span._id, span._blob_id, span._flags, _step, _epoch
-    seq = recording.next_seq  # as take_seq()
-    recording.next_seq = seq + 1
-    start = _clock()
+    up = _head(recording, lane)
+    frame = Frame(up, identity, lane)
+    frame.parent, frame.depth = (0, 0) if up is None else up.below()
+    frame.key, frame.name, frame.args, frame.flags, frame.blob = key, span._id, span._blob_id, span._flags, span._blob
+    frame.step, frame.epoch = _step, _epoch
+    frame.seq = recording.take_seq()
+    frame.start = _clock()
     if span._level > recording.level:
-        index = LOST
         recording.lose(LOST_CAP)
     else:
-        # As _put(), which would cost a call more.
-        while True:
-            index = lane.head
-            if index < lane.limit:
-                _pack(
-                    lane.view, index % RING_RECORDS * 48 + 64,
-                    start, 0, key, name, args, seq, parent, step, epoch, flags, depth,
-                )  # fmt: skip
-                if lane.head == index:
-                    lane.words[0] = lane.head = index + 1
-                    recording.counts[3] = recording.next_seq  # after the record: a kill in between is no loss
-                    break
-            elif not recording.make_room(lane):
-                index = LOST
-                recording.lose(LOST_RING)
-                break
-    frame: Frame = [
-        up, identity, lane, index, start, key, name, args, seq, parent, step, epoch, flags, depth, span._blob,
-    ]  # fmt: skip
+        frame.index = _put(recording, lane, *frame.fields(0, frame.flags))
+        if frame.index == LOST:
+            recording.lose(LOST_RING)
     if lane.tasks:
-        lane.loose[seq] = frame
-        _set_head(recording, lane, frame)
-    else:
-        lane.top = frame
+        lane.loose[frame.seq] = frame
+    _set_head(recording, lane, frame)
     return frame
 
 
 def _pass(span: Span) -> None:
-    """Enter a span that is switched off, inside an open entry of its own: leaving must not close that one."""
+    """Enter a span that is switched off: leaving it must close neither an outer entry of its own nor that of another task."""
     recording = _recording
-    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
-    if recording is None or lane is None or _find(recording, lane, span) is None:
+    if recording is None:
+        return
+    lane = _lane_of(recording)
+    if not lane.tasks and _find(recording, lane, span) is None:
         return
     up = _head(recording, lane)
+    frame = Frame(up, span, lane)
     if up is not None:
-        _set_head(recording, lane, [up, span, lane, LOST, *up[START:]])
+        frame.seq, frame.depth = up.seq, up.depth
+    _set_head(recording, lane, frame)
 
 
 # ── the innermost frame, per thread or per task ──────────────────────────────────────────────────────────────────────
 
 
 def _first_open(frame: Frame | None) -> Frame | None:
-    while frame is not None and frame[INDEX] == CLOSED:
-        frame = frame[UP]
+    while frame is not None and frame.index == CLOSED:
+        frame = frame.up
     return frame
+
+
+def _of_task(recording: Recording) -> Frame | None:
+    """The frame that this task entered last. A program may set any variable to anything."""
+    frame = None if recording.innermost is None else recording.innermost.get(None)
+    return frame if isinstance(frame, Frame) else None
 
 
 def _head(recording: Recording, lane: Lane) -> Frame | None:
     """The innermost open frame: of this task if a loop runs here and the task has one, else of this thread."""
-    frame: Any = _UNSET
-    if lane.tasks and recording.innermost is not None:
-        frame = recording.innermost.get(_UNSET)
-    return _first_open(lane.top if frame is _UNSET else frame)
+    return _first_open((_of_task(recording) if lane.tasks else None) or lane.top)
 
 
 def _set_head(recording: Recording, lane: Lane, frame: Frame | None) -> None:
@@ -203,8 +208,8 @@ def _set_head(recording: Recording, lane: Lane, frame: Frame | None) -> None:
 
 
 def _search(frame: Frame | None, span: object) -> Frame | None:
-    while frame is not None and (frame[IDENTITY] is not span or frame[INDEX] == CLOSED):
-        frame = frame[UP]
+    while frame is not None and (frame.identity is not span or frame.index == CLOSED):
+        frame = frame.up
     return frame
 
 
@@ -214,96 +219,71 @@ def _find(recording: Recording, lane: Lane, span: object) -> Frame | None:
     if frame is None:
         loose: Frame
         for loose in reversed(list(lane.loose.values())):
-            if loose[IDENTITY] is span and loose[INDEX] != CLOSED:
+            if loose.identity is span and loose.index != CLOSED:
                 return loose
         frame = _search(lane.top, span)
     return frame
 
 
+def _open_entry(span: object) -> Frame | None:
+    """The innermost open frame of this span object; None: there is none, or nothing is recorded."""
+    recording = _recording
+    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
+    return None if recording is None or lane is None else _find(recording, lane, span)
+
+
 def _unlink(recording: Recording, lane: Lane, frame: Frame) -> None:
     """Take a closed frame from the end of the chains it ends; further in, it is passed over."""
-    frame[LANE].loose.pop(frame[SEQ], None)
+    frame.lane.loose.pop(frame.seq, None)
     lane.top = _first_open(lane.top)
-    if lane.tasks and recording.innermost is not None and recording.innermost.get(None) is frame:
-        recording.innermost.set(_first_open(frame))
+    if lane.tasks and _of_task(recording) is frame:
+        _set_head(recording, lane, _first_open(frame))
 
 
 # ── leaving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _leave(recording: Recording, lane: Lane, frame: Frame) -> None:
-    """Complete the record of a frame that ended well."""
-    dur = _clock() - frame[4]
-    index = frame[3]
-    if index < lane.claim or frame[2] is not lane or dur < 0:
-        _leave_as(recording, lane, frame, max(dur, 0), frame[12] - OPEN)
-        return
-    frame[3] = CLOSED
-    slot = index % RING_RECORDS
-    lane.words[slot * 6 + 9] = dur
-    lane.view[slot * 48 + 110] = frame[12] - OPEN
-    if index < lane.claim:  # flush() in another thread copied it meanwhile
-        _again(recording, lane, frame, dur, frame[12] - OPEN, frame[7])
-    if lane.top is frame and not lane.tasks:
-        up = frame[0]
-        lane.top = up if up is None or up[3] != CLOSED else _first_open(up)
-    else:
-        _unlink(recording, lane, frame)
-
-
-def _leave_as(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int, args: int | None = None) -> None:
-    """The same for any outcome: in the ring if the record is still there, else by writing it again."""
-    index = frame[INDEX]
+def _leave(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int) -> None:
+    """Complete the record of a frame: in the ring if it is still there, else by writing it again."""
+    index = frame.index
     if index == CLOSED:
         return
-    frame[INDEX] = CLOSED
-    args = frame[ARGS] if args is None else args
-    here = frame[LANE] is lane and index >= lane.claim
+    frame.index = CLOSED
+    here = frame.lane is lane and index >= lane.claim
     if here:
-        place = index % RING_RECORDS * 48 + 64
-        struct.pack_into("=I", lane.view, place + 28, args)
-        lane.words[place // 8 + 1] = dur
-        lane.view[place + 46] = flags
-    if index != LOST and (not here or index < lane.claim):
-        _again(recording, lane, frame, dur, flags, args)
+        _pack(lane.view, index % RING_RECORDS * 48 + 64, *frame.fields(dur, flags))
+    if index != LOST and (not here or index < lane.claim):  # flush() in another thread may have copied it meanwhile
+        _put(recording, lane, *frame.fields(dur, flags | AGAIN))
     _unlink(recording, lane, frame)
 
 
-def _again(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int, args: int) -> None:
-    start, key, name, _, seq, parent, step, epoch, _, depth = frame[START:BLOB]
-    _put(recording, lane, start, dur, key, name, args, seq, parent, step, epoch, flags | AGAIN, depth)
-
-
-def _leave_error(recording: Recording, lane: Lane, frame: Frame, kind: type[BaseException] | None) -> None:
-    """Complete the record of a frame that an exception ended: marked, its type among the arguments."""
-    dur = max(_clock() - frame[START], 0)
-    args, flags = None, frame[FLAGS] - OPEN | ERROR
-    if frame[INDEX] not in (CLOSED, LOST) and kind is not None:
-        blob, cut = recording.host.encode({"error": kind.__name__})
-        if frame[BLOB] is not None:
-            blob = recording.host.merge(frame[BLOB], blob)
-        args = recording.blob(blob) or None
-        flags |= CUT if cut else 0
-    _leave_as(recording, lane, frame, dur, flags, args)
-
-
-def _finish(frame: Frame | None, kind: type[BaseException] | None) -> None:
-    """Leave a frame that its maker kept; one of an earlier recording, or from before a fork, is left alone."""
+def _finish(frame: Frame | None, kind: type[BaseException] | None, *, failed: bool = False) -> None:
+    """Leave a frame, by an exception of this type or of one that is not known; one of an earlier recording is left alone."""
     recording = _recording
-    if frame is None or recording is None or frame[2].recording is not recording:
+    if frame is None or recording is None or frame.lane.recording is not recording:
         return
-    lane = _lane_of(recording)
-    if kind is None or kind is GeneratorExit:
-        _leave(recording, lane, frame)
-    else:
-        _leave_error(recording, lane, frame, kind)
+    dur, flags = max(_clock() - frame.start, 0), frame.flags & ~OPEN
+    if failed or kind not in (None, GeneratorExit):
+        flags |= ERROR | _note_error(recording, frame, kind)
+    _leave(recording, _lane_of(recording), frame, dur, flags)
+
+
+def _note_error(recording: Recording, frame: Frame, kind: type[BaseException] | None) -> int:
+    """Add the type of an exception to the arguments of a frame; CUT if something of them was cut."""
+    if frame.index in (CLOSED, LOST) or kind is None:
+        return 0
+    blob, cut = recording.host.encode({"error": kind.__name__})
+    if frame.blob is not None:
+        blob = recording.host.merge(frame.blob, blob)
+    frame.args = recording.blob(blob) or frame.args
+    return CUT if cut else 0
 
 
 def _cancel(frame: Frame | None) -> None:
     """Leave a frame that turned out to be nothing."""
     recording = _recording
-    if frame is not None and recording is not None and frame[LANE].recording is recording:
-        _leave_as(recording, _lane_of(recording), frame, 0, VOID)
+    if frame is not None and recording is not None and frame.lane.recording is recording:
+        _leave(recording, _lane_of(recording), frame, 0, VOID)
 
 
 # ── names and arguments ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -462,22 +442,7 @@ class Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        recording = _recording
-        if recording is None:
-            return
-        try:
-            lane: Lane = recording.local.lane
-        except AttributeError:
-            return
-        frame = lane.top
-        if frame is None or frame[1] is not self or lane.tasks:
-            frame = _find(recording, lane, self)
-        if frame is None:
-            return
-        if kind is None or kind is GeneratorExit:
-            _leave(recording, lane, frame)
-        else:
-            _leave_error(recording, lane, frame, kind)
+        _finish(_open_entry(self), kind)
 
     def start(self, metadata: bool = False) -> None:
         """Enter. With metadata, calls `self.stamp("start")` instead (only subclasses that define it can do that)."""
@@ -586,7 +551,7 @@ class Life:
 
     def _is_open(self, recording: Recording) -> bool:
         frame = self._frame
-        return frame is not None and frame[INDEX] != CLOSED and frame[LANE].recording is recording
+        return frame is not None and frame.index != CLOSED and frame.lane.recording is recording
 
     def suspend(self) -> None:
         """It rests: be nobody's parent."""
@@ -669,13 +634,8 @@ class _Loop:
         """`break` and exceptions in the body end here, when the loop lets go of its iterator."""
         frame = getattr(self, "_held", None)  # torch.compile makes objects without calling their __init__
         self._held = None
-        recording = _recording
-        if frame is None or recording is None or frame[LANE].recording is not recording:
-            return
-        if _is_unwinding(sys._getframe(1)):
-            _leave_error(recording, _lane_of(recording), frame, None)
-        else:
-            _finish(frame, None)
+        if frame is not None:
+            _finish(frame, None, failed=_is_unwinding(sys._getframe(1)))
 
 
 def _enter_counted(span: Span | None, count: int) -> Frame | None:
@@ -734,40 +694,25 @@ def enter(span: Span, key: object = None, /) -> None:
 
 def leave(span: Span, key: object = None, error: type[BaseException] | None = None, /) -> None:
     """Leave the innermost entry of this span, perhaps with a key, or by an exception of this type."""
-    recording = _recording
-    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
-    frame = None if recording is None or lane is None else _find(recording, lane, span)
-    if recording is None or lane is None or frame is None:
-        return
-    if key is not None and frame[INDEX] != LOST:
-        frame[KEY] = _key_of(key, frame[KEY])
-        if frame[LANE] is lane and frame[INDEX] >= lane.claim:
-            lane.words[frame[INDEX] % RING_RECORDS * 6 + 10] = frame[KEY]
-    _finish(frame, error)
+    frame = _open_entry(span)
+    if frame is not None:
+        frame.key = _key_of(key, frame.key)
+        _finish(frame, error)
 
 
 def cancel(span: Span, /) -> None:
     """Leave the innermost entry of this span as if it had never been entered."""
-    recording = _recording
-    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
-    if recording is not None and lane is not None:
-        _cancel(_find(recording, lane, span))
+    _cancel(_open_entry(span))
 
 
 def turn(span: object, into: object, key: object = None, /) -> None:
     """Leave the innermost entry of this span as one of another, with its name and key, or this key."""
     if not isinstance(span, Span) or not isinstance(into, Span):
         raise TypeError("turn() takes two Spans, and perhaps a key")
-    recording = _recording
-    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
-    frame = None if recording is None or lane is None else _find(recording, lane, span)
-    if lane is None or frame is None:
-        return
-    if frame[INDEX] != LOST:
-        frame[KEY], frame[NAME] = _key_of(key, into._key), into._id
-        if frame[LANE] is lane and frame[INDEX] >= lane.claim:
-            struct.pack_into("=qI", lane.view, frame[INDEX] % RING_RECORDS * 48 + 64 + 16, frame[KEY], frame[NAME])
-    _finish(frame, None)
+    frame = _open_entry(span)
+    if frame is not None:
+        frame.key, frame.name = _key_of(key, into._key), into._id
+        _finish(frame, None)
 
 
 def _key_of(key: object, otherwise: int) -> int:
@@ -824,7 +769,7 @@ def _point(
         kind |= CUT if cut and blob_id else 0
     at_step, at_epoch = as_context(step, NO_STEP, _step), as_context(epoch, NO_EPOCH, _epoch)
     up = _head(recording, lane)
-    parent, depth = (0, 0) if up is None else (up[SEQ], min(up[DEPTH] + 1, DEEPEST))
+    parent, depth = (0, 0) if up is None else up.below()
     key = NO_KEY if number is None else number
     seq = recording.take_seq()
     start = when or _clock()

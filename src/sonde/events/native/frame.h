@@ -28,7 +28,7 @@ static PyType_Spec box_spec = {"sonde.events._core.Box", sizeof(Box), 0, Py_TPFL
 static Frame *task_top(void)
 {
     PyObject *value = PyObject_CallNoArgs(g.var_get);
-    Frame *frame = value && value != Py_None ? ((Box *)value)->frame : NULL;
+    Frame *frame = value && Py_TYPE(value) == box_type ? ((Box *)value)->frame : NULL; /* a program may set any variable */
     if (frame)
         frame->refs++; /* keep it over the decref below; given to the caller */
     Py_XDECREF(value);
@@ -229,7 +229,7 @@ static inline void leave_in(Thread *t, Frame *frame, uint64_t now, uint8_t kind)
 
 static void leave_as(Frame *frame, uint64_t now, uint8_t kind)
 {
-    Thread *t = alive(frame) ? current_thread() : NULL;
+    Thread *t = !alive(frame) ? NULL : passed_over(frame) ? self_thread : current_thread();
     if (t)
         leave_in(t, frame, now, kind);
     else
@@ -278,17 +278,20 @@ static Frame *find_frame(PyObject *span)
     return frame;
 }
 
-/* A span that is switched off is entered inside an open entry of its own: leaving it must not close that one. */
+/* A span that is not recorded is entered: leaving it must close neither an outer entry of its own nor that of another task. */
 static void pass_over(PyObject *span)
 {
     Thread *t = self_thread;
-    Frame *outer = t && t->generation == g.generation ? find_frame(span) : NULL;
-    Frame *frame = outer ? frame_new() : NULL;
+    Frame *outer = t && !t->tasks ? find_frame(span) : NULL;
+    Frame *frame = outer || (t && t->tasks) ? frame_new() : NULL;
     frame_unref(outer);
     if (!frame)
         return;
     Frame *top = get_top(t);
-    *frame = *top; /* what is inside has the same parent as it would have without this entry */
+    if (top)
+        *frame = *top; /* what is inside has the same parent as it would have without this entry */
+    else
+        *frame = (Frame){.thread = t, .generation = g.generation, .depth = UINT32_MAX};
     frame->prev = top;
     frame->span = Py_NewRef(span);
     frame->index = UINT64_MAX;

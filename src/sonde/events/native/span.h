@@ -189,7 +189,7 @@ static void leave_error(Frame *frame, Span *span, PyObject *type)
     PyObject *kind, *value, *trace;
     PyErr_Fetch(&kind, &value, &trace);
     PyObject *what = type ? type : kind;
-    if (alive(frame) && what && PyType_Check(what)) {
+    if (alive(frame) && !passed_over(frame) && what && PyType_Check(what)) {
         PyObject *name = PyType_GetName((PyTypeObject *)what);
         PyObject *mapping = name ? Py_BuildValue("{sO}", "error", name) : NULL;
         PyObject *error = mapping ? host_encode(mapping, &cut) : NULL;
