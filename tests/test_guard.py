@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import uuid
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from sonde import guard as module
 from sonde.errors import FolderRefused
-from sonde.guard import counts, guard, reasons
+from sonde.guard import counts, guard, pass_on, reasons
 
 
 @pytest.fixture
@@ -214,3 +218,126 @@ def test_logging_is_not_loaded_before_a_failure() -> None:
     """Importing the guard costs no import of logging."""
     code = "import sys, sonde.guard; print('logging' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, env=dict(os.environ)).strip() == "False"
+
+
+class Late(Exception):
+    """What a program raises in its signal handler."""
+
+
+def _interrupted() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    for _ in range(100):
+        pass
+
+
+def _plain(_number: int, _frame: object) -> None:
+    raise Late
+
+
+def _deeper(*_given: object) -> None:
+    _fail()
+
+
+def _fail() -> None:
+    raise Late
+
+
+def _forgetful(number: int, frame: object) -> None:
+    del number, frame
+    raise Late
+
+
+def _once(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise Late
+
+
+def _configured(_seconds: float, _number: int, _frame: object) -> None:
+    raise Late
+
+
+class _Handler:
+    def method(self, number: int, frame: object) -> None:
+        del number, frame
+        raise Late
+
+    def __call__(self, number: int, frame: object) -> None:
+        del number, frame
+        raise Late
+
+
+HANDLERS = [
+    _plain,
+    _deeper,
+    _forgetful,
+    _once,
+    partial(_configured, 3.0),
+    partial(_Handler()),
+    _Handler().method,
+    _Handler(),
+    lambda *_: _fail(),
+]
+
+
+@pytest.fixture(params=HANDLERS, ids=[getattr(one, "__name__", type(one).__name__) for one in HANDLERS])
+def handler(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One of the ways to write a handler that raises."""
+    before = signal.signal(signal.SIGUSR1, request.param)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("handler")
+def test_what_a_signal_handler_raises_in_our_code_passes(place: str) -> None:
+    """The program gets its own exception, whatever its handler is."""
+    with pytest.raises(Late), guard(place):
+        _interrupted()
+    assert place not in counts()
+
+
+@pytest.mark.usefixtures("handler")
+def test_what_a_signal_handler_raises_in_a_guarded_function_passes(place: str) -> None:
+    """The same for the decorator."""
+    with pytest.raises(Late):
+        guard(place)(_interrupted)()
+    assert place not in counts()
+
+
+@pytest.mark.usefixtures("handler")
+def test_what_a_signal_handler_raises_while_a_failure_is_noted_passes(place: str) -> None:
+    """What is done after a failure of ours is our code, too."""
+    with pytest.raises(Late), guard(place, then=_interrupted):
+        raise KeyError("x")
+    assert counts()[place] == 1
+
+
+def test_what_a_library_raises_in_our_code_is_swallowed_beside_a_handler(place: str) -> None:
+    """A function of the program that handles signals makes no failure of a library the program's."""
+    before = signal.signal(signal.SIGUSR1, _plain)
+    try:
+        with guard(place):
+            json.loads("{")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert counts()[place] == 1
+
+
+def test_errors_that_we_expect_are_the_programs_if_its_handler_raised_them() -> None:
+    """A TimeoutError is an OSError: `pass_on` tells the two apart."""
+
+    def late(_number: int, _frame: object) -> None:
+        raise TimeoutError
+
+    def look() -> None:
+        try:
+            _interrupted()
+        except OSError as error:
+            pass_on(error)
+
+    before = signal.signal(signal.SIGUSR1, late)
+    try:
+        with pytest.raises(TimeoutError):
+            look()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    pass_on(OSError("the disk is full"))

@@ -6,23 +6,25 @@
     @guard("opening the process folder", default=None)      # as a decorator: what a failed call returns
     def open_folder() -> Files | None: ...
 
-A failure is counted, and told once per place through the logger "sonde". Put a guard around Sonde's code only, never
-around a call of the user's code: an exception of the user must pass. `KeyboardInterrupt`, `SystemExit` and every other
-`BaseException` that is no `Exception` pass in any case. Not for generators and coroutines: their bodies run later.
+A failure is counted, and logged once per place through the logger "sonde". Put a guard around Sonde's code only, never
+around a call of the user's code. Exceptions of the program pass: `KeyboardInterrupt`, `SystemExit` and every other
+`BaseException` that is no `Exception`, and whatever one of its signal handlers raises while Sonde's code runs (a timeout, a
+preemption). Not for generators and coroutines: their bodies run later.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from functools import wraps
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, cast, overload
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from sonde.errors import SondeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
+    from types import CodeType, FrameType, TracebackType
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -31,6 +33,7 @@ _D = TypeVar("_D")
 # A place is a constant text, so there are few; the bound holds if somebody builds the text from data after all.
 MAX_PLACES = 1000
 OTHER_PLACES = "(other places)"
+VARARGS = 0x04  # a flag of code: it takes *args
 
 
 class _Failures:
@@ -90,7 +93,7 @@ class guard(Generic[_D]):  # noqa: N801  it reads as a word in `with guard(...)`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or from_handler(error):
             return False
         _note(self._doing, error, self._then)
         return True
@@ -102,7 +105,9 @@ class guard(Generic[_D]):  # noqa: N801  it reads as a word in `with guard(...)`
         def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R | _D:
             try:
                 return function(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001  the one place for it
+            except Exception as error:
+                if from_handler(error):
+                    raise
                 _note(doing, error, then)
                 return default
 
@@ -121,6 +126,48 @@ def reasons() -> dict[str, str]:
         return dict(_failures.reasons)
 
 
+def from_handler(error: BaseException) -> bool:
+    """Did a signal handler of the program raise this, while code of Sonde's was running? C asks this, too."""
+    trace, frames = error.__traceback__, []
+    try:
+        while trace is not None:
+            frames.append(trace.tb_frame)
+            trace = trace.tb_next
+        return any(map(_got_its_caller, frames)) or not _handlers().isdisjoint(frame.f_code for frame in frames)
+    except (RecursionError, MemoryError):  # no room to look: so that is what failed
+        return False
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise it again if it is the program's: for an `except` of errors that a signal handler may raise, too (`TimeoutError`)."""
+    if from_handler(error):
+        raise error
+
+
+def _handlers() -> set[CodeType | None]:
+    """The code of all Python functions that handle signals now."""
+    signal = sys.modules.get("signal")
+    return set() if signal is None else {_code(signal.getsignal(number)) for number in range(1, signal.NSIG)}
+
+
+def _code(handler: Any) -> CodeType | None:
+    while isinstance(handler, partial):
+        handler = handler.func
+    call = getattr(type(handler), "__call__", None)  # noqa: B004  of an object that can be called
+    function = getattr(handler, "__func__", handler)  # of a bound method
+    return getattr(function, "__code__", None) or getattr(call, "__code__", None)
+
+
+def _got_its_caller(frame: FrameType) -> bool:
+    """As signal handlers do, also one that is none any more: it may remove itself before it raises."""
+    code, caller = frame.f_code, frame.f_back
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & VARARGS)
+    if not count or caller is None:
+        return False
+    given = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+    return any(one is caller or (type(one) is tuple and bool(one) and one[-1] is caller) for one in given)
+
+
 def _note(doing: str, error: Exception, then: Callable[[], None] | None) -> None:
     try:
         reason = _text(error)
@@ -128,14 +175,17 @@ def _note(doing: str, error: Exception, then: Callable[[], None] | None) -> None
             _tell(doing, reason, error)
         if then is not None:
             then()
-    except Exception:  # noqa: BLE001, S110  nothing is left to be done: a guard that raises would be the failure itself
-        pass
+    except Exception as another:  # nothing is left to be done: a guard that raises would be the failure itself
+        if from_handler(another):
+            raise
 
 
 def _text(error: Exception) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  an exception whose text cannot be made still has a type
+    except Exception as another:  # an exception whose text cannot be made still has a type
+        if from_handler(another):
+            raise
         return type(error).__name__
 
 

@@ -244,7 +244,7 @@ static int look(PyObject *tensor)
     if (exchange && view_of(exchange, tensor, &view) == 0)
         return look_at_view(&view);
     int found = exchange ? UNKNOWN : look_by_asking(tensor);
-    PyErr_Clear();
+    forget_error();
     return found;
 }
 
@@ -492,7 +492,7 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
         PyObject *tracing = PyObject_CallNoArgs(parts[TRACING]);
         int traced = tracing != Py_None;
         Py_XDECREF(tracing);
-        PyErr_Clear();
+        forget_error();
         if (traced)
             return PyObject_Vectorcall(call->original, args, flags, names);
     }
@@ -556,7 +556,7 @@ static int look_at_gradient(PyObject *weight)
     PyObject *gradient = PyObject_GetAttr(weight, s_grad);
     bits = gradient && gradient != Py_None ? look_well(gradient) : NO_GRADIENT;
     Py_XDECREF(gradient);
-    PyErr_Clear();
+    forget_error();
     return bits;
 }
 
@@ -570,7 +570,7 @@ static Py_ssize_t bad_weight(int *bits, long *seen)
         *seen += found != NO_GRADIENT;
         *bits = found == NO_GRADIENT ? 0 : found;
         Py_XDECREF(weight);
-        PyErr_Clear();
+        forget_error();
         if (*bits)
             return i;
     }
@@ -681,11 +681,8 @@ static PyObject *collate_call(PyObject *self, PyObject *const *args, size_t flag
         return result;
     PyObject *told = PyObject_CallFunctionObjArgs(call->layer, args[0], result, NULL);
     Py_XDECREF(told);
-    if (!told && !PyErr_ExceptionMatches(PyExc_Exception)) { /* of a handler of a signal: the program's */
-        Py_DECREF(result);
-        return NULL;
-    }
-    PyErr_Clear();
+    if (interrupted())
+        Py_CLEAR(result);
     return result;
 }
 
@@ -709,10 +706,8 @@ static PyObject *arrived_call(PyObject *self, PyObject *const *args, size_t flag
     PyObject *result = noted ? Py_NewRef(Py_None) : NULL;
     if (noted)
         forget_last();
-    else if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_Exception)) {
-        PyErr_Clear();
+    else if (!interrupted())
         result = PyObject_Vectorcall(call->original, args, flags, names);
-    }
     Py_DECREF(self);
     return result;
 }

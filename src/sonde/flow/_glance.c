@@ -1,5 +1,6 @@
 /* A batch at a glance: the quick way of `sample.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
    all batches are. Whatever else there is, Python looks. `_glance.pyi` says what is what. */
+#include "../events/native/blame.h"
 #include "../events/native/ledger.h"
 #include "../events/native/tensor.h"
 
@@ -378,15 +379,6 @@ static void glance_cleared(Glance *glance)
     }
     PyMem_Free(old.more);
     Py_XDECREF(old.exclude);
-}
-
-/* Is there an exception of the program's, raised by a handler of a signal? Any other is forgotten. */
-static int interrupted(void)
-{
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
-        return 1;
-    PyErr_Clear();
-    return 0;
 }
 
 static PyObject *glanced(PyObject *Py_UNUSED(module), PyObject *args)

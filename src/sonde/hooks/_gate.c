@@ -8,7 +8,7 @@
 
    Block: the same for the block around a step of training. `native/loader.h` has such ways for the batches of loaders. */
 #define _GNU_SOURCE
-#include "../events/native/abi.h"
+#include "../events/native/blame.h"
 #include "../events/native/dlpack.h"
 #include "../events/native/ledger.h"
 
@@ -50,7 +50,7 @@ static void find_graph_task(PyObject *task)
     if (!number || PyLong_AsLong(number) != current_graph_task() || PyErr_Occurred())
         current_graph_task = NULL; /* both must say the same */
     Py_XDECREF(number);
-    PyErr_Clear();
+    forget_error();
 }
 
 static int in_backward(PyObject *task)
@@ -71,7 +71,7 @@ static int torch_at_work(PyObject *compiler, PyObject *flag, PyObject *task)
     if (busy == 0 && task != Py_None)
         busy = in_backward(task);
     if (busy)
-        PyErr_Clear();
+        forget_error();
     return busy;
 }
 
@@ -289,15 +289,6 @@ static inline PyObject *part(PyObject *lane, Py_ssize_t index)
     return PyTuple_GetItem(((Lane *)lane)->parts, index);
 }
 
-/* After a call of our own code: a failure is forgotten; what a handler of a signal has raised in it is the program's. */
-static int interrupted(void)
-{
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
-        return 1;
-    PyErr_Clear();
-    return 0;
-}
-
 static PyObject *go_slow(PyObject *lane, PyObject *const *args, size_t flags, PyObject *names)
 {
     if (interrupted())
@@ -455,14 +446,14 @@ static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t fla
     if (value)
         Py_XDECREF(PyObject_Vectorcall(part(self, 2), given + 1, 2 | OFFSET_BIT, NULL));
     Py_XDECREF(value);
-    PyErr_Clear(); /* more than one number */
+    forget_error(); /* more than one number */
     PyObject *result = PyObject_Vectorcall(part(self, 0), args, flags, names);
     if (!ready) {
         PyObject *kind, *error, *trace; /* of a pass that was left by an exception */
         PyErr_Fetch(&kind, &error, &trace);
         Py_XDECREF(PyObject_CallFunctionObjArgs(part(self, 4), result ? Py_True : Py_False, NULL));
-        if (!result)
-            PyErr_Restore(kind, error, trace);
+        forget_error();
+        PyErr_Restore(kind, error, trace);
     }
     return result;
 }
@@ -660,8 +651,9 @@ static int block_enters(void)
     PyObject *kind, *value, *trace;
     PyErr_Fetch(&kind, &value, &trace);
     block_leaves(kind);
+    forget_error();
     block_changes(Py_True, Py_False);
-    PyErr_Restore(kind, value, trace); /* instead of whatever these have set */
+    PyErr_Restore(kind, value, trace);
     return -1;
 }
 

@@ -80,7 +80,7 @@ static int64_t nbytes(PyObject *tensor)
     PyObject *size = PyObject_GetAttr(tensor, s_nbytes);
     int64_t found = size ? PyLong_AsLongLong(size) : -1;
     Py_XDECREF(size);
-    PyErr_Clear();
+    forget_error();
     return found;
 }
 
@@ -305,7 +305,7 @@ static int hook_lowest(Passage *passage, PyObject *nodes, PyObject *given)
 {
     PyObject *node = by_route(passage->call, nodes, passage->first);
     if (!node) {
-        PyErr_Clear();
+        forget_error();
         node = by_search(passage->call, nodes, passage->first, given);
     }
     if (!node)
@@ -398,7 +398,7 @@ static int passed_on(PyObject *tensor, PyObject *given)
         Py_XDECREF(other);
     }
     Py_XDECREF(base);
-    PyErr_Clear();
+    forget_error();
     return same;
 }
 
@@ -462,7 +462,7 @@ static int wanted(void)
     PyObject *on = off ? NULL : PyObject_GetAttr(parts[PHASES], s_on);
     int result = on == Py_True;
     Py_XDECREF(on);
-    PyErr_Clear();
+    forget_error();
     return result;
 }
 

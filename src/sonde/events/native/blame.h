@@ -1,4 +1,5 @@
-/* What C does with a failure of its own code, which the program must never see. */
+/* Where C lets go of an exception. A failure of our own code must never reach the program; what one of the program's signal handlers
+   raised while our code ran must always. */
 #ifndef SONDE_BLAME_H
 #define SONDE_BLAME_H
 
@@ -11,24 +12,80 @@ static int raise_later(void *value)
     return -1;
 }
 
-/* The exception that is set, if there is one: `told`, in Python, counts it and gives something up. */
-static void blame_on(PyObject *told)
+/* Takes the exception that is set, with its traceback inside it; NULL: there is none. */
+static PyObject *take_error(void)
 {
     PyObject *kind, *value, *trace;
-    if (!PyErr_Occurred())
-        return;
     PyErr_Fetch(&kind, &value, &trace);
     PyErr_NormalizeException(&kind, &value, &trace);
-    if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception)) { /* of a handler of a signal: the program's */
-        if (Py_AddPendingCall(raise_later, Py_NewRef(value)) != 0)
-            Py_DECREF(value);
-    } else {
-        Py_XDECREF(value ? PyObject_CallFunctionObjArgs(told, value, NULL) : NULL);
-    }
-    PyErr_Clear();
+    if (value && trace)
+        PyException_SetTraceback(value, trace);
     Py_XDECREF(kind);
-    Py_XDECREF(value);
     Py_XDECREF(trace);
+    return value;
+}
+
+/* The exception that is set is raised again as soon as Python code runs. */
+static void defer_error(void)
+{
+    PyObject *value = take_error();
+    if (value && Py_AddPendingCall(raise_later, value) != 0)
+        Py_DECREF(value);
+}
+
+/* Did a signal handler raise this? `guard.py` knows. Whatever another handler raises meanwhile comes later. */
+static int from_handler(PyObject *error)
+{
+    PyObject *trace = PyException_GetTraceback(error), *answer = NULL;
+    PyObject *name = trace ? PyUnicode_FromString("sonde.guard") : NULL; /* without a traceback it is C's own */
+    PyObject *guard = name ? PyImport_GetModule(name) : NULL;
+    for (int i = 0; guard && !answer && i < 3; i++) {
+        answer = PyObject_CallMethod(guard, "from_handler", "O", error);
+        if (!answer && PyErr_ExceptionMatches(PyExc_RecursionError))
+            PyErr_Clear(); /* no room to ask */
+        else if (!answer)
+            defer_error();
+    }
+    int yes = answer == Py_True;
+    Py_XDECREF(trace);
+    Py_XDECREF(name);
+    Py_XDECREF(guard);
+    Py_XDECREF(answer);
+    PyErr_Clear();
+    return yes;
+}
+
+/* After a call of our own code. 1: the exception that is set is the program's. Any other is cleared. */
+static inline int interrupted(void)
+{
+    if (!PyErr_Occurred())
+        return 0;
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return 1;
+    PyObject *value = take_error();
+    int yes = value && from_handler(value);
+    if (yes)
+        PyErr_SetObject((PyObject *)Py_TYPE(value), value);
+    Py_XDECREF(value);
+    return yes;
+}
+
+/* The same where the caller cannot fail, or has another exception to raise: the program gets its own later. */
+static inline void forget_error(void)
+{
+    if (interrupted())
+        defer_error();
+}
+
+/* The exception that is set, if there is one: `told`, in Python, counts it and gives something up, unless it is the program's. */
+static inline void blame_on(PyObject *told)
+{
+    PyObject *value = PyErr_Occurred() ? take_error() : NULL;
+    if (!value)
+        return;
+    Py_XDECREF(PyObject_CallFunctionObjArgs(told, value, NULL));
+    Py_DECREF(value);
+    forget_error();
 }
 
 #endif

@@ -250,7 +250,7 @@ static PyObject *loop_hint(PyObject *object, PyObject *Py_UNUSED(none))
     PyObject *hint = iterator ? PyObject_CallMethod(iterator, "__length_hint__", NULL) : NULL;
     if (hint)
         return hint;
-    PyErr_Clear();
+    forget_error();
     Py_RETURN_NOTIMPLEMENTED;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "blame.h"
 #include "state.h"
 
 #define RETRY_OPEN_NS 1000000000ull
@@ -105,17 +106,6 @@ static PyObject *call_host(const char *method, PyObject *arguments)
     Py_XDECREF(function);
     Py_XDECREF(arguments);
     return result;
-}
-
-/* Our own failures end here; a KeyboardInterrupt that happened to arrive in our code is handed on. */
-static void forget_error(void)
-{
-    if (!PyErr_Occurred())
-        return;
-    int interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
-    PyErr_Clear();
-    if (interrupt)
-        PyErr_SetInterrupt();
 }
 
 /* Lines for names.jsonl wait here until they are written; a full disk makes them wait longer. */

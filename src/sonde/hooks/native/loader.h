@@ -83,6 +83,7 @@ static int call_one(PyObject *function, PyObject *one, PyObject *two, PyObject *
     PyObject *given[] = {NULL, one, two, three};
     PyObject *done = PyObject_Vectorcall(function, given + 1, (size_t)(1 + (two != NULL) + (three != NULL)) | OFFSET_BIT, NULL);
     Py_XDECREF(done);
+    forget_error();
     return done != NULL;
 }
 
@@ -94,6 +95,7 @@ static void come_by(PyObject *parts)
         return;
     ticked = now;
     Py_XDECREF(PyObject_CallNoArgs(of(parts, TICK)));
+    forget_error();
 }
 
 static int all_numbers(PyObject *asked)
@@ -343,11 +345,8 @@ static PyObject *come(PyObject *parts, PyObject **indices, PyObject **worker)
 
 static void tell_listeners(PyObject *listeners, PyObject *batch, PyObject *key, PyObject *data)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_Size(listeners) && !PyErr_Occurred(); i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(listeners); i++)
         call_one(PyTuple_GetItem(listeners, i), batch, key, data);
-        if (interrupted())
-            return;
-    }
 }
 
 static int64_t rows_in(PyObject *data, int deeper);
@@ -424,17 +423,18 @@ static void delivered(PyObject *parts, PyObject *number, PyObject *key, PyObject
     PyObject *listeners = numbers ? PyObject_GetAttr(of(parts, HERE), s_listeners) : NULL;
     if (listeners && sized(parts, samples, key)) {
         int written = ledgered(parts, PyLong_AsLongLong(key), numbers, worker, flags);
-        PyErr_Clear();
+        forget_error();
         PyObject *batch = !written || PyTuple_Size(listeners) ? batch_made(parts, number, numbers, worker) : NULL;
         if (batch && !written)
             entered_late(parts, batch, key, flags);
-        if (batch && !interrupted())
+        if (batch)
             tell_listeners(listeners, batch, key, data);
         Py_XDECREF(batch);
     }
     Py_XDECREF(listeners);
     Py_XDECREF(own);
     Py_XDECREF(numbers);
+    forget_error();
 }
 
 /* The wait has ended with a batch. What fails here is ours, and forgotten; the wait is closed in any case. */
@@ -444,21 +444,18 @@ static void wait_ended(PyObject *parts, PyObject *data)
     long long place = number ? PyLong_AsLongLong(number) : -1;
     PyObject *key = place >= 0 && place <= PyLong_AsLongLong(of(parts, MOST))
                         ? PyLong_FromLongLong(under.account.first_key + place) : NULL;
-    PyErr_Clear();
+    forget_error();
     call_one(of(parts, LEAVES), of(parts, WAIT), key, NULL);
-    if (!interrupted()) {
-        int64_t samples = key && indices != Py_None ? samples_in(data, indices) : UNTOLD;
-        if (samples != UNTOLD)
-            delivered(parts, number, key, indices, worker, data, samples);
-        else {
-            PyObject *batch = number ? batch_made(parts, number, indices, worker) : Py_NewRef(Py_None);
-            if (batch)
-                call_one(of(parts, DELIVER), under.iterator, batch, data);
-            Py_XDECREF(batch);
-        }
-        if (!interrupted())
-            come_by(parts);
+    int64_t samples = key && indices != Py_None ? samples_in(data, indices) : UNTOLD;
+    if (samples != UNTOLD)
+        delivered(parts, number, key, indices, worker, data, samples);
+    else {
+        PyObject *batch = number ? batch_made(parts, number, indices, worker) : Py_NewRef(Py_None);
+        if (batch)
+            call_one(of(parts, DELIVER), under.iterator, batch, data);
+        Py_XDECREF(batch);
     }
+    come_by(parts);
     Py_XDECREF(indices);
     Py_XDECREF(worker);
     Py_XDECREF(number);
@@ -480,14 +477,15 @@ static void wait_failed(PyObject *parts)
     } else {
         PyObject *indices = NULL, *worker = NULL, *number = come(parts, &indices, &worker);
         PyObject *batch = number ? batch_made(parts, number, indices, worker) : Py_NewRef(Py_None);
-        PyErr_Clear();
+        forget_error();
         call_one(of(parts, UNSEEN), batch ? batch : Py_None, value ? value : Py_None, NULL);
         Py_XDECREF(indices);
         Py_XDECREF(worker);
         Py_XDECREF(number);
         Py_XDECREF(batch);
     }
-    PyErr_Restore(kind, value, trace); /* instead of whatever these have set */
+    forget_error();
+    PyErr_Restore(kind, value, trace);
 }
 
 static PyObject *waited(Gate *gate, PyObject *parts, Account *account, PyObject *iterator, long long number)
@@ -497,13 +495,11 @@ static PyObject *waited(Gate *gate, PyObject *parts, Account *account, PyObject 
     under.account = account_held(account);
     under.number = number;
     call_one(of(parts, ENTERS), of(parts, WAIT), NULL, NULL);
-    PyObject *result = interrupted() ? NULL : PyObject_Vectorcall(gate->function, given + 1, 1 | OFFSET_BIT, NULL);
+    PyObject *result = PyObject_Vectorcall(gate->function, given + 1, 1 | OFFSET_BIT, NULL);
     if (result)
         wait_ended(parts, result);
     else
         wait_failed(parts);
-    if (result && interrupted())
-        Py_CLEAR(result);
     under.iterator = NULL;
     Py_CLEAR(under.asked);
     Py_CLEAR(under.indices);
@@ -571,8 +567,7 @@ static PyObject *index_call(PyObject *self, PyObject *const *args, size_t flags,
     Py_XDECREF(old);
     if (result && under.account.ordinals != Py_None && under.account.filed == Py_None) {
         under.first = ordinal_taken(Py_None, result);
-        if (interrupted())
-            Py_CLEAR(result);
+        forget_error();
     }
     return result;
 }
@@ -599,6 +594,7 @@ static void file_task(PyObject *parts, PyObject *iterator, int64_t number)
     Py_XDECREF(key);
     Py_XDECREF(indices);
     Py_XDECREF(entry);
+    forget_error();
 }
 
 static PyObject *put_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
@@ -612,8 +608,6 @@ static PyObject *put_call(PyObject *self, PyObject *const *args, size_t flags, P
         PyObject *parts = Py_NewRef(batch_parts);
         file_task(parts, args[0], number);
         Py_DECREF(parts);
-        if (interrupted())
-            Py_CLEAR(result);
     }
     return result;
 }
@@ -673,7 +667,7 @@ static PyObject *convert_call(PyObject *self, PyObject *const *args, size_t flag
         lane->last = 0;
         call_one(of(parts, LEAVES), of(parts, ITEM), NULL, NULL);
     }
-    return interrupted() ? NULL : PyObject_Vectorcall(lane->slow, args, flags, names);
+    return PyObject_Vectorcall(lane->slow, args, flags, names);
 }
 
 static PyObject *converting(PyObject *parts, PyObject *collate)
@@ -708,6 +702,7 @@ static void put_around(PyObject *parts, PyObject *fetcher, int singly, PyObject 
         *collate = Py_NewRef(before);
     Py_XDECREF(before);
     Py_XDECREF(made);
+    forget_error();
 }
 
 /* Puts back what collates. An exception that is set stays. */
@@ -718,6 +713,7 @@ static void take_away(PyObject *fetcher, PyObject *collate)
         return;
     PyErr_Fetch(&kind, &value, &trace);
     PyObject_SetAttr(fetcher, s_collate, collate);
+    forget_error();
     PyErr_Restore(kind, value, trace);
     Py_DECREF(collate);
 }
@@ -850,7 +846,8 @@ static void fetch_failed(PyObject *parts, PyObject *const *args, Making *making)
     if (seen)
         Py_XDECREF(PyObject_CallFunctionObjArgs(of(parts, UNMADE), args[0], args[1], seen, making->key, kind, NULL));
     Py_XDECREF(seen);
-    PyErr_Restore(kind, value, trace); /* instead of whatever this has set */
+    forget_error();
+    PyErr_Restore(kind, value, trace);
 }
 
 static void fetch_ended(PyObject *parts, Making *making)
@@ -859,6 +856,7 @@ static void fetch_ended(PyObject *parts, Making *making)
     if (loop)
         Py_XDECREF(PyObject_CallMethodObjArgs(loop, s_close, NULL));
     Py_XDECREF(loop);
+    forget_error();
     if (item_is_open(making))
         call_one(of(parts, LEAVES), of(parts, ITEM), NULL, NULL);
     call_one(of(parts, LEAVES), making->span, NULL, NULL);
@@ -874,6 +872,7 @@ static void flow_back(PyObject *fetcher, Making *making)
         return;
     PyErr_Fetch(&kind, &value, &trace);
     PyObject_SetAttr(fetcher, s_iter, making->stream);
+    forget_error();
     PyErr_Restore(kind, value, trace);
 }
 
@@ -886,7 +885,7 @@ static PyObject *fetched(PyObject *function, PyObject *parts, PyObject *const *a
     fetching[0] = args[0];
     fetching[1] = args[1];
     muted = 1;
-    PyObject *result = interrupted() ? NULL : PyObject_Vectorcall(function, given + 1, 2 | OFFSET_BIT, NULL);
+    PyObject *result = PyObject_Vectorcall(function, given + 1, 2 | OFFSET_BIT, NULL);
     take_away(args[0], collate);
     flow_back(args[0], making);
     if (result)
@@ -895,8 +894,6 @@ static PyObject *fetched(PyObject *function, PyObject *parts, PyObject *const *a
         fetch_failed(parts, args, making);
     fetching[0] = fetching[1] = NULL;
     muted = 0;
-    if (result && interrupted())
-        Py_CLEAR(result);
     return result;
 }
 
