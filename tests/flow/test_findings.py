@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 from tests.flow.making import Making
+from tests.flow.pipeline import Pictures
+from torch.utils.data import DataLoader
 
+import sonde
 from sonde.finding import Finding
 from sonde.flow.compare import compare
 from sonde.flow.freeze import SUMMARY
@@ -109,6 +114,63 @@ def test_a_model_that_changes_its_input_is_told_where_the_input_is_used_again(ma
     finding = only(making)
     assert told(finding)[:4] == ("changed_in_place", "evaluation", "MSELoss__forward", "target")
     assert "Model__forward" in finding.why
+
+
+class Zeroing(torch.nn.Module):
+    """A model that overwrites its input, and returns something else."""
+
+    def __init__(self, *, inside: bool) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, batch: dict[str, Any]) -> Any:
+        out = batch["image"].flatten(1).sum(1)
+        if self.inside:
+            batch["image"][2:].mul_(0)
+        return out
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.usefixtures("few_workers")
+def test_a_change_inside_a_function_is_told_with_the_function_and_the_rows(workers: int, tmp_path: Path) -> None:
+    """Its inputs are looked at once more when it ends; also in a trace that was saved."""
+    with sonde.flow.trace(items=4) as trace:
+        for batch in DataLoader(Pictures(), batch_size=4, num_workers=workers):
+            Zeroing(inside=True)(batch)
+    trace.save(tmp_path / "t.sonde")
+    for one in (trace, sonde.flow.load(tmp_path / "t.sonde")):
+        (finding,) = [found for found in one.findings() if found.kind == "changed_in_place"]
+        assert told(finding) == ("changed_in_place", "evaluation", "Zeroing__forward", "batch.image", [2, 3])
+        assert "changed in place by Zeroing__forward" in finding.why
+        assert "inputs changed in place:" in str(one)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.usefixtures("few_workers")
+def test_a_change_between_collate_and_model_is_told(workers: int) -> None:
+    """Also where a loader worker has collated the batch."""
+    with sonde.flow.trace(items=4) as trace:
+        for batch in DataLoader(Pictures(), batch_size=4, num_workers=workers):
+            batch["image"][1] *= 2
+            Zeroing(inside=False)(batch)
+    (finding,) = [found for found in trace.findings() if found.kind == "changed_in_place"]
+    assert told(finding) == ("changed_in_place", "evaluation", "Zeroing__forward", "batch.image", [1])
+    assert finding.evidence["since"] == "default_collate"
+
+
+def test_a_function_may_change_in_place_what_it_returns_a_view_of() -> None:
+    """The change is its result: of an array, of a tensor, and of an array as a tensor."""
+
+    @sonde.flow.trace_func(stage_name="prepare_inputs")
+    def halve(x: Any) -> Any:
+        x *= 0.5
+        return torch.from_numpy(x).view(-1) if isinstance(x, np.ndarray) else x[:2]
+
+    with sonde.flow.trace() as trace:
+        halve(np.ones((4, 4)))
+        halve(torch.ones(4, 4))
+    assert trace.findings() == []
+    assert not any(call.about.changed for call in trace.calls())
 
 
 def test_the_rows_that_were_changed_are_named(making: Making) -> None:
@@ -474,6 +536,13 @@ def test_an_item_in_0_to_255_among_others_in_0_to_1_is_told(making: Making) -> N
     making.collate(stack, fetched(making, lambda i: image(i) * np.float32(255 if i == 1 else 1)), range(N))
     finding = only(making)
     assert told(finding) == ("range", "dataset_getter", "data__get_image", "image", [1])
+
+
+@pytest.mark.parametrize("offset", [-0.01, 0.01])
+def test_a_range_that_goes_a_little_beyond_its_ends_is_still_compared(making: Making, offset: float) -> None:
+    """Noise, an offset or a resampling takes pictures of 0..1 below 0, or above 1."""
+    fetched(making, lambda index: (image(index) + np.float32(offset)) * (255 if index == 1 else 1))
+    assert told(only(making)) == ("range", "dataset_getter", "data__get_image", "image", [1])
 
 
 def test_a_model_that_gets_another_range_in_validation_is_told(making: Making) -> None:

@@ -480,7 +480,7 @@ def other_range_in_validation() -> None:
 # (pipeline, kind, stage, a part of the function's name, a part of the field, items)
 SEEDED = (
     (shared_buffer, "changed_in_place", "collate", "collate", "[*][0]", [0, 1, 2]),
-    (greedy_model, "changed_in_place", "evaluation", "MSELoss", "target", [0, 1, 2, 3]),
+    (greedy_model, "changed_in_place", "evaluation", "Greedy__forward", "x", [0, 1, 2, 3]),
     (nan_in_the_data, "nonfinite", "dataset_getter", "get_image", "image", [2]),
     (log_of_zero, "nonfinite", "evaluation", "Log__forward", "output", [3]),
     (lost_transform, "no_effect", "dataset_getter", "Forgetful", "output", [0, 1, 2, 3]),

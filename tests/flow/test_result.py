@@ -234,7 +234,7 @@ def test_a_captured_value_comes_before_a_fact_of_the_same_name() -> None:
 
 def test_facts_are_filled_in_later() -> None:
     """A call is filed when the function is entered; what it returned is known afterwards."""
-    call = TraceCall("f")
+    call = TraceCall("f", result_name="y")
     assert "not finished" in str(call)
     call.output = freeze(3, name="y")
     call.duration_ns = 9

@@ -17,11 +17,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from sonde.events.recorder import loader_worker, thread_name
+from sonde.flow import identity
 from sonde.flow.define import TraceDef, shown_name
 from sonde.flow.freeze import Keep, freeze
 from sonde.flow.gate import watch
 from sonde.flow.note import SEQUENCE, Kept, Note
-from sonde.flow.place import Place
+from sonde.flow.place import Place, leaves
 from sonde.flow.result import TraceCall, TraceResult
 from sonde.guard import guard
 from sonde.hooks.points import quiet
@@ -36,18 +37,20 @@ if TYPE_CHECKING:
 
 MAX_CALLS = 10_000  # of one trace, in one process
 MAX_YIELDED = 1_000  # values kept of one generator
+CONSUMING = ("dataset_getter", "collate")  # stages whose functions may use up what they are given: it was made for them
 TOTAL_COPIES = 32  # times the limit of one value: what all copies of one trace may take together
 
 
 class Frame:
     """A call that runs: its record, the frame around it, and what noting the calls inside it has cost."""
 
-    __slots__ = ("begun", "call", "cost", "outer", "pid", "spent", "tape", "token", "yielded")
+    __slots__ = ("begun", "call", "cost", "given", "outer", "pid", "spent", "tape", "token", "yielded")
 
-    def __init__(self, tape: Tape, call: TraceCall, outer: Frame | None) -> None:
+    def __init__(self, tape: Tape, call: TraceCall, outer: Frame | None, given: list[tuple[str, Any]]) -> None:
         self.tape = tape
         self.call = call
         self.outer = outer
+        self.given = given  # the arguments themselves, to look at them again when the call ends
         self.pid = os.getpid()
         self.begun = 0  # when the function was entered, for the last time if it runs in pieces
         self.spent = 0  # in earlier pieces
@@ -126,7 +129,8 @@ class Tape:
         outer = _frame.get()
         if outer is not None and (outer.tape is not self or outer.pid != os.getpid()):
             outer = None
-        kept = [self._keep(value, name) for name, value in values]
+        given = list(values)
+        kept = [self._keep(value, name) for name, value in given]
         where = self.place.find(kept, None if outer is None else outer.call.about)
         if where is None:
             return None
@@ -147,7 +151,7 @@ class Tape:
             phase=self.phase,
         )
         self._number(call, outer)
-        frame = Frame(self, call, outer)
+        frame = Frame(self, call, outer, given)
         frame.token = _frame.set(frame)
         frame.begun = call.about.start_ns = time.monotonic_ns()
         if outer is not None:
@@ -175,6 +179,19 @@ class Tape:
         if frame.outer is not None:
             frame.outer.cost += frame.cost + time.monotonic_ns() - stopped
 
+    @guard("looking at the arguments of a call again")
+    def look_again(self, frame: Frame, result: object) -> None:
+        """Keep the arguments that the call has changed in place, unless it gives back what it has changed."""
+        about = frame.call.about
+        if self.keep.values == "off" or about.stage_name in CONSUMING:
+            return
+        for (name, value), before in zip(frame.given, about.inputs, strict=True):
+            after = freeze(value, self.keep._replace(values="summary"), name)
+            numbers = set(changed(before.note, after.note))
+            arrays = [array for array in leaves(value) if identity.number(array) in numbers]
+            if numbers and not (arrays and all(identity.shared(array, leaves(result)) for array in arrays)):
+                about.changed = [*about.changed, self._keep(value, name)]
+
     def _keep(self, value: object, name: str) -> Kept:
         keep = self.keep
         if keep.values == "full" and self.copied > TOTAL_COPIES * keep.limit:
@@ -183,6 +200,14 @@ class Tape:
         if keep.values == "full":
             self.copied += size(kept.note)
         return kept
+
+
+def changed(before: Note, after: Note) -> Iterator[int]:
+    """The numbers of the arrays in a value that are the same objects as before, with other content."""
+    if before.identity is not None and before.identity == after.identity and before.digest != after.digest:
+        yield before.identity
+    for (_, one), (_, other) in zip(before.children, after.children, strict=False):
+        yield from changed(one, other)
 
 
 def size(note: Note) -> int:
@@ -344,6 +369,8 @@ def leave(frame: Frame | None, result: object = None, error: BaseException | Non
         with guard("noting the result of a call"), quiet():
             name = frame.call.about.result_name
             output = None if error is not None else frame.tape._keep(result, name)
+            if error is None:
+                frame.tape.look_again(frame, result)
             frame.tape.finish(frame, output, error, stopped)
     finally:
         _busy.now = False
@@ -417,6 +444,7 @@ class Life:
                 output = _yielded(frame.yielded, name) if gives else None
                 if not gives and error is None:
                     output = frame.tape._keep(result, name)
+                    frame.tape.look_again(frame, result)
                 frame.tape.finish(frame, output, error, time.monotonic_ns())
         finally:
             _busy.now = False

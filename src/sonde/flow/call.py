@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from sonde.flow import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from sonde.flow.note import Item, Kept
 
@@ -15,95 +16,49 @@ if TYPE_CHECKING:
 NO_NAME = "return_value"
 
 
+@dataclass(slots=True)
 class About:
     """The facts about one call, as plain fields.
 
     Code that works on calls reads `call.about.batch`, not `call.batch`: there a captured value named "batch" comes first.
     """
 
-    __slots__ = (
-        "_result_name",
-        "batch",
-        "disp_name",
-        "duration_ns",
-        "epoch",
-        "error",
-        "func_name",
-        "inputs",
-        "items",
-        "loader",
-        "output",
-        "parent",
-        "phase",
-        "pid",
-        "seq",
-        "stage_name",
-        "start_ns",
-        "step",
-        "thread",
-        "worker",
-    )
+    disp_name: str
+    _: KW_ONLY
+    func_name: str = ""
+    stage_name: str = "evaluation"
+    inputs: Sequence[Kept] = ()
+    output: Kept | None = None  # None while it runs, and after an exception
+    changed: Sequence[Kept] = ()  # inputs that the call changed in place, as they were at its end
+    result_name: str = ""  # under which the returned value is shown
+    start_ns: int = 0
+    duration_ns: int | None = None  # None while it runs
+    seq: int = 0  # the order of calls, over all processes
+    parent: int | None = None  # seq of the call in which this one ran
+    pid: int = 0
+    thread: str = ""
+    worker: int | None = None  # number of the loader worker, None in the main process
+    epoch: int | None = None
+    step: int | None = None
+    loader: int | None = None
+    batch: int | None = None  # number of the batch within its loader
+    items: Sequence[Item] = ()  # what the call was about: one item for a getter, all of the batch for collate
+    error: str | None = None  # type name of the exception that it raised
+    phase: str | None = None  # of a program that has several: "train", "validate"
 
-    def __init__(
-        self,
-        disp_name: str,
-        *,
-        func_name: str = "",
-        stage_name: str = "evaluation",
-        inputs: Iterable[Kept] = (),
-        output: Kept | None = None,
-        result_name: str = "",
-        start_ns: int = 0,
-        duration_ns: int | None = None,
-        seq: int = 0,
-        parent: int | None = None,
-        pid: int = 0,
-        thread: str = "",
-        worker: int | None = None,
-        epoch: int | None = None,
-        step: int | None = None,
-        loader: int | None = None,
-        batch: int | None = None,
-        items: Iterable[Item] = (),
-        error: str | None = None,
-        phase: str | None = None,
-    ) -> None:
-        self.disp_name = disp_name
-        self.func_name = func_name or disp_name.rpartition("__")[2] or disp_name
-        self.stage_name = stage_name
-        self.inputs = list(inputs)
-        self.output = output  # None while it runs, and after an exception
-        self._result_name = result_name
-        self.start_ns = start_ns
-        self.duration_ns = duration_ns  # None while it runs
-        self.seq = seq  # the order of calls, over all processes
-        self.parent = parent  # seq of the call in which this one ran
-        self.pid = pid
-        self.thread = thread
-        self.worker = worker  # number of the loader worker, None in the main process
-        self.epoch = epoch
-        self.step = step
-        self.loader = loader
-        self.batch = batch  # number of the batch within its loader
-        self.items = tuple(items)  # what the call was about: one item for a getter, all of the batch for collate
-        self.error = error  # type name of the exception that it raised
-        self.phase = phase  # of a program that has several: "train", "validate"
-
-    @property
-    def result_name(self) -> str:
-        """The name under which the returned value is shown."""
-        return self._result_name or (NO_NAME if self.output is None else self.output.name)
-
-    @result_name.setter
-    def result_name(self, name: str) -> None:
-        self._result_name = name
+    def __post_init__(self) -> None:
+        self.func_name = self.func_name or self.disp_name.rpartition("__")[2] or self.disp_name
+        self.result_name = self.result_name or (NO_NAME if self.output is None else self.output.name)
+        self.inputs = list(self.inputs)
+        self.changed = list(self.changed)
+        self.items = tuple(self.items)
 
     def captured(self) -> list[Kept]:
         """The captured values in the order of their numbers: inputs, then the output if there is one."""
         return [*self.inputs, *([] if self.output is None else [self.output])]
 
 
-FIELDS = (*(name for name in About.__slots__ if name != "_result_name"), "result_name")
+FIELDS = tuple(field.name for field in fields(About))
 
 
 class TraceCall:

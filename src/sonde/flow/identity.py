@@ -1,16 +1,33 @@
-"""Numbers for objects that stay valid after the object is gone: an id() comes back for the next object, these never do."""
+"""Numbers for objects that stay valid after the object is gone: an id() comes back for the next object, these do not."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import weakref
+from typing import TYPE_CHECKING, Any
 
-_numbers = itertools.count(1)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _known: dict[int, tuple[weakref.ref[object], int]] = {}
+
+
+class _Numbers:
+    """Each process counts from a number of its own: no two objects of a trace have the same one."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """In a forked child the objects are copies: a trace there must not take them for those of its parent."""
+        self.count = itertools.count(int.from_bytes(os.urandom(6), "big"))
+        _known.clear()
+
+
+_numbers = _Numbers()
 if hasattr(os, "register_at_fork"):
-    # The child's objects are copies: a trace there must not take them for those of its parent.
-    os.register_at_fork(after_in_child=_known.clear)
+    os.register_at_fork(after_in_child=_numbers.renew)
 
 
 def forget() -> None:
@@ -24,7 +41,7 @@ def number(value: object) -> int | None:
     found = _known.get(key)
     if found is not None and found[0]() is value:
         return found[1]
-    given = next(_numbers)
+    given = next(_numbers.count)
 
     def gone(_: object) -> None:
         known = _known.get(key)
@@ -36,3 +53,18 @@ def number(value: object) -> int | None:
     except TypeError:  # a type without weak references
         return None
     return given
+
+
+def shared(array: object, others: Iterable[object]) -> bool:
+    """Does this array use the memory of one of the others, as a view of it or as what it is a view of?"""
+    start, end = _memory(array)
+    return any(start < last and first < end for first, last in map(_memory, others))
+
+
+def _memory(array: Any) -> tuple[int, int]:
+    """Where the memory of a tensor or an array begins and ends; of a tensor, all that its views share."""
+    if hasattr(array, "untyped_storage"):
+        storage = array.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    start = array.__array_interface__["data"][0] if hasattr(array, "__array_interface__") else 0
+    return start, start + array.nbytes if start else 0

@@ -42,8 +42,8 @@ class Note(NamedTuple):
     nbytes: int | None = None
     cut: bool = False  # the copy holds only a part, or nothing, of the value
     children: tuple[tuple[str, Note], ...] = ()  # of containers
-    # Of arrays: a number for the object itself, unique in its process. Two notes with the same number and different
-    # digests tell that it was changed in place.
+    # Of arrays: a number for the object itself, unique in a trace. Two notes with the same number and different digests
+    # tell that it was changed in place.
     identity: int | None = None
 
 

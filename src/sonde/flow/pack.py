@@ -28,7 +28,7 @@ _CONTAINERS: dict[str, Callable[[Any], object]] = {
     "set": set,
     "frozenset": frozenset,
 }
-_FACTS = tuple(name for name in FIELDS if name not in ("inputs", "output", "items"))
+_FACTS = tuple(name for name in FIELDS if name not in ("inputs", "output", "changed", "items"))
 
 # What wrong JSON leads to when it is taken apart.
 WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
@@ -45,6 +45,7 @@ def pack_call(call: TraceCall, put: Callable[[Any], str]) -> dict[str, object]:
         **{name: value for name, value in facts.items() if value is not None},
         "inputs": [pack_kept(kept, put) for kept in about.inputs],
         "output": None if about.output is None else pack_kept(about.output, put),
+        "changed": [pack_kept(kept, put) for kept in about.changed],
         "items": [list(item) for item in about.items],
     }
 
@@ -57,6 +58,7 @@ def unpack_call(packed: dict[str, Any], get: Callable[[str], object]) -> TraceCa
         **facts,
         inputs=[unpack_kept(kept, get) for kept in packed["inputs"]],
         output=None if output is None else unpack_kept(output, get),
+        changed=[unpack_kept(kept, get) for kept in packed.get("changed", ())],
         items=[_item(*item) for item in packed["items"]],
     )
 

@@ -171,11 +171,12 @@ class _Drawing:
             f'<details class="sonde-call sonde-deep{depth}"{" open" if is_open else ""}><summary><span class="sonde-sign">'
             f"<b>{_safe(call.disp_name)}</b>({names}) &rarr; {_safe(call.result_name)}</span>{raised}"
             f'<span class="sonde-time">{duration(call.duration_ns)}<i><s style="width:{share:.0f}%"></s></i></span>'
-            f"</summary>{_place(call)}{self.rows('in', call.inputs)}{self.rows('out', outputs)}</details>"
+            f"</summary>{_place(call)}{self.rows('in', call.inputs)}{self.rows('left', call.changed)}"
+            f"{self.rows('out', outputs)}</details>"
         )
 
-    def rows(self, way: str, captured: list[Kept]) -> str:
-        """The inputs or the output of a call."""
+    def rows(self, way: str, captured: Sequence[Kept]) -> str:
+        """The inputs of a call, those that it left changed, or its output."""
         return "".join(
             f'<div class="sonde-row"><span class="sonde-{way}">{way}</span><span class="sonde-name">{_safe(kept.name)}</span>'
             f'<div class="sonde-value">{self.value(kept.note, kept.value)}</div></div>'

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import get_context
-from sonde.flow import identity
+from sonde.flow.freeze import OFF, freeze
 from sonde.flow.note import Item
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Delivery(NamedTuple):
 
     where: Where
     wanted: bool
+    note: Note | None = None  # its parts and their numbers, no content
 
 
 class Fetch:
@@ -158,9 +159,10 @@ class Place:
         count = self.delivered.get(loader, 0)
         self.delivered[loader] = count + 1
         where = Where(loader, batch, tuple(items), self.epoch(passed), self.step() or 0)
-        delivery = Delivery(where, self._chosen(count))
+        note = freeze(value, OFF).note
+        delivery = Delivery(where, self._chosen(count), note)
         self.recent.append(delivery)
-        self._own((identity.number(leaf) for leaf in leaves(value)), delivery)
+        self._own(_of_note(note), delivery)
         if delivery.wanted and len(self.known) < MAX_KNOWN:
             self.known[loader, passed, batch] = delivery
         return delivery
@@ -177,10 +179,12 @@ class Place:
     def belongs(self, about: About) -> bool | None:
         """Is a call of a worker part of what is captured? None: its batch has not been delivered yet."""
         delivery = self.known.get((about.loader, about.epoch, about.batch))
-        if delivery is not None:
-            about.epoch, about.step = delivery.where.epoch, delivery.where.step
-            return True
-        return True if about.loader is None else None
+        if delivery is None:
+            return True if about.loader is None else None
+        about.epoch, about.step = delivery.where.epoch, delivery.where.step
+        if about.stage_name == "collate" and about.parent is None and about.output and delivery.note:
+            about.output = about.output._replace(note=_delivered(about.output.note, delivery.note))
+        return True
 
     def updated(self, optimizer: int) -> None:
         """An optimizer has made an update; those of the first one count."""
@@ -194,11 +198,10 @@ class Place:
         self.recent.clear()
         self.owners.clear()
 
-    def _own(self, keys: Iterator[int | None], delivery: Delivery) -> None:
+    def _own(self, keys: Iterator[int], delivery: Delivery) -> None:
         for key in keys:
-            if key is not None:
-                self.owners.pop(key, None)
-                self.owners[key] = delivery
+            self.owners.pop(key, None)
+            self.owners[key] = delivery
         while len(self.owners) > MAX_OWNED:
             del self.owners[next(iter(self.owners))]
 
@@ -274,6 +277,15 @@ def rows(value: object, most: int) -> int:
 def _identities(captured: list[Kept]) -> Iterator[int]:
     for kept in captured:
         yield from _of_note(kept.note)
+
+
+def _delivered(made: Note, given: Note) -> Note:
+    """What collate made in a worker is what the loader gave here: its arrays get the numbers that they have here."""
+    if (made.kind, made.shape, len(made.children)) != (given.kind, given.shape, len(given.children)):
+        return made
+    pairs = zip(made.children, given.children, strict=True)
+    children = tuple((name, _delivered(one, other)) for (name, one), (_, other) in pairs)
+    return made._replace(identity=given.identity, children=children)
 
 
 def _of_note(note: Note) -> Iterator[int]:

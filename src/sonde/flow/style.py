@@ -63,8 +63,8 @@ overflow-wrap:anywhere;min-width:0}}
 .sonde-sign b{{color:var(--ink)}}
 .sonde-place{{color:var(--faint);font-size:12px;margin:2px 0 4px 20px;overflow-wrap:anywhere}}
 .sonde-row{{display:flex;gap:10px;margin:4px 0 4px 20px;align-items:baseline}}
-.sonde-in,.sonde-out{{flex:0 0 26px;font-size:11px;font-weight:600;color:var(--in)}}
-.sonde-out{{color:var(--out)}}
+.sonde-in,.sonde-left,.sonde-out{{flex:0 0 26px;font-size:11px;font-weight:600;color:var(--in)}}
+.sonde-out{{color:var(--out)}}.sonde-left{{color:var(--warn)}}
 .sonde-name{{flex:none;max-width:220px;overflow-wrap:anywhere;
 font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;color:var(--mark)}}
 .sonde-value{{min-width:0;flex:1}}

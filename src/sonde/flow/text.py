@@ -24,7 +24,8 @@ class Facts(Protocol):
     """What `call_text` needs to know about a call; `call.About` has it."""
 
     disp_name: str
-    inputs: list[Kept]
+    inputs: Sequence[Kept]
+    changed: Sequence[Kept]
     output: Kept | None
     result_name: str
     duration_ns: int | None
@@ -169,7 +170,8 @@ def call_head(call: Facts) -> str:
 
 def _values(call: Facts) -> list[str]:
     outputs = [] if call.output is None else [call.output]
-    return ["inputs:", *map(_captured, call.inputs), "outputs:", *map(_captured, outputs)]
+    changed = ["inputs changed in place:", *map(_captured, call.changed)] if call.changed else []
+    return ["inputs:", *map(_captured, call.inputs), *changed, "outputs:", *map(_captured, outputs)]
 
 
 def _captured(kept: Kept) -> str:

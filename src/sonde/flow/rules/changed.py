@@ -6,6 +6,7 @@ from typing import Any
 
 from sonde.finding import WARN, Finding
 from sonde.flow.note import MISSING
+from sonde.flow.npy import as_array
 from sonde.flow.rules.sights import EVALUATION, Sight, Sights, Who, members, rows, sentence
 
 KIND = "changed_in_place"
@@ -25,10 +26,10 @@ def changed(seen: Sights) -> list[Finding]:
 
 def _objects(seen: Sights) -> list[list[Sight]]:
     """Each object with a number: where it was seen, in order of time."""
-    objects: dict[tuple[int, int], list[Sight]] = {}
-    for one in seen.arrays:
+    objects: dict[int, list[Sight]] = {}
+    for one in seen.history:
         if one.note.identity is not None and one.note.digest is not None:
-            objects.setdefault((one.call.pid, one.note.identity), []).append(one)
+            objects.setdefault(one.note.identity, []).append(one)
     return list(objects.values())
 
 
@@ -74,11 +75,16 @@ def _which(before: Sight, after: Sight) -> list[Who]:
 
 
 def _differs(a: Any, b: Any) -> bool:
+    a, b = as_array(a), as_array(b)  # what a worker captured comes back as an array, a tensor too
+    if a is None or b is None or a.dtype != b.dtype:
+        return True
     different = (a != b) & ((a == a) | (b == b))  # noqa: PLR0124  NaN is the only value that is not equal to itself
     return bool(different.any()) if hasattr(different, "any") else bool(different)
 
 
 def _finding(before: Sight, after: Sight, items: list[Who]) -> Finding:
+    if after.left:
+        return _inside(before, after, items)
     where = "was returned by" if before.output else "was given to"
     again = "returned again by" if after.output else "given to"
     why = (
@@ -87,11 +93,21 @@ def _finding(before: Sight, after: Sight, items: list[Who]) -> Finding:
     )
     doer = "between the two" if before.output else f"in {before.function} or after it"
     step = f"Look for an in-place operation (+=, x[...] =, .mul_(), inplace=True) {doer}, and let it work on a copy."
-    digests = {"before": before.note.digest, "after": after.note.digest}
-    evidence = after.evidence(
-        items, since=before.function, since_stage=before.stage, since_field=before.field, **digests
+    return Finding(KIND, WARN, 0.99, why, step, _evidence(before, after, items))
+
+
+def _inside(before: Sight, after: Sight, items: list[Who]) -> Finding:
+    why = (
+        f"`{after.field}`{sentence(items)} was changed in place by {after.function} ({after.stage}), which does not return "
+        f"it{_ranges(before, after)}."
     )
-    return Finding(KIND, WARN, 0.99, why, step, evidence)
+    step = f"Look for an in-place operation (+=, x[...] =, .mul_(), inplace=True) in {after.function}, and let it work on a copy."
+    return Finding(KIND, WARN, 0.99, why, step, _evidence(before, after, items))
+
+
+def _evidence(before: Sight, after: Sight, items: list[Who]) -> dict[str, Any]:
+    digests = {"before": before.note.digest, "after": after.note.digest}
+    return after.evidence(items, since=before.function, since_stage=before.stage, since_field=before.field, **digests)
 
 
 def _ranges(before: Sight, after: Sight) -> str:

@@ -10,6 +10,7 @@ from sonde.flow.rules.sights import EVALUATION, Sight, Sights, Who, members, sen
 KIND = "range"
 FULL = 255
 SIDE = 8  # pixels of the smallest picture
+MARGIN = 0.05  # share of the range by which noise, an offset or a resampling may go beyond its ends
 
 
 def ranges(seen: Sights) -> list[Finding]:
@@ -22,13 +23,15 @@ def _small(one: Sight) -> bool:
     low, high, mean = one.note.low, one.note.high, one.note.mean
     if low is None or high is None or mean is None or low == high:
         return False
-    return (low >= 0 and high <= 1) or (-5 <= low < 0 < high <= 5 and abs(mean) <= 3)
+    return (low >= -MARGIN and high <= 1 + MARGIN) or (-5 <= low < 0 < high <= 5 and abs(mean) <= 3)
 
 
 def _large(one: Sight) -> bool:
     """Numbers as they are in a picture file."""
     low, high, mean = one.note.low, one.note.high, one.note.mean
-    return low is not None and high is not None and mean is not None and low >= 0 and 64 <= high <= FULL and mean >= 10
+    if low is None or high is None or mean is None:
+        return False
+    return low >= -MARGIN * FULL and 64 <= high <= (1 + MARGIN) * FULL and mean >= 10
 
 
 def _pictures(sights: list[Sight]) -> list[Sight]:

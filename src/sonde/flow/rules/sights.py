@@ -44,6 +44,7 @@ class Sight(NamedTuple):
     who: Who | None  # the item, if it is about a single one
     note: Note
     value: object  # the copy, or MISSING
+    left: bool = False  # an input as it was when the call ended, which had changed it
 
     @property
     def stage(self) -> str:
@@ -91,12 +92,14 @@ class Sights:
 
     def __init__(self, calls: list[Any], sights: list[Sight]) -> None:
         self.calls = calls  # the facts about the calls, by seq
-        self.all = sights  # in order of time: an output stands behind everything that was seen inside its call
-        self.arrays = [one for one in sights if one.array]
+        # In order of time: an output stands behind everything that was seen inside its call.
+        self.history = [one for one in sights if one.array]  # with inputs as their calls have left them
+        self.all = [one for one in sights if not one.left]
+        self.arrays = [one for one in self.all if one.array]
         # The same field of different items: for each place, what was seen there last of each item.
         self.series: dict[Place, dict[Who, Sight]] = {}
         self._of: dict[int, list[Sight]] = {}
-        for one in sights:
+        for one in self.all:
             if one.who is not None and one.stage != EVALUATION:
                 self.series.setdefault(one.place, {})[one.who] = one
             if one.array:
@@ -127,6 +130,8 @@ def _inside(call: Any, children: dict[int | None, list[Any]], names: _Names) -> 
     yield from names.inputs(call)
     for child in children.pop(call.seq, []):
         yield from _inside(child, children, names)
+    for kept in call.changed:
+        yield from (one._replace(left=True) for one in _sights(call, False, kept, names.who(call)))
     yield from names.output(call)
 
 
