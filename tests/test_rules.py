@@ -44,12 +44,14 @@ def names_environment(nodes: list[ast.AST]) -> set[str]:
 
 
 def late_imports(nodes: list[ast.AST]) -> list[int]:
-    """The lines of imports of our own inside functions."""
+    """The lines of imports of our own inside functions; the screen may be late, since it loads Textual."""
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inside = {node for function in functions for node in ast.walk(function)}
     froms = [node for node in inside if isinstance(node, ast.ImportFrom)]
     plain = [node for node in inside if isinstance(node, ast.Import)]
+    screens = {node.lineno for node in froms if (node.module or "").startswith("sonde.tui")}
     late = [node.lineno for node in froms if node.level or (node.module or "").split(".")[0] == "sonde"]
+    late = [line for line in late if line not in screens]
     return late + [node.lineno for node in plain if any(name.name.split(".")[0] == "sonde" for name in node.names)]
 
 
