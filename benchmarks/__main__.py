@@ -88,7 +88,7 @@ def chosen(names: Sequence[str], known: Sequence[str], effort: Effort) -> list[s
     """The parts of these names; without any, all that this effort has."""
     for name in names:
         if name not in known:
-            sys.exit(f"There is no benchmark {name!r}. {nearest(name, known)}")
+            sys.exit(f"There is no benchmark {name!r}. {nearest(name, list(known))}")
     return [name for name in known if (name in names if names else effort.full or name not in ONLY_FULL)]
 
 

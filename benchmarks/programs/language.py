@@ -28,9 +28,11 @@ class Block(nn.Module):
         """One block."""
         batch, time, _ = x.shape
         heads = self.attention(self.norm_1(x)).view(batch, time, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(*heads.unbind(0), is_causal=True)
+        query, key, value = heads.unbind(0)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.projection(attended.transpose(1, 2).reshape(batch, time, WIDTH))
-        return x + self.mlp(self.norm_2(x))
+        result: Tensor = x + self.mlp(self.norm_2(x))
+        return result
 
 
 class Model(nn.Module):
