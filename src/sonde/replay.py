@@ -289,8 +289,8 @@ def _keys(content: Batch) -> list[Any]:
         return content.indices
     if content.keys is None:
         raise ReplayError(
-            "It is not known which items were in this batch: the order of its items is kept as a recipe from which it cannot be "
-            "made again. The notes of the run say why."
+            "The items of this batch are not available any more: an earlier version of Sonde sealed the run and kept their order "
+            "as a recipe."
         )
     keys = content.keys
     if len(keys) < content.size or not all(isinstance(key, str) for key in keys):

@@ -260,6 +260,42 @@ def test_a_shuffled_item_costs_at_most_two_bytes(tmp_path: Path) -> None:
     assert (path / "ledger.parquet").stat().st_size / 128_000 < 0.2
 
 
+def sealed_with_recipes(path: Path) -> Path:
+    """A run as an earlier version sealed it: the batches 0 to 5 of each rank are places in an order."""
+    run = trained(path)
+    seal(run)
+    table = run / "ledger.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"""
+            CREATE TABLE t AS SELECT * REPLACE ((CASE WHEN key < 6 THEN 1 ELSE 0 END)::UINTEGER AS shuffle,
+                   CASE WHEN key < 6 THEN 3 ELSE length END::UINTEGER AS length),
+                   (CASE WHEN key = 0 AND position = 0 THEN 'recipe'::BLOB END) AS recipe
+            FROM read_parquet('{table}') WHERE key >= 6 OR position = 0
+            """
+        )
+        connection.execute(f"COPY t TO '{table}' (FORMAT parquet)")
+    return run
+
+
+def test_items_that_an_earlier_version_kept_as_a_recipe_are_not_available(tmp_path: Path) -> None:
+    """One sentence says so; everything else of the run reads as before, also after sealing again."""
+    path = sealed_with_recipes(tmp_path / "run")
+    later = build_training(tmp_path / "later", steps=2)
+    shutil.copytree(next(later.glob("*-1000-0")), path / "other-1-0")
+    for _ in range(2):
+        with open_run(path) as run:
+            known = run.sql(
+                "SELECT batch, indices FROM batches WHERE process = 'testhost-1000-0' ORDER BY batch"
+            ).fetchall()
+            assert [indices for batch, indices in known if batch < 6] == [None] * 6
+            assert [indices for batch, indices in known if batch >= 6] == [drawn(0, number) for number in range(6, 12)]
+            assert run.sql("SELECT count(*) FROM steps WHERE process LIKE 'testhost%'").fetchall() == [(12,)]
+            (note,) = [note for note in run.notes if "-1000-0" in note]
+            assert note.startswith("The items of 6 batches of testhost-1000-0 are not available any more: an earlier")
+        seal(path)
+
+
 def test_sealing_takes_in_a_process_that_joined_later(tmp_path: Path) -> None:
     """The ledgers that were sealed before stay."""
     path, other = trained(tmp_path / "run"), build_training(tmp_path / "other", steps=2, batch_size=2)

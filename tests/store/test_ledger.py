@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sonde.store import ledger
 from sonde.store.entries import Entry, note_losses, read_entries
-from sonde.store.ledger import Packer, Recipe, Writer, pack_digest, pack_recipe, pack_text, read_recipe
+from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = {ledger.U16: "H", ledger.U32: "I", ledger.I64: "q"}
@@ -392,32 +392,13 @@ def test_any_content_is_read_or_told(
     assert sum(len(one.content) for one in found) <= 2 * len(body) + ledger.BUFFER_BYTES
 
 
-# ── recipes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-u16, u32, u64 = (st.integers(0, 2**bits - 1) for bits in (16, 32, 64))
-recipes = st.builds(Recipe, u16, whole, whole, u32, u32, u32, u64, st.binary(max_size=3000), u16, u32)
-
-
-@QUICK
-@given(noted=st.lists(st.tuples(keys, recipes), max_size=8), mapped=st.booleans())
-def test_recipes_come_back_between_batches(
-    tmp_path_factory: pytest.TempPathFactory, noted: list[tuple[int, Recipe]], mapped: bool
-) -> None:
-    """With all that they say, and nothing else is lost."""
-    path = tmp_path_factory.mktemp("ledger") / "ledger.bin"
-    book = writer(path, mapped=mapped)
-    for key, recipe in noted:
-        book.put(pack_recipe(key, recipe), 0)
-        book.put(packed(key, 5, 3))
+def test_recipes_of_earlier_versions_are_passed_by(tmp_path: Path) -> None:
+    """The batches before and behind them are there."""
+    book = writer(tmp_path / "ledger.bin")
+    book.put(packed(0, 5, 3))
+    book.put(ledger.ENTRY.pack(ledger.RECIPE, 0, -1, 44, 0) + bytes(44), 0)
+    book.put(packed(1, 9, 2))
     book.close()
-    found, notes = read(path)
+    found, notes = read(tmp_path / "ledger.bin")
     assert notes == []
-    assert [(one.key, read_recipe(one.content)) for one in found if one.code == ledger.RECIPE] == noted
-    assert [numbers(one) for one in found if one.code != ledger.RECIPE] == [[5, 3]] * len(noted)
-
-
-def test_too_few_bytes_are_no_recipe() -> None:
-    """Nothing is read beyond their end."""
-    whole_one = ledger.recipe_bytes(Recipe(1, 2, 3))
-    assert read_recipe(whole_one) == Recipe(1, 2, 3)
-    assert read_recipe(whole_one[:-1]) is None
+    assert [numbers(one) for one in found if one.code != ledger.RECIPE] == [[5, 3], [9, 2]]

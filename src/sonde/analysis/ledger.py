@@ -1,19 +1,16 @@
 """The ledgers of a run: which items went into which batch, from the files of processes or from the sealed table.
 
 Read when they are first asked for. A batch is a few rows: the number of an item, and how many follow it one by one. That is
-one row for each item of a shuffled dataset, and one for each batch of a loop in order. When it is sealed, a batch whose order
-can be made again (`shuffle`) becomes one row: its place in that order.
+one row for each item of a shuffled dataset, and one for each batch of a loop in order.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis import shuffle, weighted
 from sonde.analysis.tables import quoted
 from sonde.errors import RunUnreadable
 from sonde.store import ledger
@@ -31,8 +28,6 @@ FUNCTION = "sonde_indices"
 NO_DIGEST, SAMPLE, WHOLE = 0, 1, 2  # how much of a batch its digest is of
 CONFIG: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 LOADER_SHIFT = 44  # where in a key the loader stands
-ROUND_SHIFT = 28  # and its round
-MOST_TOGETHER = 1 << 23  # draws of rounds by the same weights: one cannot be made again without the others
 PIECE = 1 << 16  # batches that are taken together
 HIGHEST = 2**63 - 1
 
@@ -40,7 +35,7 @@ HIGHEST = 2**63 - 1
 class Batch(NamedTuple):
     """One batch of a ledger. Of items whose keys are no numbers, `indices` is None.
 
-    Both are None if its items stand in an order that cannot be made again; the notes of the run say why.
+    Both are None if an earlier version sealed it as a place in an order: its items are not available any more.
     """
 
     indices: list[int] | None
@@ -65,7 +60,7 @@ class Batch(NamedTuple):
 class Book:
     """What one process wrote down: arrays with one entry per batch, and `first` and `run` with one per row.
 
-    Where `shuffle` is not 0, it is the number of an order, and the only row of the batch is about places in that.
+    Where `shuffle` is not 0, an earlier version kept the batch as a place in an order, which nobody makes again.
     """
 
     def __init__(
@@ -75,15 +70,11 @@ class Book:
         first: NDArray[Any],
         run: NDArray[Any],
         texts: dict[int, str],
-        orders: shuffle.Orders | None = None,
-        noted: dict[int, list[ledger.Recipe]] | None = None,
     ) -> None:
-        """`start` has one more entry: where the rows end. `noted` are recipes that nobody has tried, for loaders' rounds."""
+        """`start` has one more entry: where the rows end."""
         self.key, self.worker, self.flags = heads["key"], heads["worker"], heads["flags"]
         self.digest, self.digest_of, self.shuffle = heads["digest"], heads["digest_of"], heads["shuffle"]
         self.start, self.first, self.run, self.texts = start, first, run, texts
-        self.orders = orders
-        self.noted = noted or {}
         self._places: dict[int, int] | None = None
 
     def __len__(self) -> int:
@@ -96,7 +87,6 @@ class Book:
         return (
             isinstance(other, Book)
             and self.texts == other.texts
-            and self.recipes == other.recipes
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
         )
 
@@ -135,11 +125,6 @@ class Book:
         return int(sizes.max(initial=0))
 
     @property
-    def recipes(self) -> list[bytes]:
-        """Of the orders in which batches have their places."""
-        return [] if self.orders is None else self.orders.recipes
-
-    @property
     def places(self) -> dict[int, int]:
         """For each key its place; -1 for one that stands there twice."""
         if self._places is None:
@@ -155,9 +140,7 @@ class Book:
         low, high = int(self.start[place]), int(self.start[place + 1])
         begin, count = int(self.first[low]), int(self.run[low])
         if self.shuffle[place]:
-            order = None if self.orders is None else self.orders.order(int(self.shuffle[place]))
-            found = None if order is None or begin < 0 else order[begin : begin + count].tolist()
-            return found if found is not None and len(found) == count else None
+            return None
         if high - low == 1 and count != 1:
             return list(range(begin, begin + count))
         return self.first[low:high].tolist()  # type: ignore[no-any-return]
@@ -255,7 +238,6 @@ class _Taken:
         self._done: list[dict[str, NDArray[Any]]] = []
         self._texts: dict[int, str] = {}
         self._digests: dict[int, tuple[int, int]] = {}
-        self._noted: dict[int, list[ledger.Recipe]] = {}
 
     def add(self, entry: Entry) -> None:
         import numpy as np
@@ -265,7 +247,6 @@ class _Taken:
             self._digests[entry.key] = (ledger.HASH.unpack(entry.content)[0], of)
             return
         if entry.code == ledger.RECIPE:
-            self._add_recipe(entry)
             return
         rows = entry.count
         if rows and entry.code in self._types:
@@ -283,11 +264,6 @@ class _Taken:
         if len(self._heads) >= PIECE:
             self._close()
 
-    def _add_recipe(self, entry: Entry) -> None:
-        recipe = ledger.read_recipe(entry.content)
-        if recipe is not None:
-            self._noted.setdefault(entry.key >> ROUND_SHIFT, []).append(recipe)
-
     def book(self) -> Book:
         import numpy as np
 
@@ -297,7 +273,7 @@ class _Taken:
         start = np.append(0, np.cumsum(rows))
         whole["digest"], whole["digest_of"] = self._digest_columns(whole["key"])
         whole["shuffle"] = np.zeros(len(rows), np.uint32)
-        return Book(whole, start, first, run, self._texts, noted=self._noted)
+        return Book(whole, start, first, run, self._texts)
 
     def _digest_columns(self, keys: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
         import numpy as np
@@ -365,19 +341,21 @@ def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str,
         f"SELECT place, keys FROM (SELECT row_number() OVER () - 1 AS place, keys {rows} AND position = 0) "
         "WHERE keys IS NOT NULL"
     ).fetchall()
-    recipes = connection.execute(f"SELECT recipe {rows} AND recipe IS NOT NULL ORDER BY shuffle").fetchall()
+    gone = int(np.count_nonzero(heads["shuffle"]))
+    if gone:
+        notes.append(
+            f"The items of {gone} batches of {process} are not available any more: an earlier version of Sonde sealed this run "
+            "and kept their orders as recipes."
+        )
     start = np.append(np.flatnonzero(found["head"]), count)
-    orders = shuffle.Orders([recipe for (recipe,) in recipes], process, notes)
-    return Book(heads, start, found["first"], found["run"], dict(texts), orders)
+    return Book(heads, start, found["first"], found["run"], dict(texts))
 
 
 def _sealed_rows(connection: duckdb.DuckDBPyConnection, file: str) -> str:
-    """The rows of a sealed file; `length` was called `run` before there were recipes."""
+    """The rows of a sealed file; earlier versions called `length` `run`, and had no `shuffle`."""
     table = f"read_parquet({quoted(file)})"
     columns = {row[0] for row in connection.execute(f"DESCRIBE FROM {table}").fetchall()}
-    if "recipe" in columns:
-        return table
-    return f"(SELECT *, run AS length, 0::UINTEGER AS shuffle, NULL::BLOB AS recipe FROM {table})"
+    return table if "shuffle" in columns else f"(SELECT *, run AS length, 0::UINTEGER AS shuffle FROM {table})"
 
 
 def _type_for(highest: int) -> str:
@@ -391,7 +369,6 @@ def write_sealed(connection: duckdb.DuckDBPyConnection, books: Sequence[tuple[st
     """
     # So that the rows stay in their order: they are joined with the batches, and not the batches with them.
     connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-    books = [(process, _packed(book)) for process, book in books]
     rows = " UNION ALL ".join(_register(connection, number, *one) for number, one in enumerate(books))
     connection.execute(f"COPY ({rows}) TO {quoted(str(path))} ({_FORMAT}, USE_TMP_FILE false)")
     connection.execute("RESET disabled_optimizers")
@@ -401,195 +378,6 @@ def write_sealed(connection: duckdb.DuckDBPyConnection, books: Sequence[tuple[st
                 f"The ledger of {process} was written into {path.name} and read back differently. "
                 "The run is as it was; check the disk, then seal again."
             )
-
-
-def _packed(book: Book) -> Book:
-    """The same ledger, with batches that are part of an order that can be made again as places in it."""
-    moving = _Moving(book)
-    subsets: dict[int, list[Ints]] = {}
-    by_weights: dict[int, list[Ints]] = {}
-    for places, noted in _rounds(book):
-        round = _round(book, places)
-        found = shuffle.find(round) or shuffle.find_drawn(round)
-        loader = int(book.key[places[0]]) >> LOADER_SHIFT
-        if found is not None:
-            moving.add(places, found)
-        elif any(recipe.kind == ledger.WEIGHTED for recipe in noted):
-            by_weights.setdefault(loader, []).append(places)
-        elif any(recipe.subset for recipe in noted):
-            subsets.setdefault(loader, []).append(places)
-    for rounds in subsets.values():
-        _pack_subset(book, rounds, moving)
-    for rounds in by_weights.values():
-        for group in _groups(book, rounds):
-            _pack_weighted(book, group, moving)
-    moved = moving.book()
-    return moved if _same_items(book, moved) else book
-
-
-def _same_items(book: Book, moved: Book) -> bool:
-    """Do the orders give all items again that are only in them now, as whoever reads it will do it?"""
-    import numpy as np
-
-    for number in range(len(book.recipes) + 1, len(moved.recipes) + 1):
-        order = None if moved.orders is None else moved.orders.order(number)
-        places = np.flatnonzero(moved.shuffle == number)
-        if order is None or not np.array_equal(order[_items(moved, places)], _items(book, places)):
-            return False
-    return True
-
-
-def _pack_subset(book: Book, rounds: list[Ints], moving: _Moving) -> None:
-    """The rounds over a subset, whose items are kept once: those of several rounds take more room."""
-    subset = shuffle.learn(_round(book, places) for places in rounds)
-    if subset is None or not shuffle.is_worth(subset, sum(int(_sizes(book, places).sum()) for places in rounds)):
-        return
-    holder = 0
-    for places in rounds:
-        found = shuffle.find(_round(book, places), subset)
-        if found is not None:
-            state = b"" if holder else shuffle.packed(subset)
-            holder = holder or len(moving.recipes) + 1
-            moving.add(places, found._replace(recipe=found.recipe._replace(subset=holder, state=state)))
-
-
-class _Group(NamedTuple):
-    """Rounds that the same weights may have drawn, and what they tell together."""
-
-    rounds: list[tuple[Ints, ledger.Recipe]]
-    spans: weighted.Spans
-
-    def joined(self, places: Ints, recipe: ledger.Recipe, spans: weighted.Spans) -> _Group | None:
-        """With one more; None: other weights drew that, or these are enough."""
-        draws = sum(one.total for _, one in self.rounds) + recipe.total
-        if draws > MOST_TOGETHER or recipe.items != self.rounds[0][1].items:
-            return None
-        both = weighted.merge(self.spans, spans)
-        return None if both is None else _Group([*self.rounds, (places, recipe)], both)
-
-
-def _groups(book: Book, rounds: list[Ints]) -> Iterator[_Group]:
-    """The rounds of a loader that draws by weights, one after the other, without those whose recipe is not true."""
-    group: _Group | None = None
-    for places in rounds:
-        learnt = shuffle.learn_weighted(_round(book, places))
-        if learnt is None:
-            continue
-        recipe, spans = learnt
-        larger = None if group is None else group.joined(places, recipe, spans)
-        if group is not None and larger is None:
-            yield group
-        group = larger or _Group([(places, recipe)], spans)
-    if group is not None:
-        yield group
-
-
-def _pack_weighted(book: Book, group: _Group, moving: _Moving) -> None:
-    """One group, whose draws are kept sorted, in the first recipe: if with the recipes they take less room than the items."""
-    found, orders = [], []
-    for places, recipe in group.rounds:
-        order = weighted.make(recipe, group.spans)
-        one = shuffle.find_weighted(_round(book, places), recipe, order)
-        if one is not None:
-            found.append((places, one))
-            orders.append(order)
-    drawn = weighted.packed(orders, group.rounds[0][1].items) if orders else b""
-    if sum(one.gain for _, one in found) <= len(zlib.compress(drawn, 1)):
-        return
-    holder = len(moving.recipes) + 1
-    for number, (places, one) in enumerate(found):
-        state = one.recipe.state if number else one.recipe.state + drawn
-        moving.add(places, one._replace(recipe=one.recipe._replace(subset=holder, state=state)))
-
-
-def _rounds(book: Book) -> Iterator[tuple[Ints, list[ledger.Recipe]]]:
-    """Rounds of which a recipe was noted: the places of their batches, by their numbers, and the recipes."""
-    import numpy as np
-
-    if not book.noted:
-        return
-    order = np.argsort(book.key, kind="stable")
-    rounds = book.key[order] >> ROUND_SHIFT
-    plain = book.shuffle == 0
-    plain[list(book.texts)] = False
-    for round, noted in book.noted.items():
-        low, high = np.searchsorted(rounds, [round, round + 1])
-        places = order[low:high]
-        places = places[plain[places]]
-        if len(places):
-            yield places, noted
-
-
-def _round(book: Book, places: Ints) -> shuffle.Round:
-    keys = book.key[places]
-    noted = book.noted[int(keys[0]) >> ROUND_SHIFT]
-    return shuffle.Round(noted, keys & (2**ROUND_SHIFT - 1), _sizes(book, places), _items(book, places))
-
-
-def _sizes(book: Book, places: Ints) -> Ints:
-    """How many items some batches have."""
-    import numpy as np
-
-    rows, ends = _rows(book, places)
-    total = np.append(0, np.cumsum(book.run[rows], dtype=np.int64))[np.append(0, ends)]
-    found: Ints = np.diff(total)
-    return found
-
-
-def _items(book: Book, places: Ints) -> Ints:
-    """Their items, one behind the other."""
-    import numpy as np
-
-    rows, _ = _rows(book, places)
-    run = book.run[rows].astype(np.int64)
-    ends = np.cumsum(run)
-    found: Ints = np.arange(int(ends[-1])) + np.repeat(book.first[rows].astype(np.int64) - (ends - run), run)
-    return found
-
-
-def _rows(book: Book, places: Ints) -> tuple[Ints, Ints]:
-    """The rows of some batches, and where among these each batch ends."""
-    import numpy as np
-
-    counts = book.start[places + 1] - book.start[places]
-    ends = np.cumsum(counts)
-    return np.arange(int(ends[-1])) + np.repeat(book.start[places] - (ends - counts), counts), ends
-
-
-class _Moving:
-    """Moves batches of a ledger into orders."""
-
-    def __init__(self, book: Book) -> None:
-        import numpy as np
-
-        self._book = book
-        self.recipes = list(book.recipes)
-        self._number = book.shuffle.copy()
-        self._begins, self._sizes = np.zeros(len(book), np.int64), np.zeros(len(book), np.int64)
-
-    def add(self, places: Ints, found: shuffle.Found) -> None:
-        """The batches at these places, as far as they were found."""
-        self.recipes.append(ledger.recipe_bytes(found.recipe))
-        chosen = places[found.there]
-        self._number[chosen] = len(self.recipes)
-        self._begins[chosen], self._sizes[chosen] = found.places[found.there], _sizes(self._book, chosen)
-
-    def book(self) -> Book:
-        """The ledger with the batches where they are now."""
-        import numpy as np
-
-        book = self._book
-        if len(self.recipes) == len(book.recipes):
-            return book
-        moved, counts = self._number != book.shuffle, np.diff(book.start)
-        keep = np.repeat(~moved, counts)
-        keep[book.start[:-1]] = True
-        start = np.append(0, np.cumsum(np.where(moved, 1, counts)))
-        first, run = book.first[keep].astype(np.int64), book.run[keep].astype(np.int64)
-        first[start[:-1][moved]], run[start[:-1][moved]] = self._begins[moved], self._sizes[moved]
-        heads = {name: getattr(book, name) for name in ("key", "worker", "flags", "digest", "digest_of")}
-        orders = shuffle.Orders(self.recipes, "", [])
-        return Book(heads | {"shuffle": self._number}, start, _narrow(first), _narrow(run), book.texts, orders)
 
 
 def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, book: Book) -> str:
@@ -604,7 +392,7 @@ def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, 
                CASE WHEN r.position = 0 AND h.digest_of > 0 THEN h.digest::UBIGINT END AS digest,
                (CASE WHEN r.position = 0 THEN h.digest_of ELSE 0 END)::UTINYINT AS digest_of,
                (CASE WHEN r.position = 0 THEN h.keys END)::VARCHAR AS keys,
-               h.shuffle::UINTEGER AS shuffle, h.recipe::BLOB AS recipe
+               h.shuffle::UINTEGER AS shuffle
         FROM (SELECT first::BIGINT AS first, run, position, entry FROM {rows}) r JOIN {heads} h ON h.entry = r.entry
     """
 
@@ -615,11 +403,6 @@ def _head_arrays(book: Book) -> dict[str, Any]:
     keys = np.full(len(book), None, dtype=object)
     for place, text in book.texts.items():
         keys[place] = text
-    recipes = np.full(len(book), None, dtype=object)
-    numbers, firsts = np.unique(book.shuffle, return_index=True)
-    for number, place in zip(numbers.tolist(), firsts.tolist(), strict=True):
-        if 0 < number <= len(book.recipes):
-            recipes[place] = book.recipes[number - 1]
     return {
         "entry": np.arange(len(book), dtype=np.uint32),
         "key": book.key,
@@ -629,7 +412,6 @@ def _head_arrays(book: Book) -> dict[str, Any]:
         "digest_of": book.digest_of,
         "keys": keys,
         "shuffle": book.shuffle,
-        "recipe": recipes,
     }
 
 

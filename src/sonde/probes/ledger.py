@@ -14,7 +14,7 @@ from sonde.events import args, recorder
 from sonde.guard import guard
 from sonde.probes.off import switch_off
 from sonde.store import filesystem, folder
-from sonde.store.ledger import Packer, Recipe, Writer, pack_digest, pack_recipe, pack_text
+from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,14 +113,6 @@ def note_digest(key: int, digest: int, of_all: bool) -> None:
     """Write down the digest of a batch that was delivered; `of_all`: of everything in it, else of a sample."""
     if _book.settings is not None and _book.writer is not None:
         _book.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), 0)
-
-
-@guard(DOING, then=_give_up)
-def note_recipe(key: int, recipe: Recipe) -> None:
-    """Write down how the order of a round is made, whose batch 0 has this key."""
-    writer = None if _book.settings is None else _book.writer or _open()
-    if writer is not None:
-        writer.put(pack_recipe(key, recipe), 0)
 
 
 def book() -> object:

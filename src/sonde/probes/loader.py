@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde import config
 from sonde.events import core, recorder
 from sonde.guard import guard
-from sonde.hooks.torch import loader as hooks, order
+from sonde.hooks.torch import loader as hooks
 from sonde.probes import host, ledger, step
 from sonde.probes.off import switch_off
 from sonde.store.ledger import ALONE, STREAM
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
     from sonde.events.choose import core as types
-    from sonde.store.ledger import Recipe
 
     # Told of each batch: which it is, its number in the records, and the batch itself as the program gets it.
     Listener = Callable[[hooks.Batch | None, int | None, Any], None]
@@ -215,23 +214,12 @@ class _Iters:
                 step.begin()
             span = _iter_span(args[0])
             core.enter(span)
-            begun = hooks.starting()
-            if begun is not None:
-                _note_recipe(order.stated, args[0], batch_key(*begun, 0))
             return span
         return None
 
     def after(self, span: types.Span | None, _iterator: Any, error: BaseException | None) -> None:
         if span is not None:
             core.leave(span, None, type(error) if error else None)
-
-
-@guard("finding out how a loader shuffles")
-def _note_recipe(recipe_of: Callable[[Any], Recipe | None], one: Any, key: int) -> None:
-    """Write down how the order of a round is made."""
-    recipe = recipe_of(one)
-    if recipe is not None:
-        ledger.note_recipe(key, recipe)
 
 
 def _iter_span(loader: Any) -> types.Span:
@@ -369,8 +357,6 @@ def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: An
     if key is not None and batch is not None and batch.indices is not None:
         flags = (STREAM if stream else 0) | (0 if iterator._auto_collation else ALONE)
         ledger.note(key, batch.indices, batch.worker, flags)
-        if not batch.number and not stream:
-            _note_recipe(hooks.recipe, iterator, key)
     for listener in _Here.listeners:
         listener(batch, key, data)
 

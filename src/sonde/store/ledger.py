@@ -11,7 +11,7 @@ import struct
 import sys
 import threading
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sonde.store.descriptor import File
 
@@ -33,7 +33,7 @@ RANGE = 1  # the first number, 8 bytes: the others follow it one by one
 U16, U32, I64 = 2, 3, 4  # each number
 TEXT = 5  # the length of a text, 4 bytes, and the text: the keys as a JSON list, as far as there was room
 DIGEST = 6  # 8 bytes: what the batch held
-RECIPE = 7  # so many bytes as it says items: how the order of a round was made; the key is that of its batch 0
+RECIPE = 7  # as many bytes as it says items: earlier versions noted how an order was made; readers pass it by
 WIDTHS = {U16: "H", U32: "I", I64: "q"}
 FIRST = struct.Struct("<q")
 SIZE = struct.Struct("<I")
@@ -45,21 +45,12 @@ ALONE = 2  # the loader makes no batches: it asks for one item, or for a list of
 # Flag of a digest.
 WHOLE = 1  # of everything in the batch; else of a sample of it
 
-# Kinds of recipes. The first two are the order of `torch.randperm` on the CPU, whose draws are those of a Mersenne Twister
-SEEDED = 1  # that was seeded with the lower half of `seed`
-STATED = 2  # that was in `state`: place of the next word, and its words
-DRAWN = 3  # with replacement, as `torch.randint` draws: from `state`, or from `seed` where there is none
-WEIGHTED = 4  # with replacement, as `torch.multinomial` draws from `state` by weights, which are not known
-SORTED = 6  # sealed: the same, by the draws sorted by size
-STATE = struct.Struct("<I624I")
 MOST_RECIPE = 1 << 16  # bytes
-
 MOST_ITEMS = 2**28  # of one batch
 MOST_REMEMBERED = 1024
 WAIT_S = 1.0
 BLOCK_ROOM = 4096  # without a mapping, a kill loses at most so much
 
-_RECIPE = struct.Struct("<HHIqqIIIQ")
 _RANGED = struct.Struct(ENTRY.format + "q")
 _HASHED = struct.Struct(ENTRY.format + "Q")
 _LOADER_SHIFT = 44
@@ -130,49 +121,6 @@ def pack_text(key: int, count: int, text: bytes, worker: int | None = None, flag
 def pack_digest(key: int, digest: int, *, whole: bool) -> bytes:
     """The entry that says what a batch held."""
     return _HASHED.pack(DIGEST, WHOLE if whole else 0, -1, 0, key, digest)
-
-
-class Recipe(NamedTuple):
-    """How the order of a round was made: shuffled, repeated or cut to `total`, and of that each `replicas`-th from `rank` on.
-
-    With replacement, `total` of so many `items` are drawn.
-
-    Where `subset` is not 0, the order is one of places in a subset of the dataset. Sealed ones also say how many draws came
-    before (`skip`), the CRC-32 of the items as numbers of 32 bits (`check`), and which recipe, by its number, has the items of
-    the subset (`subset`): that one has them in place of a state, the lowest bytes of all, then the next ones. In the same way
-    `subset` is the number of the recipe that has, behind its state, the draws of all rounds with that number, sorted.
-    """
-
-    kind: int
-    items: int
-    total: int
-    replicas: int = 1
-    rank: int = 0
-    subset: int = 0
-    seed: int = 0
-    state: bytes = b""
-    skip: int = 0
-    check: int = 0
-
-
-def recipe_bytes(one: Recipe) -> bytes:
-    """A recipe as it is written."""
-    head = (one.kind, one.skip, one.check, one.items, one.total, one.replicas, one.rank, one.subset, one.seed)
-    return _RECIPE.pack(*head) + one.state
-
-
-def read_recipe(content: bytes) -> Recipe | None:
-    """The recipe that these bytes are; None: not even that."""
-    if len(content) < _RECIPE.size:
-        return None
-    kind, skip, check, items, total, replicas, rank, subset, seed = _RECIPE.unpack_from(content)
-    return Recipe(kind, items, total, replicas, rank, subset, seed, content[_RECIPE.size :], skip, check)
-
-
-def pack_recipe(key: int, recipe: Recipe) -> bytes:
-    """The entry that says how the order of a round was made."""
-    content = recipe_bytes(recipe)
-    return ENTRY.pack(RECIPE, 0, -1, len(content), key) + content
 
 
 class Writer:

@@ -28,7 +28,6 @@ from weakref import WeakKeyDictionary, ref
 from sonde.guard import guard
 from sonde.hooks.points import Point, dressed, telling
 from sonde.hooks.torch.engine import native
-from sonde.hooks.torch.order import seeded
 from sonde.store.probe import HIGHEST_NUMBER, batch_key
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from sonde.hooks.points import Arguments, Keywords, Link
-    from sonde.store.ledger import Recipe
 
     Place = tuple[Any, str]
 
@@ -75,7 +73,7 @@ class _Rounds:
 class _Iteration:
     """What is known of one iterator."""
 
-    __slots__ = ("asked", "batch", "filed", "loader", "ordinals", "recipe", "round")
+    __slots__ = ("asked", "batch", "filed", "loader", "ordinals", "round")
 
     def __init__(self) -> None:
         self.loader: int | None = None
@@ -87,7 +85,6 @@ class _Iteration:
         self.loader, self.round = _thread.starting or (self.loader, None)
         self.batch: Batch | None = None  # the one that was delivered last, the slow way
         self.asked: object = None  # the list that the sampler gave last
-        self.recipe: Recipe | None = None  # how it shuffles
         self.filed: dict[int, tuple[tuple[Any, ...] | None, int]] = {}  # number -> indices, worker
         self.ordinals: dict[int | None, int] = {}  # worker -> items of an iterable dataset asked for so far
 
@@ -137,12 +134,6 @@ def delivered(iterator: Any) -> Batch | None:
     """The batch that this iterator delivered last, or failed to deliver; None at its end, and for foreign iterators."""
     iteration = _iterations.get(iterator)
     return iteration.batch if iteration else None
-
-
-def recipe(iterator: Any) -> Recipe | None:
-    """How the sampler of this iterator shuffles in this round, if that could be read from it (`order`)."""
-    iteration = _iterations.get(iterator)
-    return iteration.recipe if iteration else None
 
 
 def settle(iterator: Any) -> Batch | None:
@@ -283,9 +274,6 @@ class _IterKeeper:
             iteration.loader, iteration.round = starting or (None, None)
 
 
-_recipe = guard("finding out how a sampler shuffles")(seeded)
-
-
 class _IndexKeeper:
     """Remembers what the sampler gave."""
 
@@ -298,8 +286,6 @@ class _IndexKeeper:
         iteration = _thread.iteration if _thread.iterator is iterator else None
         if iteration is None:
             iteration = _iteration(iterator)
-        if iteration.asked is None and error is None:  # with workers, it may have ended before the first batch comes
-            iteration.recipe = _recipe(iterator)
         iteration.asked = index
         if error is None and not hasattr(iterator, "_task_info"):  # no workers: what is asked for is loaded at once
             indices = _indices(iterator, iteration, None)
