@@ -12,24 +12,22 @@ from hypothesis import given, settings, strategies
 
 from sonde.flow import finite, nonfinite
 from sonde.flow.finite import INF, NAN, look, look_into
-from sonde.hooks.torch import direct
+from sonde.hooks.torch import private
 
 NATIVE = finite.native
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 nan, inf = float("nan"), float("inf")
 
 
-@pytest.fixture(autouse=True, params=["direct", "exchange", "asking", "python"])
+@pytest.fixture(autouse=True, params=["c", "torch", "python"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All ways to look: through torch's functions for C, through the exchange, by C that asks the tensor, and by torch alone."""
+    """All ways to look: in C, by a torch without the exchange for C, and without C."""
     if request.param == "python":
         monkeypatch.setattr(finite, "native", None)
     elif NATIVE is None:
         pytest.skip("the C part was not built")
-    if request.param == "exchange":
-        monkeypatch.setattr(direct, "sight", lambda _torch: None)
-    if request.param == "asking":
-        monkeypatch.setattr(direct, "exchange", lambda _torch: None)
+    if request.param == "torch":
+        monkeypatch.setattr(private, "exchange", lambda: None)
     with nonfinite.watch_nonfinite(torch.nn.Identity()):
         yield
 

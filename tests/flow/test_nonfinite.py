@@ -21,25 +21,17 @@ from sonde.errors import NonFinite, SettingError, WrapRefused
 from sonde.flow import finite, watch_nonfinite
 from sonde.flow.birth import sentence
 from sonde.flow.nonfinite import NonFiniteWatch
-from sonde.hooks.torch import direct
 from sonde.store.probe import read_batch_key
 from sonde.testing import Recorded, record
 from sonde.views.blackbox import blackbox
 
-pytestmark = pytest.mark.usefixtures("watch_ended")
-NATIVE = finite.native
+pytestmark = [
+    pytest.mark.usefixtures("watch_ended"),
+    pytest.mark.skipif(finite.native is None, reason="the C part was not built"),
+]
 functional: Any = nn.functional
 script: Any = torch.jit.script
 trace: Any = torch.jit.trace
-
-
-@pytest.fixture(autouse=True, params=["c", "python"])
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both of those that follow calls: in C, and in Python where that was not built."""
-    if request.param == "python":
-        monkeypatch.setattr(finite, "native", None)
-    elif NATIVE is None:
-        pytest.skip("the C part was not built")
 
 
 @pytest.fixture
@@ -629,16 +621,6 @@ def test_a_fault_in_the_backward_pass_of_a_transformer_is_located(watch: NonFini
     assert (facts["where"], facts["producer"]) == ("backward", True)
     assert (facts["after"], facts["before"]) == (f"layers.{where}.linear1", f"layers.{where}.dropout")
     assert [item["position"] for item in facts["items"]] == [3]
-
-
-def test_a_torch_without_the_function_that_counts_is_asked_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then a fault in backward is located as well."""
-    assert direct.counter(torch) != 0
-    monkeypatch.setattr(direct, "COUNTER", "no_such_function")
-    assert direct.counter(torch) == 0
-    with watch_nonfinite() as watch:
-        train(Root())
-        assert (birth(watch)["after"], birth(watch)["before"]) == ("first", "second")
 
 
 def test_a_gradient_that_is_sparse_is_told(watch: NonFiniteWatch) -> None:

@@ -26,6 +26,8 @@ from sonde.probes import graph, layers
 from sonde.probes.layers import trace_model_instance
 from sonde.testing import Recorded, record
 
+pytestmark = pytest.mark.skipif(graph.native is None, reason="the C part was not built")
+
 __all__ = ["programs"]
 
 
@@ -35,15 +37,6 @@ def _no_failures() -> Iterator[None]:
     before = guard.counts()
     yield
     assert guard.counts() == before
-
-
-@pytest.fixture(autouse=True, params=["c", "python"])
-def _core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both of those that follow calls: in C, and in Python where that was not built."""
-    if request.param == "python":
-        monkeypatch.setattr(graph, "native", None)
-    elif graph.native is None:
-        pytest.skip("the C part was not built")
 
 
 def forwards(recorded: Recorded) -> list[str]:
@@ -117,6 +110,20 @@ def test_deep_mode_records_each_leaf_of_each_model() -> None:
     assert forwards(recorded) == ["0", "1", "2", "MSELoss"] * 2
     assert backwards(recorded) == ["MSELoss", "2", "1", "0"] * 2
     assert [event["step"] for event in recorded.events if event["cat"] == "layer"] == [0] * 4 + [1] * 4
+
+
+def test_without_the_c_part_deep_mode_records_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of modules without children, with the memory of what they give; an exception marks its layer."""
+    monkeypatch.setattr(graph, "native", None)
+    net = nn.Sequential(nn.Linear(4, 4), Block())
+    with record(deep=True) as recorded:
+        train_once(net)
+        with pytest.raises(RuntimeError):
+            net(torch.ones(2, 5))
+    assert forwards(recorded) == ["0", "1.a", "1.b", "0"]
+    assert [event["key"] for event in recorded.events if event["cat"] == "layer"] == [32, 32, 32, None]
+    assert [event["error"] for event in recorded.events if event["cat"] == "layer"] == [False, False, False, True]
+    assert not backwards(recorded)
 
 
 def test_without_deep_nothing_is_recorded_of_layers() -> None:

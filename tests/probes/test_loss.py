@@ -128,6 +128,6 @@ def test_a_torch_without_an_exchange_is_asked_for_the_number() -> None:
     """As older ones are."""
     with record() as recorded:
         differentiate(1.0)
-        native.exchange(None)  # until the probe is installed again
+        native.exchange(None, None)  # until the probe is installed again
         differentiate(2.0)
     assert [event["value"] for event in recorded.named("loss")] == [1.0, 2.0]

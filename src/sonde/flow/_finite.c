@@ -1,7 +1,7 @@
 /* Is this tensor finite? And the calls, gradients and backward passes of which that is asked. `_finite.pyi` says what is what.
 
    A model has hundreds of layers, and each runs a few microseconds: so the good case, in which all is finite, is here, without
-   a Python frame. Whatever is found is told to Python, which judges it. `leaves.py` does the same where this was not built. */
+   a Python frame. Whatever is found is told to Python, which judges it. `leaves.py` has plain hooks where this was not built. */
 #include "../events/native/blame.h"
 #include "../events/native/tensor.h"
 
@@ -24,7 +24,6 @@
 #define BLOCK 1024
 #define LARGE (1 << 16) /* elements; others may run meanwhile */
 #define MOST_DIMS 16
-#define MOST_DEPTH 200
 #define MOST_VALUES 64 /* of one container, and how many in each other: as in finite.py */
 #define DEEPEST 4
 #define CALM_PLACES 4 /* of so many in a row one is hooked: as in leaves.py */
@@ -118,12 +117,9 @@ static int scan(int format, const void *data, int64_t count)
 
 /* ---- tensors ---- */
 
-enum { TENSOR, PARAMETER, DTYPES, EXCHANGE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, COUNTER, CALM, SIGHT, PARTS };
+enum { TENSOR, PARAMETER, EXCHANGE, COPIED_LATE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, CALM, PARTS };
 static PyObject *parts[PARTS];
-static const Exchange *exchange; /* may be NULL */
-static uint64_t (*counter)(void); /* autograd's; may be NULL: then Python is asked */
-static PyObject *s_dtype, *s_cpu, *s_numel, *s_contiguous, *s_pointer, *s_shape, *s_stride, *s_grad_fn, *s_grad,
-    *s_output, *s_register;
+static PyObject *s_grad_fn, *s_grad, *s_output, *s_register, *s_requires_grad;
 
 static int truth_of(PyObject *owned)
 {
@@ -143,61 +139,6 @@ static int is_tensor(PyObject *value)
 {
     PyObject *type = (PyObject *)Py_TYPE(value);
     return type == parts[TENSOR] || type == parts[PARAMETER];
-}
-
-static int read_numbers(PyObject *owned, int64_t *numbers)
-{
-    Py_ssize_t count = owned && PyTuple_Check(owned) ? PyTuple_Size(owned) : -1;
-    for (Py_ssize_t i = 0; i < count && count <= MOST_DIMS; i++)
-        numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(owned, i));
-    Py_XDECREF(owned);
-    return PyErr_Occurred() || count > MOST_DIMS ? -1 : (int)count;
-}
-
-static int look_strided(PyObject *tensor, int format, const char *data)
-{
-    int64_t sizes[MOST_DIMS], strides[MOST_DIMS];
-    int dims = read_numbers(PyObject_GetAttr(tensor, s_shape), sizes);
-    if (dims < 0 || read_numbers(PyObject_CallMethodObjArgs(tensor, s_stride, NULL), strides) != dims)
-        return UNKNOWN;
-    int found;
-    Py_BEGIN_ALLOW_THREADS
-    found = strided(format, data, dims, sizes, strides);
-    Py_END_ALLOW_THREADS
-    return found;
-}
-
-static int format_of(PyObject *tensor)
-{
-    PyObject *dtype = PyObject_GetAttr(tensor, s_dtype);
-    int format = -1;
-    for (int i = 0; dtype && i < FORMATS && format < 0; i++)
-        if (PyTuple_GetItem(parts[DTYPES], i) == dtype)
-            format = i;
-    for (Py_ssize_t i = FORMATS; dtype && format < 0 && i < PyTuple_Size(parts[DTYPES]); i++)
-        if (PyTuple_GetItem(parts[DTYPES], i) == dtype)
-            format = FORMATS; /* one that Python looks at */
-    Py_XDECREF(dtype);
-    return format;
-}
-
-RARE static int look_by_asking(PyObject *tensor)
-{
-    int found = UNKNOWN;
-    int format = format_of(tensor);
-    if (format < 0)
-        return 0; /* whole numbers, or nothing that has a dtype */
-    if (format < FORMATS && truth_of(PyObject_GetAttr(tensor, s_cpu)) == 1) {
-        int64_t count = number_of(PyObject_CallMethodObjArgs(tensor, s_numel, NULL));
-        int dense = count > 0 ? truth_of(PyObject_CallMethodObjArgs(tensor, s_contiguous, NULL)) : 1;
-        int64_t pointer = count > 0 && dense >= 0 ? number_of(PyObject_CallMethodObjArgs(tensor, s_pointer, NULL)) : 0;
-        if (count == 0)
-            return 0;
-        if (pointer > 0)
-            found = dense ? scan(format, (const void *)(uintptr_t)pointer, count)
-                          : look_strided(tensor, format, (const char *)(uintptr_t)pointer);
-    }
-    return found;
 }
 
 RARE static int look_apart(const View *view, int format, const char *data)
@@ -241,11 +182,8 @@ static int look_at_view(const View *view)
 static int look(PyObject *tensor)
 {
     View view;
-    if (exchange && view_of(exchange, tensor, &view) == 0)
-        return look_at_view(&view);
-    int found = exchange ? UNKNOWN : look_by_asking(tensor);
-    forget_error();
-    return found;
+    int seen = view_of(tensor, &view);
+    return seen == READABLE ? look_at_view(&view) : seen == FREED ? 0 : UNKNOWN;
 }
 
 /* Our failure, if there was one, never the program's: Python counts it, and switches the watch off. */
@@ -309,19 +247,23 @@ static int suspected;      /* Python wants to know of the end of a backward pass
 static int bad_gradient;   /* one was told in this pass */
 static Hook *good;         /* the last hook whose gradient was finite; owned */
 static PyObject *weights;  /* a list of weak references to parameters */
-static PyObject *passed;   /* what the backward pass that runs began with; owned */
+static PyObject *passed;   /* what the backward pass that began last began with, while it runs; owned */
+
+/* A call that has begun. Greenlets end calls in any order: one that has ended is freed when all that began after it have ended too. */
+typedef struct Frame {
+    struct Frame *outer;
+    PyObject *layer, *given; /* owned; NULL once it has ended. `given`: the first argument */
+    int parted;              /* a module was called in it */
+    int ended;
+} Frame;
 
 typedef struct {
-    struct {
-        PyObject *call;  /* owned */
-        PyObject *given; /* its first argument; the caller has it */
-        int parted;      /* a module was called in it */
-    } stack[MOST_DEPTH];
+    Frame *top;
     PyObject *last;       /* the layer that ended last; owned */
     PyObject *last_given; /* its result, or the first of it, if that was finite; only compared */
     int64_t last_end;     /* how far autograd had counted then */
     int last_made;        /* it made nodes of autograd's graph: whatever changes its result is counted */
-    int depth, in_pass;
+    int in_pass;
     unsigned calm; /* places behind a single harmless operation, since the batch came */
 } Thread;
 static _Thread_local Thread mine;
@@ -332,16 +274,19 @@ typedef struct {
     int steady; /* its input is finite, so its result is */
 } Situation;
 
-RARE static int64_t counted_by_asking(void)
+static int64_t counted(void)
 {
     int64_t number = number_of(PyObject_CallNoArgs(parts[NUMBER]));
     blame();
     return number;
 }
 
-static int64_t counted(void)
+/* Are gradients of this tensor computed? */
+static int is_tracked(PyObject *tensor)
 {
-    return counter ? (int64_t)counter() : counted_by_asking();
+    int tracked = truth_of(PyObject_GetAttr(tensor, s_requires_grad)) == 1;
+    forget_error();
+    return tracked;
 }
 
 /* Is this the very tensor that the last layer gave, which was finite, and has autograd counted nothing since? What it tracks was made
@@ -356,6 +301,15 @@ static PyObject *or_none(PyObject *borrowed)
     return borrowed ? borrowed : Py_None;
 }
 
+/* The first argument of the outermost call. */
+RARE static PyObject *root_of(const Frame *frame)
+{
+    PyObject *found = NULL;
+    for (; frame; frame = frame->outer)
+        found = frame->ended ? found : frame->given;
+    return found;
+}
+
 RARE static int tell_output(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, int bits, Situation *at)
 {
     size_t count = flags & ~OFFSET_BIT;
@@ -367,9 +321,8 @@ RARE static int tell_output(Call *call, PyObject *result, PyObject *const *args,
     }
     for (Py_ssize_t i = 0; i < (Py_ssize_t)count + named; i++)
         PyTuple_SetItem(given, i, Py_NewRef(args[i]));
-    PyObject *outer = mine.depth ? ((Call *)mine.stack[mine.depth - 1].call)->layer : NULL;
-    PyObject *situation = Py_BuildValue("(OOLLiiiO)", or_none(outer), or_none(mine.last), (long long)mine.last_end, (long long)at->first,
-                                        at->adjacent, at->changed, at->parted, or_none(mine.depth ? mine.stack[0].given : NULL));
+    PyObject *situation = Py_BuildValue("(OOLLiiiO)", or_none(mine.top ? mine.top->layer : NULL), or_none(mine.last), (long long)mine.last_end,
+                                        (long long)at->first, at->adjacent, at->changed, at->parted, or_none(root_of(mine.top)));
     PyObject *number = PyLong_FromLong(bits);
     PyObject *answer = situation && number ? PyObject_CallFunctionObjArgs(parts[OUTPUT], call->layer, result, given, or_none(names),
                                                                           number, situation, NULL)
@@ -419,7 +372,7 @@ static void leaf_ended(Thread *thread, Call *call, PyObject *tensors, PyObject *
             ok = is_tensor(PyTuple_GetItem(tensors, i)) ? hook_node(PyTuple_GetItem(tensors, i), call->outs, 0) : 0;
     else
         ok = hook_node(result, call->outs, 0);
-    if (ok == 0 && (call->own || !at->adjacent) && !at->changed && given && is_tensor(given) && (is_tracked(given) || !direct.trusted))
+    if (ok == 0 && (call->own || !at->adjacent) && !at->changed && given && is_tensor(given))
         ok = hook_node(given, call->ins, !call->own && at->first - thread->last_end == 1);
     if (ok < 0)
         blame();
@@ -480,34 +433,58 @@ static int judge(Thread *thread, Call *call, PyObject *result, PyObject *const *
     return told;
 }
 
+static Frame *frame_begun(Thread *thread, PyObject *layer, PyObject *given)
+{
+    Frame *frame = PyMem_Calloc(1, sizeof *frame);
+    if (!frame)
+        return NULL;
+    *frame = (Frame){thread->top, Py_NewRef(layer), Py_XNewRef(given), 0, 0};
+    if (thread->top)
+        thread->top->parted = 1;
+    return thread->top = frame;
+}
+
+/* Returns whether a module was called in it. */
+static int frame_ended(Thread *thread, Frame *frame)
+{
+    PyObject *layer = frame->layer, *given = frame->given;
+    int parted = frame->parted;
+    frame->layer = frame->given = NULL;
+    frame->ended = 1;
+    while (thread->top && thread->top->ended) {
+        Frame *done = thread->top;
+        thread->top = done->outer;
+        PyMem_Free(done);
+    }
+    Py_DECREF(layer); /* freeing may run any code */
+    Py_XDECREF(given);
+    return parted;
+}
+
+static int is_traced(void)
+{
+    PyObject *tracing = PyObject_CallNoArgs(parts[TRACING]);
+    Py_XDECREF(tracing);
+    forget_error();
+    return tracing != Py_None;
+}
+
 static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Call *call = (Call *)self;
     Thread *thread = &mine;
     PyObject *given = (flags & ~OFFSET_BIT) > 1 ? args[1] : NULL;
-    int level = thread->depth;
-    if (mode != ON || level >= MOST_DEPTH)
+    if (mode != ON || (!thread->top && is_traced())) /* what is asked of a tensor would be traced */
         return PyObject_Vectorcall(call->original, args, flags, names);
-    if (level == 0 && !exchange) { /* what is asked of a tensor would be traced */
-        PyObject *tracing = PyObject_CallNoArgs(parts[TRACING]);
-        int traced = tracing != Py_None;
-        Py_XDECREF(tracing);
-        forget_error();
-        if (traced)
-            return PyObject_Vectorcall(call->original, args, flags, names);
-    }
     Situation at = {counted(), 0, 0, 0, 0};
     at.adjacent = given && given == thread->last_given && at.first == thread->last_end;
     at.steady = at.adjacent && call->hooks && is_known(thread, given) && is_steady(call);
-    if (level)
-        thread->stack[level - 1].parted = 1;
-    thread->stack[level].call = Py_NewRef(self);
-    thread->stack[level].given = given;
-    thread->stack[level].parted = 0;
-    thread->depth = level + 1;
+    Frame *frame = frame_begun(thread, call->layer, given);
+    if (!frame)
+        return PyObject_Vectorcall(call->original, args, flags, names);
+    Py_INCREF(self);
     PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
-    thread->depth = level;
-    at.parted = thread->stack[level].parted;
+    at.parted = frame_ended(thread, frame);
     if (result && mode == ON && judge(thread, call, result, args, flags, names, &at) < 0)
         Py_CLEAR(result);
     Py_DECREF(self);
@@ -537,24 +514,11 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
     Py_RETURN_NONE;
 }
 
-/* A gradient that is read without a moment for others, so that nobody can take it away meanwhile. */
-static int look_at_small(void *handle)
-{
-    View view;
-    int dense;
-    if (view_of_handle(handle, &view) != 0 || count_of(&view, &dense) >= LARGE / 2 || !dense)
-        return UNKNOWN;
-    return look_at_view(&view);
-}
-
 /* The bits of the gradient of a parameter; or that it has none. */
 static int look_at_gradient(PyObject *weight)
 {
-    int bits = direct.trusted && is_tensor(weight) ? look_at_small(direct.ask.grad(*(void **)handle_of(weight))) : UNKNOWN;
-    if (bits != UNKNOWN)
-        return bits;
     PyObject *gradient = PyObject_GetAttr(weight, s_grad);
-    bits = gradient && gradient != Py_None ? look_well(gradient) : NO_GRADIENT;
+    int bits = gradient && gradient != Py_None ? look_well(gradient) : NO_GRADIENT;
     Py_XDECREF(gradient);
     forget_error();
     return bits;
@@ -621,16 +585,17 @@ static PyObject *pass_call(PyObject *self, PyObject *const *args, size_t flags, 
     if (pass_begins((flags & ~OFFSET_BIT) > 0 ? args[0] : NULL) < 0)
         return NULL;
     mine.in_pass = 1;
-    PyObject *before = passed;
-    passed = (flags & ~OFFSET_BIT) > 0 ? Py_NewRef(args[0]) : NULL;
+    PyObject *loss = (flags & ~OFFSET_BIT) > 0 ? Py_NewRef(args[0]) : NULL, *before = passed;
+    passed = Py_XNewRef(loss);
+    Py_XDECREF(before);
     PyObject *result = PyObject_Vectorcall(original, args, flags, names);
     mine.in_pass = 0;
     if (result && pass_ended() < 0)
         Py_CLEAR(result);
     forget_last();
-    PyObject *done = passed;
-    passed = before;
-    Py_XDECREF(done);
+    if (passed == loss) /* and not that of another thread */
+        Py_CLEAR(passed);
+    Py_XDECREF(loss);
     return result;
 }
 
@@ -855,18 +820,14 @@ static PyObject *look_at(PyObject *Py_UNUSED(module), PyObject *tensor)
 
 static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
 {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyTuple_Check(PyTuple_GetItem(given, DTYPES)) ||
-        !PyTuple_Check(PyTuple_GetItem(given, CALM)))
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyTuple_Check(PyTuple_GetItem(given, CALM)))
         return PyErr_Format(PyExc_TypeError, "prepare() takes a tuple of %d", PARTS);
     for (int i = 0; i < PARTS; i++) {
         PyObject *old = parts[i];
         parts[i] = Py_NewRef(PyTuple_GetItem(given, i));
         Py_XDECREF(old);
     }
-    exchange = exchange_of(parts[EXCHANGE]);
-    directly(exchange, parts[SIGHT]);
-    counter = (uint64_t(*)(void))(uintptr_t)PyLong_AsUnsignedLongLong(parts[COUNTER]);
-    if (PyErr_Occurred())
+    if (tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -905,8 +866,7 @@ static PyObject *weigh(PyObject *Py_UNUSED(module), PyObject *list)
 
 static PyObject *at(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    PyObject *outer = mine.depth ? ((Call *)mine.stack[mine.depth - 1].call)->layer : NULL;
-    return Py_BuildValue("(OOLO)", or_none(outer), or_none(mine.last), (long long)mine.last_end, or_none(passed));
+    return Py_BuildValue("(OOLO)", or_none(mine.top ? mine.top->layer : NULL), or_none(mine.last), (long long)mine.last_end, or_none(passed));
 }
 
 static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
@@ -914,13 +874,7 @@ static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
     return PyLong_FromLong(look_into(value, DEEPEST));
 }
 
-static PyObject *sees(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
-{
-    return PyBool_FromLong(direct.trusted);
-}
-
 static PyMethodDef functions[] = {
-    {"sees", sees, METH_NOARGS, "Are tensors seen through torch's own functions of C?"},
     {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
     {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
     {"collating", collating, METH_O, "What makes, of what collates a batch, what is called in its place."},
@@ -942,11 +896,9 @@ static struct PyModuleDef definition = {
 
 static int make_names(void)
 {
-    static const char *const texts[] = {"dtype", "is_cpu", "numel", "is_contiguous", "data_ptr", "shape", "stride", "grad_fn",
-                                        "grad", "output_nr", "_register_hook_dict"};
-    PyObject **const names[] = {&s_dtype, &s_cpu,     &s_numel, &s_contiguous, &s_pointer, &s_shape, &s_stride,
-                                &s_grad_fn, &s_grad, &s_output, &s_register};
-    for (int i = 0; i < 11; i++)
+    static const char *const texts[] = {"grad_fn", "grad", "output_nr", "_register_hook_dict", "requires_grad"};
+    PyObject **const names[] = {&s_grad_fn, &s_grad, &s_output, &s_register, &s_requires_grad};
+    for (int i = 0; i < 5; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     return 0;

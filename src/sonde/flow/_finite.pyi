@@ -1,6 +1,6 @@
 """Is this tensor finite? And the calls, gradients and backward passes of which that is asked, in C.
 
-`leaves.py` has the same functions, for where this was not built.
+`leaves.py` watches less where this was not built.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,6 @@ class Call:
     first: int  # nodes of autograd's graph that its last call has made have this number or a higher one,
     end: int  # and a lower one than this
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-def sees() -> bool:
-    """Are tensors seen through torch's own functions of C? Else through the exchange between libraries."""
 
 def look(tensor: object, /) -> int:
     """Bits of what is in it: 1 infinity, 2 NaN; -1: it cannot be told here."""
@@ -64,10 +61,10 @@ def hook(layer: object, side: int, /) -> Function:
     """A hook that looks at gradients. `side`: 0 for those of the result of a layer, 1 for those of its input."""
 
 def prepare(parts: tuple[Any, ...], /) -> None:
-    """Take what is needed: the class of tensors, and of parameters; the dtypes that are looked at (float32, float64, float16,
-    bfloat16 first); the capsule of the exchange between libraries (DLPack), or None; autograd's counter; the state of a tracer; and functions in Python: the tensors of a result, the look at
-    one that is not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; the address of the function behind autograd's counter, or 0; the classes of nodes that
-    make nothing of a gradient; and `sight` of `hooks/torch/direct.py`.
+    """Take what is needed: the class of tensors, and of parameters; of `hooks/torch/private.py` the exchange, what tells that a tensor is
+    copied on write, autograd's counter and the state of a tracer; functions in Python: the tensors of a result, the look at one that is
+    not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; and the classes of nodes
+    that make nothing of a gradient.
     """
 
 def turn(mode: int, /) -> None:

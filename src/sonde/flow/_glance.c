@@ -24,10 +24,8 @@
 #define RARE
 #endif
 
-enum { TENSOR, EXCHANGE, DIGEST, LOOK, SIGHT, HASH, PARTS };
+enum { TENSOR, EXCHANGE, COPIED_LATE, DIGEST, LOOK, PARTS };
 static PyObject *parts[PARTS];
-static const Exchange *exchange; /* may be NULL: then nothing is plain */
-static uint64_t (*hash)(const void *, size_t, uint64_t); /* what DIGEST calls; NULL: it is not known, and that is called */
 static PyObject *places[FIRST]; /* the ways to the first parts of a row: tuples of a number */
 static newfunc tuple_new;
 static PyObject *s_version;
@@ -70,7 +68,7 @@ static int kind_of(PyObject *part)
 }
 
 /* A digest of these bytes and of all before. -1 with an exception. */
-RARE static int digest_by_asking(Glance *glance, const char *data, int64_t size)
+static int digest_of(Glance *glance, const char *data, int64_t size)
 {
     PyObject *args[2] = {PyMemoryView_FromMemory((char *)data, size, PyBUF_READ), PyLong_FromUnsignedLongLong(glance->digest)};
     PyObject *made = args[0] && args[1] ? PyObject_Vectorcall(parts[DIGEST], args, 2, NULL) : NULL;
@@ -80,14 +78,6 @@ RARE static int digest_by_asking(Glance *glance, const char *data, int64_t size)
         glance->digest = PyLong_AsUnsignedLongLongMask(made); /* it has 64 bits, and this asks less */
     Py_XDECREF(made);
     return PyErr_Occurred() ? -1 : 0;
-}
-
-static int digest_of(Glance *glance, const char *data, int64_t size)
-{
-    if (!hash)
-        return digest_by_asking(glance, data, size);
-    glance->digest = hash(data, (size_t)size, glance->digest);
-    return 0;
 }
 
 /* Of a large array only blocks of it. */
@@ -128,7 +118,7 @@ static int look_at(Glance *glance, PyObject *tensor)
 {
     View view;
     int dense;
-    if (view_of(exchange, tensor, &view) != 0 || view.device != CPU || view.lanes != 1 || view.bits % 8 || !view.data)
+    if (view_of(tensor, &view) != READABLE || view.device != CPU || view.lanes != 1 || view.bits % 8 || !view.data)
         return 0;
     if (view.code != SIGNED && view.code != UNSIGNED && view.code != FLOATING && view.code != BRAIN && view.code != TRUTH)
         return 0;
@@ -401,22 +391,6 @@ static PyObject *glanced(PyObject *Py_UNUSED(module), PyObject *args)
     return result ? result : Py_NewRef(Py_None);
 }
 
-/* Does it say the same as DIGEST, of every kind of length? */
-static int is_proved_hash(void)
-{
-    static const int64_t sizes[] = {0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, WHOLE};
-    char bytes[WHOLE];
-    for (int i = 0; i < WHOLE; i++)
-        bytes[i] = (char)(i * 37 + i / 251);
-    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
-        Glance glance = {.digest = i % 2 ? 0x9e3779b97f4a7c15ull : 0};
-        uint64_t told = hash(bytes, (size_t)sizes[i / 2], glance.digest);
-        if (digest_by_asking(&glance, bytes, sizes[i / 2]) < 0 || glance.digest != told)
-            return 0;
-    }
-    return 1;
-}
-
 static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
 {
     if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyType_Check(PyTuple_GetItem(given, LOOK)))
@@ -426,12 +400,7 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
         parts[i] = Py_NewRef(PyTuple_GetItem(given, i));
         Py_XDECREF(old);
     }
-    exchange = exchange_of(parts[EXCHANGE]);
-    directly(exchange, parts[SIGHT]);
-    *(void **)&hash = PyLong_AsVoidPtr(parts[HASH]);
-    if (hash && !is_proved_hash())
-        hash = NULL;
-    if (PyErr_Occurred())
+    if (tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -1063,7 +1032,7 @@ static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args)
 /* ---- the module ---- */
 
 static PyMethodDef functions[] = {
-    {"prepare", prepare, METH_O, "Take the class of tensors, the exchange, the function of digests, and the class of a look."},
+    {"prepare", prepare, METH_O, "Take what is needed of torch, the function of digests, and the class of a look."},
     {"glance", glanced, METH_VARARGS, "The parts of a batch and the look at them; None: it is not plain."},
     {"latest", latest, METH_VARARGS, "What writes losses, and knows whose they are."},
     {"delivery", delivery, METH_VARARGS, "What is told of batches, and keeps the plain ones."},

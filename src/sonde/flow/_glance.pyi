@@ -15,8 +15,8 @@ class Latest(Losses):
         """Write it; tell of it if it is not finite."""
 
 def prepare(parts: tuple[Any, ...], /) -> None:
-    """Take what is needed: the class of tensors, the capsule of the exchange between libraries (DLPack) or None, the function that
-    makes a digest, the class of a look, `sight` of `hooks/torch/direct.py`, and the address of the C function behind the digest, or 0.
+    """Take what is needed: the class of tensors; of `hooks/torch/private.py` the exchange and what tells that a tensor is copied on
+    write; the function that makes a digest, and the class of a look.
     """
 
 def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:

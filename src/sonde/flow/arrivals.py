@@ -23,7 +23,7 @@ from sonde import config
 from sonde.events.recorder import serving
 from sonde.flow import finite, leaves
 from sonde.guard import guard
-from sonde.hooks.torch import loader as hooks
+from sonde.hooks.torch import loader as hooks, memory, private
 from sonde.probes import loader
 from sonde.probes.graph import tensors_of
 from sonde.store.probe import batch_key
@@ -229,13 +229,11 @@ def _inside(value: Any, deeper: int) -> Iterator[Any]:
 
 
 def address(value: Any) -> int | None:
-    """Where the numbers of a plain tensor lie; views of it lie there too."""
+    """The number of the storage of a plain tensor, as long as it lives; views have the same."""
     torch = sys.modules["torch"]
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
         return None
-    if torch._C._functorch.is_functorch_wrapped_tensor(value):
-        return None
-    return int(value.untyped_storage().data_ptr()) or None
+    return None if private.is_wrapped(value) else id(value.untyped_storage())
 
 
 # ── batches that come ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -281,7 +279,7 @@ def _ids(data: Any) -> Any:
 def identity(arrival: Arrival, position: int) -> str | None:
     """The id of an item of a batch."""
     ids, indices = arrival.ids, arrival.indices
-    if ids is None or not hasattr(ids, "__len__") or isinstance(ids, str):
+    if ids is None or not hasattr(ids, "__len__") or isinstance(ids, str) or memory.is_gone(ids):
         return None
     if position >= len(ids) or (indices is not None and len(ids) != len(indices)):
         return None

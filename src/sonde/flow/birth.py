@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.events import core
 from sonde.events.recorder import serving
 from sonde.flow import arrivals, finite, rows
+from sonde.hooks.torch import memory, private
 from sonde.store.probe import read_batch_key
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _extent(tensor: Any) -> tuple[float | int | None, ...]:
     if not plain or tensor.is_nested or tensor.is_quantized or tensor.is_complex() or tensor.is_mkldnn:
         return None, None, None
     values = finite.stored(tensor.detach())
-    if not values.numel() or tensor.dtype is torch.bool or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if not values.numel() or tensor.dtype is torch.bool or private.is_wrapped(tensor) or not memory.is_there(values):
         return None, None, None
     with torch.no_grad():
         values = values.double()  # not each dtype can be asked itself

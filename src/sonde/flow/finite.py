@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sonde.hooks.torch import memory, private
+
 native: Any = None
 try:
     from sonde.flow import _finite as native
@@ -47,10 +49,11 @@ def look_slowly(tensor: Any) -> int:
         return 0  # a subclass decides for itself what its values are
     if tensor.dtype not in dtypes(torch) or tensor.device.type == "meta" or tensor.is_nested or tensor.is_mkldnn:
         return 0
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if private.is_wrapped(tensor):
         return 0
     with torch.no_grad():
-        return _confirmed(torch, _reals(torch, stored(tensor.detach())))
+        values = stored(tensor.detach())
+        return _confirmed(torch, _reals(torch, values)) if memory.is_there(values) else 0
 
 
 def stored(tensor: Any) -> Any:
@@ -76,10 +79,15 @@ def _confirmed(torch: Any, values: Any) -> int:
 
 
 def bad(tensor: Any) -> Any:
-    """True where a value is not finite, on the host: as a tensor of the same shape, or of those that a sparse one holds."""
+    """True where a value is not finite, on the host: as a tensor of the same shape, or of those that a sparse one holds.
+
+    Nowhere in one whose memory the program has freed.
+    """
     torch = sys.modules["torch"]
     with torch.no_grad():
-        return torch.isfinite(stored(tensor.detach())).logical_not().cpu()
+        values = stored(tensor.detach())
+        there = values if memory.is_there(values) else torch.zeros(values.shape, device="cpu")
+        return torch.isfinite(there).logical_not().cpu()
 
 
 def look_into(value: Any, deeper: int = DEEPEST) -> int:

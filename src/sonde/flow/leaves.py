@@ -1,4 +1,7 @@
-"""Calls, gradients and backward passes that are looked at: the same as `_finite.c`, in Python, where that was not built."""
+"""The watch where `_finite.c` was not built: results of layers, losses, and gradients of parameters after each pass.
+
+It looks at no gradient between layers, and so names the layer of a parameter instead of the operation.
+"""
 
 from __future__ import annotations
 
@@ -8,60 +11,43 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.flow import finite
 from sonde.guard import guard
+from sonde.hooks.torch import private
+from sonde.probes.graph import tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from weakref import ref
 
 OFF, ON, QUIET = 0, 1, 2
-CALM_PLACES = 4  # behind a single harmless operation; of so many in a row one is hooked
-
-
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.open: list[Call] = []
-        self.inputs: list[Any] = []  # of those that are open
-        self.parted: list[bool] = []
-        self.passing = False
-        self.last: Any = None
-        self.end = 0
-        self.given = 0  # the address of the last result, or of the first of it
-        self.calm = 0  # places behind a single harmless operation, since the batch came
 
 
 class _State:
     """What all threads share."""
 
     mode = OFF
-    suspected = False
-    bad = False  # a gradient was told in this pass
-    good: Hook | None = None  # the last one whose gradient was finite
+    suspected = False  # the end of each backward pass is to be told
     weights: list[ref[Any]] = []  # noqa: RUF012  there is one state
-    passed: Any = None
+    passed: Any = None  # what the backward pass that runs began with
     guarded: guard[None] = guard("watching for non-finite values")
+    watch: Any = None
 
 
-_thread = _Thread()
 _state = _State()
-_parts: tuple[Any, ...] = ()
+_inside = threading.local()
 
 
-def prepare(parts: tuple[Any, ...], guarded: guard[None] | None = None) -> None:
-    """Take what is needed; all that is done here is under this guard."""
-    global _parts
-    _parts = parts
-    _state.guarded = guarded or _state.guarded
+def prepare(watch: Any, guarded: guard[None]) -> None:
+    """Tell this watch what is found; all that is done here is under this guard."""
+    _state.watch, _state.guarded = watch, guarded
 
 
 def turn(mode: int) -> None:
     """0: off. 1: on. 2: only losses are looked at."""
-    _state.mode, _state.suspected, _state.bad, _state.good = mode, False, False, None
-    renew()
+    _state.mode, _state.suspected = mode, False
 
 
 def renew() -> None:
-    """A batch has come: what this thread calls now comes after no layer."""
-    _thread.last, _thread.given, _thread.end, _thread.calm = None, 0, 0, 0
+    """A batch has come."""
 
 
 def suspect(on: bool) -> None:
@@ -75,189 +61,87 @@ def weigh(weights: list[Any]) -> None:
 
 
 def at() -> tuple[Any, Any, int, Any]:
-    """What is open in this thread, and what was seen last."""
-    outer = _thread.open[-1].layer if _thread.open else None
-    return outer, _thread.last, _thread.end, _state.passed
+    """Of layers nothing is known here; what the backward pass that runs began with."""
+    return None, None, 0, _state.passed
 
 
 class Call:
     """What is called in the place of `nn.Module.__call__` for a layer."""
 
-    __slots__ = ("end", "first", "ins", "layer", "original", "outs", "own")
+    first = end = 0  # which nodes of autograd's graph it made is not known
 
-    def __init__(
-        self,
-        layer: Any,
-        original: Callable[..., Any],
-        outs: tuple[Any, ...],
-        ins: tuple[Any, ...],
-        own: bool,
-        _hooks: Any,
-    ) -> None:
-        self.layer, self.original, self.outs, self.ins, self.own = layer, original, outs, ins, own
-        self.first = self.end = 0
+    def __init__(self, layer: Any, original: Callable[..., Any]) -> None:
+        self.layer, self.original = layer, original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        thread, tracing = _thread, _parts[5]
-        if _state.mode != ON or (not thread.open and tracing() is not None):
-            return self.original(*args, **kwargs)
-        given = args[1] if len(args) > 1 else None
-        first = _parts[4]()
-        adjacent = given is not None and id(given) == thread.given and first == thread.end
-        if thread.parted:
-            thread.parted[-1] = True
-        thread.open.append(self)
-        thread.inputs.append(given)
-        thread.parted.append(False)
-        try:
-            result = self.original(*args, **kwargs)
-        finally:
-            thread.open.pop()
-            thread.inputs.pop()
-            parted = thread.parted.pop()
+        result = self.original(*args, **kwargs)
         error = None
-        if _state.mode == ON:
+        if _state.mode == ON and private.tracing_state()() is None:  # what is asked of a tensor would be traced
             with _state.guarded:
-                error = self._judge(result, args, kwargs, (first, adjacent, parted))
-        _told(error)
+                error = self._look(result, args, kwargs)
+        _raise(error)
         return result
 
-    def _judge(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: tuple[Any, ...]) -> Any:
-        first, adjacent, parted = at
-        given = args[1] if len(args) > 1 else None
-        thread = _thread
-        tensors = (result,) if type(result) in _parts[:2] else _parts[6](result)
+    def _look(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bits = 0
-        for one in tensors:
-            bits |= _parts[7](one)
-        changed = given is not None and (given is result or bool(bits and adjacent and _parts[7](given)))
-        if bits:
-            outer = thread.open[-1].layer if thread.open else None
-            root = thread.inputs[0] if thread.inputs else None
-            situation = (outer, thread.last, thread.end, first, int(adjacent), int(changed), int(parted), root)
-            names = tuple(kwargs) or None
-            error = _parts[8](self.layer, result, (*args, *kwargs.values()), names, bits, situation)
-            if error is not None:
-                return error
-        if not parted:
-            for one in tensors if self.own else ():
-                _hook(one, self.outs)
-            if (self.own or not adjacent) and not changed and type(given) in _parts[:2]:
-                _hook(given, self.ins, alone=not self.own and first - thread.end == 1)
-            thread.last, thread.given = self.layer, id(tensors[0]) if tensors and not bits else 0
-            thread.end = _parts[4]()
-            self.first, self.end = first, thread.end
-        return None
-
-
-watched = Call
-
-
-def _hook(tensor: Any, carriers: tuple[Any, ...], alone: bool = False) -> None:
-    """Put the hook on the node that made this tensor; `alone`: it is the only one since the last layer."""
-    if type(tensor) not in _parts[:2]:
-        return
-    node = tensor.grad_fn
-    if alone and type(node) in _parts[15]:
-        _thread.calm += 1
-        if (_thread.calm - 1) % CALM_PLACES:
-            return
-    if node is not None and tensor.output_nr < len(carriers):
-        node._register_hook_dict(carriers[tensor.output_nr])
-
-
-class Hook:
-    """Looks at gradients: 0, of the result of a layer; 1, of its input."""
-
-    __slots__ = ("layer", "side")
-
-    def __init__(self, layer: Any, side: int) -> None:
-        self.layer, self.side = layer, side
-
-    def __call__(self, gradient: Any) -> None:
-        error = None
-        if _state.mode == ON and not _state.bad and gradient is not None:
-            with _state.guarded:
-                error = self._judge(gradient)
-        _told(error)
-
-    def _judge(self, gradient: Any) -> Any:
-        bits = _parts[7](gradient)
+        for one in tensors_of(result, sys.modules["torch"].Tensor):
+            bits |= finite.look(one)
         if not bits:
-            _state.good = self
             return None
-        _state.bad = True
-        good = _state.good
-        known = (good.layer, good.side) if good is not None else (None, 0)
-        return _parts[9](self.layer, self.side, gradient, bits, *known)
+        known = (None, None, 0, sys.maxsize, 0, 0, 0, None)  # no operation before this call is blamed
+        return _state.watch.output(self.layer, result, (*args, *kwargs.values()), tuple(kwargs) or None, bits, known)
 
 
-hook = Hook
-
-
-class Pass:
+def passing(original: Callable[..., Any]) -> Callable[..., Any]:
     """What is called in the place of a backward pass."""
 
-    __slots__ = ("original",)
-
-    def __init__(self, original: Callable[..., Any]) -> None:
-        self.original = original
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _state.mode == OFF or _thread.passing:
-            return self.original(*args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _state.mode == OFF or getattr(_inside, "passing", False):
+            return original(*args, **kwargs)
         error = None
         with _state.guarded:
             error = _begins(args[0]) if args else None
-        _told(error)
-        before, _state.passed = _state.passed, args[0] if args else None
-        _thread.passing = True
+        _raise(error)
+        _state.passed, _inside.passing = args[0] if args else None, True
         try:
-            result = self.original(*args, **kwargs)
+            result = original(*args, **kwargs)
             with _state.guarded:
                 error = _ended()
-            _told(error)
+            _raise(error)
         finally:
-            _thread.passing = False
-            _state.passed = before
-            renew()
+            _state.passed, _inside.passing = None, False
         return result
 
+    return call
 
-passing = Pass
 
-
-def _told(error: BaseException | None) -> None:
+def _raise(error: BaseException | None) -> None:
     if error is not None:
         raise error
 
 
 def _begins(loss: Any) -> Any:
-    bits = _parts[7](loss)
-    _state.bad, _state.good = False, None
+    bits = finite.look(loss)
     if _state.mode == QUIET:
-        _parts[12](bits)
-        return None
-    return _parts[10](loss, bits) if bits else None
+        return _state.watch.passed(bits)
+    return _state.watch.loss(loss, bits) if bits else None
 
 
 def _ended() -> Any:
     if _state.mode != ON:
         return None
     index, bits, seen = _bad_weight()
-    if index < 0 and not _state.bad and not _state.suspected:
-        return None
-    return _parts[11](index, bits, seen)
+    return _state.watch.ended(index, bits, seen) if index >= 0 or _state.suspected else None
 
 
 def _bad_weight() -> tuple[int, int, int]:
+    """Which parameter has a gradient that is not finite, -1: none; its bits; how many have one."""
     seen = 0
     for index, one in enumerate(_state.weights):
-        weight = one()
-        gradient = None if weight is None else weight.grad
+        gradient = getattr(one(), "grad", None)
         if gradient is not None:
             seen += 1
-            bits = _parts[7](gradient)
+            bits = finite.look(gradient)
             if bits:
                 return index, bits, seen
     return -1, 0, seen

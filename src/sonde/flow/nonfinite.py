@@ -27,7 +27,7 @@ from sonde.flow.birth import NOTHING, Inputs, Place
 from sonde.flow.origin import Origin
 from sonde.flow.rows import Carrier
 from sonde.guard import guard
-from sonde.hooks.torch import direct, loader
+from sonde.hooks.torch import loader, memory, private
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
@@ -249,16 +249,14 @@ class Watch:
 
     def _prepare(self) -> None:
         torch = sys.modules["torch"]
-        told = (self.output, self.gradient, self.loss, self.ended, self.passed, _blame)
-        parts = (
-            torch.Tensor, torch.nn.Parameter, finite.dtypes(torch), direct.exchange(torch), torch._C._autograd._get_sequence_nr,
-            torch._C._get_tracing_state, _tensors, finite.look_slowly if finite.native else finite.look, *told, direct.counter(torch),
-            backprop.calm_nodes(torch), direct.sight(torch),
-        )  # fmt: skip
         if finite.native is not None:
-            finite.native.prepare(parts)
+            told = (self.output, self.gradient, self.loss, self.ended, self.passed, _blame)
+            finite.native.prepare((
+                torch.Tensor, torch.nn.Parameter, private.exchange(), private.copy_on_write(), private.sequence_number(),
+                private.tracing_state(), _tensors, finite.look_slowly, *told, backprop.calm_nodes(torch),
+            ))  # fmt: skip
         else:
-            leaves.prepare(parts, _watching)
+            leaves.prepare(self, _watching)
         leaves.engine().weigh(self._weights)
         leaves.engine().turn(leaves.ON)
 
@@ -284,7 +282,7 @@ class Watch:
 
     def meet(self, module: Any) -> Callable[..., Any] | None:
         """A module is called that is not known: watch it, unless it is part of the data's way."""
-        if loader.fetching() is not None or sys.modules["torch"]._C._get_tracing_state() is not None:
+        if loader.fetching() is not None or private.tracing_state()() is not None:
             return None
         self.attach(module)
         return self.calls.get(id(module))
@@ -317,11 +315,7 @@ class Watch:
             return
         layer = Layer(name, module)
         address = id(module)
-        # What comes to it and what goes out, in backward.
-        hooked = layer.own or (not layer.loss and backprop.is_asked(module))
-        carriers = (_carriers(layer, side) for side in (0, 1))
-        call = leaves.engine().watched(layer, self._original, *carriers, hooked, steady.hooks(module))
-        self.calls[address] = call
+        self.calls[address] = _call(layer, module, self._original)
         self._all[address] = layer
         layer.call = lambda: self.calls.get(address)
         self._names.setdefault(name, address)
@@ -367,9 +361,7 @@ class Watch:
         came_in = facts["before"] is not None or not facts["producer"]
         answer = self._alarm(self._suspect[0] if self._suspect is not None and came_in else facts)
         if self.action != "stop" and not (layer.loss or facts["parameters"]) and sys.modules["torch"].is_grad_enabled():
-            self._doubt = _Doubt(
-                layer, sys.modules["torch"]._C._autograd._get_sequence_nr(), arrivals.count(), self._dump
-            )
+            self._doubt = _Doubt(layer, private.sequence_number()(), arrivals.count(), self._dump)
             leaves.engine().turn(leaves.ON)
             leaves.engine().suspect(True)  # the end of the backward pass is to be told in any case
         return answer
@@ -716,10 +708,21 @@ def _number(layer: Layer, side: int) -> int:
     return _range(layer)[1 - side]
 
 
+def _call(layer: Layer, module: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    """What is called in the place of `nn.Module.__call__` for a layer."""
+    if finite.native is None:
+        return leaves.Call(layer, original)
+    # What comes to it and what goes out, in backward.
+    hooked = layer.own or (not layer.loss and backprop.is_asked(module))
+    carriers = (_carriers(layer, side) for side in (0, 1))
+    made: Callable[..., Any] = finite.native.watched(layer, original, *carriers, hooked, steady.hooks(module))
+    return made
+
+
 def _carriers(layer: Layer, side: int) -> tuple[Any, ...]:
     """Tensors that only carry a hook, one for each number of an output: a node takes the hooks of a tensor in one call."""
     torch = sys.modules["torch"]
-    hooks = {0: leaves.engine().hook(layer, side)}
+    hooks = {0: finite.native.hook(layer, side)}
     with torch.inference_mode(mode=False), torch.enable_grad():
         made: tuple[Any, ...] = torch.empty(OUTPUTS, device="cpu", requires_grad=True).unbind()
     for one in made:
@@ -736,7 +739,7 @@ def _warn(message: str) -> None:
 def _frames() -> list[Any]:
     """All functions that run between the modules of a program."""
     found: list[Any] = [guard.__enter__, tensors_of]
-    for module in (sys.modules[__name__], arrivals, backprop, birth, finite, leaves, origin, rows):
+    for module in (sys.modules[__name__], arrivals, backprop, birth, finite, leaves, memory, origin, private, rows):
         parts = [one for one in vars(module).values() if getattr(one, "__module__", None) == module.__name__]
         parts += [inner for one in parts if isinstance(one, type) for inner in vars(one).values()]
         found += [one for one in parts if hasattr(one, "__code__")]

@@ -7,6 +7,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sonde.hooks.torch import memory
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,7 +18,7 @@ PIECE = 1 << 22  # bytes that are written at once
 MAX_EMPTY = 1_000_000  # elements of an array whose elements have no bytes
 
 # What a library may raise when a value of its cannot be turned into an array.
-_REFUSALS = (TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError, OverflowError)
+_REFUSALS = (TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError, OverflowError, BufferError)
 
 
 def as_array(value: object) -> np.ndarray[Any, Any] | None:
@@ -32,11 +34,13 @@ def as_array(value: object) -> np.ndarray[Any, Any] | None:
 
 
 def _of_tensor(value: Any) -> Any:
+    if memory.is_gone(value):
+        raise ValueError("the memory of this tensor was freed")
     plain = value.detach().cpu()
     # NumPy has no such types; every number of theirs is exact in 32 bits.
     if any(word in str(plain.dtype) for word in ("bfloat16", "float8")):
         plain = plain.float()
-    return plain.resolve_conj().resolve_neg().numpy()
+    return memory.array_of(plain.resolve_conj().resolve_neg())
 
 
 def to_bytes(array: np.ndarray[Any, Any]) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sonde.flow import finite
+from sonde.hooks.torch import memory, private
 from sonde.store.probe import PERHAPS
 
 MOST_NODES = 400  # of a graph, that are looked at
@@ -255,7 +256,7 @@ def _read(node: Any, attribute: str) -> Any:
     value = saved(node, attribute)
     torch = sys.modules["torch"]
     plain = type(value) in (torch.Tensor, torch.nn.Parameter)  # others decide for themselves what their values are
-    return value if plain and not torch._C._functorch.is_functorch_wrapped_tensor(value) else None
+    return value if plain and not private.is_wrapped(value) and memory.is_there(value) else None
 
 
 def _by_itself(op: str, node: Any, tensor: Any) -> bool:

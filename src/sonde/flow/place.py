@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.events import get_context
 from sonde.flow.freeze import OFF, freeze
 from sonde.flow.note import Item
+from sonde.hooks.torch import memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,7 +248,7 @@ def text_of(value: Any) -> str | None:
     if getattr(value, "shape", None) is not None and hasattr(value, "item"):
         if getattr(value, "size", 0) != 1 and tuple(value.shape) not in ((), (1,)):
             return None
-        value = value.item()
+        value = None if memory.is_gone(value) else value.item()
     return str(value)[:MAX_TEXT] if isinstance(value, str | int | float | bytes) else None
 
 

@@ -13,6 +13,7 @@ from sonde.flow import sample
 from sonde.flow.freeze import OFF, freeze
 from sonde.flow.note import Note
 from sonde.flow.place import ID_KEYS, text_of
+from sonde.hooks.torch import memory
 from sonde.probes import ledger
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def ids_of(parts: sample.Parts, size: int | None) -> list[str | None] | None:
     """The ids among the parts of a batch of this size; None: it has none, or what is called so is something else."""
     fields: Mapping[Any, Any] = {way[0]: part for way, part in parts if len(way) == 1}
     found = next((fields[key] for key in ID_KEYS if key in fields), None)
-    if found is None or isinstance(found, Note | str | bytes):
+    if found is None or isinstance(found, Note | str | bytes) or memory.is_gone(found):
         return None
     rows = found.tolist() if hasattr(found, "tolist") else found
     if not isinstance(rows, list | tuple) or (size is not None and len(rows) != size):

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.flow import arrivals, origin
+from sonde.hooks.torch import memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,7 +125,7 @@ def _chosen(node: Any, size: int, *, write: bool) -> Order | None:
     index = origin.saved(node, "_saved_index")
     index = origin.saved(node, "_saved_indices") if index is None else index
     index = index[0] if isinstance(index, tuple) else index
-    if index is None or not index.ndim:
+    if index is None or not index.ndim or memory.is_gone(index):
         return None
     index = index.detach().cpu()
     if index.dtype is sys.modules["torch"].bool:
@@ -157,7 +158,10 @@ def _data(node: Any) -> list[Any]:
 
 
 def _is_like(given: Any, tensor: Any, size: int) -> bool:
-    plain = all(arrivals.address(one) and not one.is_complex() and not one.is_quantized for one in (given, tensor))
+    plain = all(
+        arrivals.address(one) and memory.is_there(one) and not one.is_complex() and not one.is_quantized
+        for one in (given, tensor)
+    )
     if not plain or given.dtype is not tensor.dtype or not tensor.ndim or len(tensor) != size:
         return False
     return bool(size < given.numel() == tensor.numel() <= MOST_VALUES)
@@ -178,7 +182,5 @@ def _matched(rows: list[int], given: Any, tensor: Any, size: int) -> Order | Non
 
 def _bytes(tensor: Any, size: int) -> list[bytes]:
     torch = sys.modules["torch"]
-    if "numpy" not in sys.modules:
-        return []
     plain = tensor.detach().cpu().reshape(size, -1).contiguous().view(torch.uint8)
-    return [one.tobytes() for one in plain.numpy()]
+    return [one.tobytes() for one in memory.array_of(plain)]

@@ -6,17 +6,15 @@ Of plain batches C does it (`_glance.c`), with the same result.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
-from functools import cache
+from contextlib import suppress
 from struct import Struct, pack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import xxhash
 from xxhash import xxh3_64_intdigest
 
-from sonde.hooks.torch import direct
+from sonde.hooks.torch import memory, private
 
 native: Any = None
 try:
@@ -32,7 +30,6 @@ BLOCKS = 16  # of a longer one, evenly spaced
 MOST_PARTS = 64
 MOST_DEPTH = 4
 MOST_ROW = 1024  # texts and numbers of a list that are read
-HASHES = ("XXH3_64bits_withSeed_dispatch", "XXH3_64bits_withSeed")  # the first is the one for this machine
 FIRST = 8  # elements that tell whether a list is taken apart
 
 Parts = list[tuple[tuple[Any, ...], Any]]  # the way to each part (keys and places), and the part
@@ -71,23 +68,7 @@ def _prepare() -> None:
     """Let C know torch, if that is there by now."""
     torch: Any = sys.modules.get("torch")
     if native is not None and hasattr(torch, "Tensor"):
-        native.prepare((torch.Tensor, direct.exchange(torch), xxh3_64_intdigest, Look, direct.sight(torch), _hash()))
-
-
-@cache
-def _hash() -> int:
-    """The address of the C function behind the digest, which is a fifth of what it costs to come there through Python; 0: not found.
-
-    C takes it only if it says the same.
-    """
-    import ctypes
-
-    try:
-        library = ctypes.CDLL(xxhash._xxhash.__file__, os.RTLD_NOLOAD | os.RTLD_NOW)  # type: ignore[attr-defined]
-    except (OSError, AttributeError):  # not on every system
-        return 0
-    found = (getattr(library, name, None) for name in HASHES)
-    return next((ctypes.cast(one, ctypes.c_void_p).value or 0 for one in found if one is not None), 0)
+        native.prepare((torch.Tensor, private.exchange(), private.copy_on_write(), xxh3_64_intdigest, Look))
 
 
 def parts_of(data: Any, exclude: Container[str] = (), most: int = MOST_PARTS) -> Parts:
@@ -142,16 +123,11 @@ def look(parts: Parts, complete: bool = True) -> Look:
     for _, part in parts:
         kind = type(part)
         if kind is tensor:
-            try:
+            with suppress(RuntimeError):  # one that is never changed counts no changes
                 versions.append(part._version)
-                memory = part.numpy()
-            except (TypeError, RuntimeError):  # anything but a plain tensor
-                size += _size(part)
-                elsewhere = elsewhere or not part.is_cpu
-                reader.read_tensor(part)
-            else:
-                size += memory.nbytes
-                reader.read_array(memory)
+            size += _size(part)
+            elsewhere = elsewhere or not part.is_cpu
+            reader.read_tensor(part)
         elif kind is array:
             size += part.nbytes
             reader.read_array(part)
@@ -180,14 +156,14 @@ class _Reader:
         self._add(_flat(turned))
 
     def read_tensor(self, tensor: Any) -> None:
-        """A tensor that does not give its memory as it is."""
-        memory = _memory(tensor)
-        if memory is None:
+        """A tensor; as an array, but for the numbers that NumPy does not have."""
+        found = _bytes_of(tensor)
+        if found is None:
             self.whole = self.whole and not tensor.numel()
             return
         if not tensor.is_contiguous():
             self._add_strides(tensor.shape, tensor.stride())
-        self._add(_flat(memory))
+        self._add(found)
 
     def read_other(self, part: Any) -> None:
         """A text or a number, or a list of them. Of anything else nothing is known."""
@@ -234,14 +210,18 @@ def _size(tensor: Any) -> int:
     return int(tensor.numel() * tensor.element_size()) if strided else 0
 
 
-def _memory(tensor: Any) -> Any:
-    """The memory of a tensor that does not give it as it is, in the order in which it lies there; None where it has none here."""
-    if not _size(tensor) or not tensor.is_cpu or not tensor.dim():
+def _bytes_of(tensor: Any) -> Any:
+    """The bytes of a tensor in the order in which they lie in memory; None: they are not here, or not side by side."""
+    if not tensor.is_cpu or tensor.layout is not sys.modules["torch"].strided:
         return None
+    if not tensor.numel():
+        return b""
     try:
         turned = tensor.detach().permute(_order(tensor.shape, tensor.stride()))
-        return turned.view(sys.modules["torch"].uint8).numpy() if turned.is_contiguous() else None
-    except (TypeError, RuntimeError):  # one that stands for others
+        if not turned.is_contiguous() or not memory.is_there(tensor):
+            return None
+        return memory.array_of(turned.reshape(-1).view(sys.modules["torch"].uint8))
+    except (TypeError, RuntimeError, BufferError):  # one that stands for others
         return None
 
 

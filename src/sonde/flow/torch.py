@@ -14,6 +14,7 @@ from sonde.flow.identity import number
 from sonde.flow.note import ARRAY, MISSING, Note
 from sonde.flow.walk import Frozen, type_name
 from sonde.guard import guard
+from sonde.hooks.torch import memory, private
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -54,10 +55,10 @@ def _without_modes() -> AbstractContextManager[object]:
 
 
 def _has_no_data(value: torch.Tensor) -> bool:
-    """Tensors that are only shapes, or stand for others inside a transformation or a compiler."""
+    """Tensors that are only shapes, stand for others inside a transformation or a compiler, or whose memory was freed."""
     if value.device.type == "meta" or type(value).__name__ in ("FakeTensor", "FunctionalTensor"):
         return True
-    return torch._C._functorch.is_functorch_wrapped_tensor(value)
+    return private.is_wrapped(value) or not memory.is_there(value)
 
 
 def _dense(value: torch.Tensor, note: Note, walk: Walk) -> Frozen:
@@ -82,9 +83,9 @@ def _quantized(host: torch.Tensor, note: Note, walk: Walk) -> Frozen:
 def _as_numpy(host: torch.Tensor, word: str) -> tuple[Any, arrays.Look | None]:
     """The same memory as an array, and how to read it where NumPy does not have the dtype."""
     try:
-        return host.numpy(), None
-    except (TypeError, RuntimeError):  # "Got unsupported ScalarType"
-        bits = host.view(_BITS[host.dtype.itemsize]).numpy()
+        return memory.array_of(host), None
+    except (TypeError, RuntimeError, BufferError):  # "Got unsupported ScalarType"
+        bits = memory.array_of(host.view(_BITS[host.dtype.itemsize]))
     if host.dtype is torch.bfloat16:
         return bits, arrays.Look(word, _brain)
     if word.startswith("float8"):

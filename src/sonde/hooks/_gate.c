@@ -7,12 +7,10 @@
    never in a cache, and costs a microsecond or more; this does not. Whatever is not plain goes to the Python function.
 
    Block: the same for the block around a step of training. `native/loader.h` has such ways for the batches of loaders. */
-#define _GNU_SOURCE
 #include "../events/native/blame.h"
-#include "../events/native/dlpack.h"
 #include "../events/native/ledger.h"
+#include "../events/native/tensor.h"
 
-#include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
@@ -36,27 +34,8 @@ static PyTypeObject *gate_type;
 static PyObject *method_type;
 static _Thread_local uint64_t inside; /* the bits of the gates that this thread is inside of */
 
-/* What torch's `_current_graph_task_id` calls, without the half microsecond that it takes to come there from Python; NULL: not found. */
-static int (*current_graph_task)(void);
-
-static void find_graph_task(PyObject *task)
-{
-    void *library = current_graph_task || task == Py_None ? NULL : dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-    if (!library)
-        return;
-    *(void **)&current_graph_task = dlsym(library, "_ZN5torch8autograd25get_current_graph_task_idEv");
-    dlclose(library); /* torch holds it */
-    PyObject *number = current_graph_task ? PyObject_CallNoArgs(task) : NULL;
-    if (!number || PyLong_AsLong(number) != current_graph_task() || PyErr_Occurred())
-        current_graph_task = NULL; /* both must say the same */
-    Py_XDECREF(number);
-    forget_error();
-}
-
 static int in_backward(PyObject *task)
 {
-    if (current_graph_task)
-        return current_graph_task() != -1;
     PyObject *number = PyObject_CallNoArgs(task);
     int inside = !number || PyLong_AsLong(number) != -1 || PyErr_Occurred();
     Py_XDECREF(number);
@@ -109,7 +88,6 @@ static PyObject *gate_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Gate *gate = (Gate *)allocate(type, 0);
     if (!gate)
         return NULL;
-    find_graph_task(task);
     gate->function = Py_NewRef(function);
     gate->told = Py_NewRef(function);
     gate->compiler = Py_NewRef(compiler);
@@ -394,30 +372,30 @@ static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flag
     return PyObject_Vectorcall(PyTuple_GetItem(part(self, 0), bits), args, flags, names);
 }
 
-static const Exchange *exchange; /* may be NULL */
 static PyObject *s_cpu, *s_item;
 
-/* Reads the only number of a tensor where it lies. Not one at an odd place: it may be the imaginary part of a number whose conjugate
-   is meant, and have the other sign. */
+/* Reads the only number of a tensor where it lies: READABLE, OPAQUE or FREED. Not one at an odd place: it may be the imaginary part of a number
+   whose conjugate is meant, and have the other sign. */
 static int read_number(PyObject *tensor, double *number)
 {
     View view;
     int dense;
-    if (!exchange || exchange->view(tensor, &view) != 0)
-        return 0;
+    int seen = view_of(tensor, &view);
+    if (seen != READABLE)
+        return seen;
     if (view.device != CPU || view.code != FLOATING || view.lanes != 1 || !view.data || count_of(&view, &dense) != 1)
-        return 0;
+        return OPAQUE;
     const char *place = (const char *)view.data + view.offset;
     float single;
     if ((view.bits != 32 && view.bits != 64) || (uintptr_t)place % (view.bits / 4))
-        return 0;
+        return OPAQUE;
     if (view.bits == 64)
         memcpy(number, place, sizeof *number);
     else
         memcpy(&single, place, sizeof single);
     if (view.bits == 32)
         *number = single;
-    return 1;
+    return READABLE;
 }
 
 /* The loss, if it is a single number of the host; torch's `item` takes more time than all else that is done for a backward pass.
@@ -426,9 +404,9 @@ static PyObject *loss_of(PyObject *tensor, int *elsewhere)
 {
     double number;
     *elsewhere = 0;
-    if (read_number(tensor, &number))
-        return PyFloat_FromDouble(number);
-    PyErr_Clear();
+    int seen = read_number(tensor, &number);
+    if (seen != OPAQUE)
+        return seen == FREED ? NULL : PyFloat_FromDouble(number);
     *elsewhere = truth_of(PyObject_GetAttr(tensor, s_cpu)) != 1;
     return *elsewhere ? NULL : PyObject_CallMethodObjArgs(tensor, s_item, NULL);
 }
@@ -743,10 +721,12 @@ static PyObject *reroute(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
-static PyObject *set_exchange(PyObject *Py_UNUSED(module), PyObject *capsule)
+static PyObject *set_exchange(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    exchange = exchange_of(capsule);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    PyObject *capsule, *copied_late;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &copied_late) || tensors_known(capsule, copied_late) < 0)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 static PyObject *set_ready(PyObject *Py_UNUSED(module), PyObject *on)
@@ -789,7 +769,7 @@ static PyMethodDef functions[] = {
     {"coming", get_coming, METH_NOARGS, "The plain batch that is waited for in this thread; None: none, or it is not known yet."},
     {"fetching", get_fetching, METH_NOARGS, "Who makes a plain batch in this thread, and what it was asked for; None: nobody."},
     {"blocks", set_blocks, METH_O, "Say what blocks do."},
-    {"exchange", set_exchange, METH_O, "Say how numbers of tensors are read; None: by asking."},
+    {"exchange", set_exchange, METH_VARARGS, "Say how numbers of tensors are read; None: by asking."},
     {"ready", set_ready, METH_O, "Say whether the plain case is at hand."},
     {"mute", set_muted, METH_O, "Say whether modules that are called in this thread go the slow way."},
     {"lead", lead, METH_O, "Say which optimizer's steps are plain; None: no one's."},

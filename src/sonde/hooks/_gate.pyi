@@ -128,8 +128,10 @@ def blocks(parts: tuple[Any, ...], /) -> None:
     `slow(step)`, which tells whether a step has begun, and `slow(kind)` for its end.
     """
 
-def exchange(capsule: Any, /) -> None:
-    """Say how numbers of tensors are read: torch's exchange of DLPack; None: it has none, and is asked for each."""
+def exchange(capsule: Any, copied_late: Callable[[Any], bool], /) -> None:
+    """Say how numbers of tensors are read: torch's exchange of DLPack (None: it has none, and is asked for each), and what tells
+    that a tensor is copied on write.
+    """
 
 def ready(on: bool, /) -> None:
     """Say whether the plain case is at hand: training goes on, and nothing unusual was seen."""

@@ -1,4 +1,4 @@
-/* Calls of layers, and the backward passes through them: `layers.py` and `graph.py` in C. `_passage.pyi` says what is what.
+/* Calls of layers, and the backward passes through them. `_passage.pyi` says what is what, `graph.py` how it works.
 
    A model has hundreds of layers, and each runs a few microseconds: Python frames of ours in between, four or five for each
    way, would be a tenth of it. What is not plain (a result that is no tensor, a search in the graph) is asked of Python. */
@@ -23,10 +23,11 @@ typedef struct Passage {
     vectorcallfunc vector;
     Call *call;
     struct Passage *above; /* the call of a layer that this one was made in */
+    struct Passage *outer; /* the call that had begun before; owned by the chain of `top` */
     struct Passage *under; /* while a backward pass is in it: the one that was entered before */
     uint64_t first;        /* nodes of this call have this number, or a higher one */
     int64_t size;          /* bytes of gradients; -1: not known */
-    int parted, cancelled, open;
+    int parted, cancelled, open, ended;
     int loose;             /* an operation in place may take the node of its result out of the graph */
 } Passage;
 
@@ -37,7 +38,7 @@ static PyTypeObject *call_type, *passage_type;
 static PyObject *s_on, *s_nbytes, *s_base, *s_grad_fn, *s_sequence, *s_prehook, *s_hook, *s_next, *s_begins;
 
 static _Thread_local int off;             /* what is called now is not recorded */
-static _Thread_local Passage *top;        /* the innermost call that has begun; owned by its frame */
+static _Thread_local Passage *top;        /* the call that began last of those that run; owned, and so is each `outer` */
 static _Thread_local Passage *opened;     /* the innermost one that a backward pass is in; owned */
 static _Thread_local long task;           /* which pass that is */
 static _Thread_local uint64_t last_end;   /* how far autograd had counted when the last layer was done */
@@ -223,10 +224,10 @@ static Passage *passage_new(Call *call, uint64_t first)
         return NULL;
     passage->vector = passage_call;
     passage->call = (Call *)Py_NewRef((PyObject *)call);
-    passage->above = passage->under = NULL;
+    passage->above = passage->outer = passage->under = NULL;
     passage->first = first;
     passage->size = -1;
-    passage->parted = passage->cancelled = passage->open = passage->loose = 0;
+    passage->parted = passage->cancelled = passage->open = passage->ended = passage->loose = 0;
     PyObject_GC_Track(passage);
     return passage;
 }
@@ -334,7 +335,8 @@ static int hook_node(PyObject *node, PyObject *hook, PyObject *nodes)
     return done(PyObject_CallMethodObjArgs(node, s_prehook, hook, NULL)) < 0 ? -1 : PyList_Append(nodes, node);
 }
 
-/* `graph._hook_behind`: 1 if that is all that needs a hook, 0 if not, -1 for an error. */
+/* If the result is a view: hooks the node of what it is a view of. 1 if that is all that needs a hook, 0 if not, -1 for an error. A view of only
+   a part does work of its own on the way back, and so does one that the layer has changed in place. */
 static int hook_behind(Passage *passage, PyObject *tensor, PyObject *base, PyObject *given, PyObject *nodes)
 {
     PyObject *node = PyObject_GetAttr(base, s_grad_fn);
@@ -466,6 +468,18 @@ static int wanted(void)
     return result;
 }
 
+/* Greenlets end calls in any order: one that has ended stays in the chain until all that began after it have ended too. */
+static void call_left(Passage *passage)
+{
+    passage->ended = 1;
+    while (top && top->ended) {
+        Passage *done = top;
+        top = done->outer;
+        done->outer = NULL;
+        Py_DECREF((PyObject *)done);
+    }
+}
+
 static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Call *call = (Call *)self;
@@ -484,9 +498,10 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
     if (call->forward && done(PyObject_CallFunctionObjArgs(parts[ENTER], call->forward, NULL)) < 0)
         blame();
     Py_INCREF(self);
-    top = passage;
+    passage->outer = top;
+    top = (Passage *)Py_NewRef((PyObject *)passage);
     PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
-    top = above;
+    call_left(passage);
     if (!result)
         call_failed(call, passage);
     else if (!passage->cancelled && call_ended(call, passage, result, count > 1 ? args[1] : NULL) < 0)

@@ -1,6 +1,4 @@
-"""Calls of layers and backward passes through them, in C: the same as `_recorded` and `_shadow` of `layers.py`, and `Passage`,
-`hook` and `finish` of `graph.py`, which are used where this was not built.
-"""
+"""Calls of layers and backward passes through them, in C. Where this was not built, `layers.py` records forward calls only."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch import direct
+from sonde.hooks.torch import private
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.optimizer import optimizer_step, scaler_scale
@@ -65,7 +65,7 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
     if native is None:
         return call
     torch = sys.modules["torch"]
-    native.exchange(direct.exchange(torch))
+    native.exchange(private.exchange(), private.copy_on_write())
     parts = (timed, torch.Tensor, loss.writer(), loss.span, _unusual)
     return cast("Callable[..., Any]", native.backward(call, parts))
 

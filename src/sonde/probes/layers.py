@@ -17,12 +17,12 @@ from sonde import config
 from sonde.errors import WrapRefused, nearest
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch import loader
+from sonde.hooks.torch import loader, private
 from sonde.hooks.torch.backward import backward
-from sonde.hooks.torch.engine import graph_task, unread
+from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
 from sonde.probes import graph, naming, step
-from sonde.probes.graph import Followed, Passage, nbytes, tensors_of
+from sonde.probes.graph import nbytes, tensors_of
 from sonde.probes.off import switch_off
 from sonde.store.probe import LAYER, LAYER_BACKWARD, LAYER_INFO
 from sonde.store.record import DETAIL, ESSENTIAL
@@ -122,14 +122,13 @@ class _Following(guard[None]):
 _following = _Following(DOING)
 
 
-class Layer(Followed):
+class Layer:
     """One module of a model, as it is recorded."""
 
-    __slots__ = ("compiled", "forward", "module", "name", "options", "tentative", "type")
+    __slots__ = ("backward", "compiled", "forward", "module", "name", "options", "tentative", "type")
 
     def __init__(self, name: str, module: Any, options: Options, compiled: bool) -> None:
-        span = core.Span(name, LAYER_BACKWARD, level=DETAIL, base=step.phases) if options.backward else None
-        super().__init__(span, options.gradients)
+        self.backward = core.Span(name, LAYER_BACKWARD, level=DETAIL, base=step.phases) if options.backward else None
         self.forward = core.Span(name, LAYER, level=DETAIL, base=step.phases) if options.forward else None
         self.name = name
         self.type = type(naming.inside(module)).__name__
@@ -185,11 +184,7 @@ class _Root:
 
 
 class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.off = False  # what the outermost module that runs now calls is not recorded
-        self.open: list[Passage] = []  # the calls that have begun; each lies in the one before
-        self.end = -1  # how far autograd had counted when the last layer was done
-        self.result = 0  # the address of what that gave
+    off = False  # what the outermost module that runs now calls is not recorded
 
 
 _thread = _Thread()
@@ -228,12 +223,11 @@ class Layers:
 
     def _follow(self, original: Callable[..., Any]) -> dict[int, Callable[..., Any]]:
         self._original = original
-        graph.prepare(_following)
         if graph.native is not None:
             torch = sys.modules["torch"]
             engine = (
-                torch._C._autograd._get_sequence_nr,
-                graph_task(),
+                private.sequence_number(),
+                private.graph_task(),
                 torch.autograd.Variable._execution_engine.queue_callback,
             )
             asked = (_tensors, graph.search, self.demote, self.describe, _blame)
@@ -325,7 +319,7 @@ class Layers:
         if module is None or self._original is None:
             return False
         if not wanted:
-            self.calls[id(module)] = _shadow(self._original)
+            self.calls[id(module)] = graph.native.shadow(self._original) if graph.native is not None else self._original
             return False
         self._layers[id(module)] = layer
         self.calls[id(module)] = _recorded(layer, self._original)
@@ -407,7 +401,6 @@ class _Models:
 
     def after(self, _token: None, _result: Any, _error: BaseException | None) -> None:
         _mute(False)
-        _thread.open.clear()
 
 
 class _Backwards:
@@ -418,7 +411,8 @@ class _Backwards:
 
     def after(self, _token: None, _result: Any, error: BaseException | None) -> None:
         with _following:
-            graph.finish(error)
+            if graph.native is not None:
+                graph.native.finish(None if error is None else type(error))
             if _layers.tries < TRIES and step.phases.on:
                 _layers.grade()
 
@@ -438,7 +432,7 @@ def _blame(error: BaseException) -> None:
 def _unwanted() -> bool:
     """Is the call that begins an evaluation of a program that trains, a transform of data, or read by a compiler?"""
     torch = sys.modules["torch"]
-    if loader.fetching() is not None or torch._C._get_tracing_state() is not None:
+    if loader.fetching() is not None or private.tracing_state()() is not None:
         return True
     return _layers.trained and not torch.is_grad_enabled()
 
@@ -447,92 +441,33 @@ def _unwanted() -> bool:
 
 
 def _recorded(layer: Layer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """What is called in the place of `nn.Module.__call__` for this layer. It runs often, hence so few calls in it."""
+    """What is called in the place of `nn.Module.__call__` for this layer."""
     if graph.native is not None:
-        wanted = (layer.options.activations, layer.gradients, layer.tentative)
+        wanted = (layer.options.activations, layer.options.gradients, layer.tentative)
         return cast(
             "Callable[..., Any]", graph.native.recorded(layer, original, layer.forward, layer.backward, *wanted)
         )
-    thread, phases, following, enter, leave = _thread, step.phases, _following, core.enter, core.leave
-    torch = sys.modules["torch"]
-    number, tensor = torch._C._autograd._get_sequence_nr, torch.Tensor
-    span, measured, behind = layer.forward, layer.options.activations, layer.backward is not None
+    return original if layer.forward is None or layer.tentative else _timed(layer, layer.forward, original)
+
+
+def _timed(layer: Layer, span: core.Span, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Where C was not built: the time of the forward, and what it gives; nothing of backward passes."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        opened = thread.open
-        if thread.off or not phases.on:
+        if _thread.off or not step.phases.on:
             return original(*args, **kwargs)
-        passage = Passage(layer, number())
-        if opened:
-            _enclose(passage, opened[-1])
-        opened.append(passage)
-        if span is not None:
-            enter(span)
+        core.enter(span)
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
-            _abort(passage, error)
+            core.leave(span, None, type(error))
             raise
-        with following:
-            if opened.pop() is not passage:
-                _settle(passage, opened)
-            if not passage.cancelled:
-                found = (result,) if type(result) is tensor else tuple(tensors_of(result, tensor))
-                if span is not None:
-                    leave(span, _new_bytes(found, args) if measured else None)
-                if layer.tentative:
-                    _layers.describe(layer)
-                if behind:
-                    _look_back(passage, found, args)
+        size = None
+        if layer.options.activations:
+            with _following:
+                size = _new_bytes(_tensors(result), args)
+        core.leave(span, size)
         return result
-
-    return call
-
-
-def _enclose(passage: Passage, above: Passage) -> None:
-    """A layer is called inside another one."""
-    passage.above = above
-    above.parted = True
-    if above.layer.tentative and not above.cancelled:
-        above.cancelled = True
-        _layers.demote(above.layer)
-
-
-def _settle(passage: Passage, opened: list[Passage]) -> None:
-    """Take away what was left open in this call."""
-    if passage in opened:
-        while opened.pop() is not passage:
-            pass
-
-
-@guard(DOING)
-def _abort(passage: Passage, error: BaseException) -> None:
-    _settle(passage, _thread.open)
-    if passage.layer.forward is not None and not passage.cancelled:
-        core.leave(passage.layer.forward, None, type(error))
-
-
-def _look_back(passage: Passage, tensors: tuple[Any, ...], args: tuple[Any, ...]) -> None:
-    """Prepare for the backward pass. Where nothing was computed since the layer before, its begin will be our end."""
-    thread = _thread
-    given = args[1] if len(args) > 1 else None
-    next_to = passage.first == thread.end and given is not None and id(given) == thread.result
-    if graph.hook(passage, tensors, given, not next_to and not passage.parted):
-        thread.end = sys.modules["torch"]._C._autograd._get_sequence_nr()
-        thread.result = id(tensors[0]) if len(tensors) == 1 and not passage.loose else 0
-
-
-def _shadow(original: Callable[..., Any]) -> Callable[..., Any]:
-    """For a module that is not recorded: the one that calls it is no layer."""
-    if graph.native is not None:
-        return cast("Callable[..., Any]", graph.native.shadow(original))
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _following:
-            opened = _thread.open
-            if opened:
-                _enclose(Passage(None, 0), opened[-1])
-        return original(*args, **kwargs)
 
     return call
 
@@ -559,7 +494,7 @@ def _is_view(tensor: Any, of: Any) -> bool:
 
 # All that runs between the modules of a program.
 FRAMES = (
-    guard.__enter__, _Following.__exit__, _recorded, _shadow, _enclose, _settle, _look_back, _tensors, _new_bytes, _is_view,
+    guard.__enter__, _Following.__exit__, _timed, _tensors, _new_bytes, _is_view,
     Layers.describe, Layers.demote, Layer.facts, Layers.look, naming.shape,
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
 from sonde.guard import guard
+from sonde.hooks.torch import memory
 from sonde.probes import step
 from sonde.store.probe import LOSS, PROBE
 
@@ -121,7 +122,7 @@ def note(tensors: Any) -> None:
 
 def _take(torch: Any, loss: Any) -> None:
     """A tensor that has its memory itself."""
-    if loss.numel() != 1:
+    if loss.numel() != 1 or not memory.is_there(loss):
         return
     if loss.is_cpu:
         writer()(span, loss.item())

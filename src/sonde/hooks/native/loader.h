@@ -46,7 +46,7 @@ static int64_t ticked;             /* when TICK was called last */
 static PyObject *known_fetcher;    /* of a worker: the one that was judged last; owned */
 static long long known_key = -1;   /* and the key of its first batch; -1: its batches are not plain */
 static PyObject *tensor_class; /* torch's */
-static PyObject *s_iter, *s_number, *s_around, *s_close, *s_collate, *s_listeners, *s_yielded, *s_sent, *s_tasks, *s_dataset,
+static PyObject *s_iter, *s_shape, *s_number, *s_around, *s_close, *s_collate, *s_listeners, *s_yielded, *s_sent, *s_tasks, *s_dataset,
     *s_settings, *s_writer;
 
 /* What runs in this thread. */
@@ -64,10 +64,10 @@ static _Thread_local struct {
 static int loader_names(void)
 {
     static const char *const texts[] = {"number", "around", "close", "collate_fn", "listeners", "_num_yielded", "_send_idx",
-                                        "_task_info", "_dataset", "settings", "writer", "dataset_iter"};
+                                        "_task_info", "_dataset", "settings", "writer", "dataset_iter", "shape"};
     PyObject **const names[] = {&s_number, &s_around, &s_close, &s_collate, &s_listeners, &s_yielded, &s_sent,
-                                &s_tasks, &s_dataset, &s_settings, &s_writer, &s_iter};
-    for (int i = 0; i < 12; i++)
+                                &s_tasks, &s_dataset, &s_settings, &s_writer, &s_iter, &s_shape};
+    for (int i = 0; i < 13; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     return 0;
@@ -354,9 +354,9 @@ static int64_t rows_in(PyObject *data, int deeper);
 static int64_t rows_in_row(PyObject *data, int deeper)
 {
     int64_t found = NO_ROWS;
-    Py_ssize_t size = PyTuple_CheckExact(data) ? PyTuple_Size(data) : PyList_Size(data);
-    for (Py_ssize_t i = 0; found == NO_ROWS && i < size && i < MOST_SEARCH; i++)
-        found = rows_in(PyTuple_CheckExact(data) ? PyTuple_GetItem(data, i) : PyList_GetItem(data, i), deeper);
+    int tuple = PyTuple_CheckExact(data);
+    for (Py_ssize_t i = 0; found == NO_ROWS && i < MOST_SEARCH && i < (tuple ? PyTuple_Size(data) : PyList_Size(data)); i++)
+        found = rows_in(tuple ? PyTuple_GetItem(data, i) : PyList_GetItem(data, i), deeper);
     return found;
 }
 
@@ -370,17 +370,26 @@ static int64_t rows_in_dict(PyObject *data, int deeper)
     return found;
 }
 
+static int64_t rows_of(PyObject *tensor)
+{
+    Py_INCREF(tensor); /* a mode of the program's may run any code */
+    PyObject *shape = PyObject_GetAttr(tensor, s_shape);
+    int64_t rows = shape && PyTuple_Check(shape) ? NO_ROWS : UNTOLD;
+    if (rows == NO_ROWS && PyTuple_Size(shape))
+        rows = PyLong_AsLongLong(PyTuple_GetItem(shape, 0));
+    Py_XDECREF(shape);
+    Py_DECREF(tensor);
+    PyErr_Clear();
+    return rows;
+}
+
 /* The first dimension of the first tensor in plain data, as `_rows` of probes/loader.py finds it; NO_ROWS: there is none; UNTOLD: Python has
-   to look. No Python code runs in here. */
+   to look. */
 static int64_t rows_in(PyObject *data, int deeper)
 {
-    View view;
     PyTypeObject *type = Py_TYPE(data);
-    if ((PyObject *)type == tensor_class) {
-        int seen = exchange && exchange->view(data, &view) == 0;
-        PyErr_Clear();
-        return seen ? (view.dims ? view.shape[0] : NO_ROWS) : UNTOLD;
-    }
+    if ((PyObject *)type == tensor_class)
+        return rows_of(data);
     if (type == &PyTuple_Type || type == &PyList_Type)
         return deeper ? rows_in_row(data, deeper - 1) : NO_ROWS;
     if (type == &PyDict_Type)

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.hooks import finder
+from sonde.hooks.torch.private import graph_task
 
 native: Any = None
 try:
@@ -25,12 +26,6 @@ def backward_test() -> Callable[[], bool]:
     """A function that tells whether the calling thread is at work inside a backward pass, also as torch's own thread."""
     current = graph_task()
     return lambda: current() != -1
-
-
-def graph_task() -> Callable[[], int]:
-    """The function that tells which backward pass the calling thread works for; -1: none."""
-    test: Callable[[], int] = sys.modules["torch"]._C._current_graph_task_id
-    return test
 
 
 def compile_test() -> Callable[[], bool]:

@@ -7,7 +7,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from sonde.hooks.points import Point, dressed
-from sonde.hooks.torch.engine import backward_test, compile_flag, compile_test, graph_task, native, readable
+from sonde.hooks.torch.engine import backward_test, compile_flag, compile_test, native, readable
+from sonde.hooks.torch.private import graph_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

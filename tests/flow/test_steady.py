@@ -1,8 +1,7 @@
-"""How C sees tensors while a watch runs: through torch's own functions where these are proved, and never at the cost of the program."""
+"""What the watch looks at: tensors of any kind, in any mode of torch; and what it knows without a look."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import pytest
@@ -11,8 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.flow.faults import birth
 from torch import nn
 
-from sonde.flow import finite, sample, watch_nonfinite
-from sonde.hooks.torch import direct
+from sonde.flow import finite, watch_nonfinite
 
 pytestmark = [
     pytest.mark.usefixtures("watch_ended"),
@@ -23,44 +21,6 @@ KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.comp
 
 def _net() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-
-
-def test_torchs_own_functions_are_taken_where_they_tell_what_the_exchange_tells() -> None:
-    """As they do here."""
-    with watch_nonfinite():
-        assert finite.native.sees()
-
-
-@pytest.mark.parametrize("lie", ["place", "gradient", "tracked"])
-def test_a_sample_of_which_another_thing_is_told_is_trusted_by_nobody(
-    monkeypatch: pytest.MonkeyPatch, lie: str
-) -> None:
-    """Where the part in C++ is, whose gradient it has, whether it is tracked; then the exchange tells, and faults are found."""
-    offset, functions, samples = direct.sight(torch) or (0, (), ())
-    tensor, part, gradient, tracked = next(one for one in samples if one[2])
-    wrong = {
-        "place": (tensor, gradient, gradient, tracked), "gradient": (tensor, part, part, tracked),
-        "tracked": (tensor, part, gradient, not tracked),
-    }[lie]  # fmt: skip
-    monkeypatch.setattr(direct, "sight", lambda _torch: (offset, functions, (*samples, wrong)))
-    with watch_nonfinite() as watch:
-        assert not finite.native.sees()
-        net: Any = _net()
-        net[2].weight.data[0, 0] = torch.inf
-        net(torch.ones(2, 4)).sum().backward()
-        assert birth(watch)["layer"] == "2"
-
-
-def test_a_torch_without_one_of_the_functions_is_seen_through_the_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked of half of them."""
-    direct.sight.cache_clear()
-    monkeypatch.setattr(direct, "ASKED", (*direct.ASKED[:-1], "no_such_function"))
-    try:
-        assert direct.sight(torch) is None
-        with watch_nonfinite():
-            assert not finite.native.sees()
-    finally:
-        direct.sight.cache_clear()
 
 
 @settings(deadline=None, max_examples=150)
@@ -116,32 +76,6 @@ def test_a_model_that_learns_nothing_now_is_watched_as_it_can_be(mode: str) -> N
     with watch_nonfinite() as watch, modes[mode]:
         assert _net()(torch.ones(2, 4)).shape == (2, 3)
         assert watch.birth is None
-
-
-def test_a_glance_at_a_batch_is_the_same_through_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts, size and digest."""
-    batch = [torch.arange(12.0).view(3, 4).t(), torch.arange(5), {"x": torch.ones(3000, dtype=torch.float16)}]
-    sample._prepare()
-    seen = sample.glance(batch)
-    monkeypatch.setattr(direct, "sight", lambda _torch: None)
-    sample._prepare()
-    assert sample.glance(batch)[1] == seen[1]
-    monkeypatch.undo()
-    sample._prepare()
-
-
-def test_the_digest_of_a_batch_is_the_same_without_the_function_of_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it is not found, or says something else than Python's."""
-    batch = [torch.arange(12.0), torch.arange(5000), torch.zeros(3, 7)]
-    sample._prepare()
-    seen = sample.glance(batch)[1]
-    other: Any = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)(lambda *_: 5)
-    for address in (0, ctypes.cast(other, ctypes.c_void_p).value):
-        monkeypatch.setattr(sample, "_hash", lambda address=address: address)
-        sample._prepare()
-        assert sample.glance(batch)[1] == seen
-    monkeypatch.undo()
-    sample._prepare()
 
 
 # ── what is known without a look ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,77 @@
+"""The private names of torch that Sonde uses do what they did; one that is gone is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from sonde.hooks.torch import private
+
+FUNCTIONS = ["sequence_number", "graph_task", "tracing_state", "copy_on_write"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_torch_has_the_name(name: str) -> None:
+    """Each is found in this torch."""
+    try:
+        found = getattr(private, name)()
+    except AttributeError as error:
+        pytest.fail(f"torch {torch.__version__} has renamed what private.{name} uses: {error}")
+    assert callable(found)
+
+
+def test_the_sequence_number_counts_the_nodes_of_autograd() -> None:
+    """An operation that is differentiated raises it; others do not."""
+    count, given = private.sequence_number(), torch.ones(2, requires_grad=True)
+    before = count()
+    torch.ones(2) * 2
+    assert count() == before
+    given * 2
+    assert count() == before + 1
+
+
+def test_the_graph_task_tells_a_backward_pass() -> None:
+    """-1 outside of one."""
+    task, seen = private.graph_task(), []
+    given: Any = torch.ones(2, requires_grad=True)
+    given.register_hook(lambda _: seen.append(task()))
+    given.sum().backward()
+    assert task() == -1
+    assert seen[0] >= 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_tracing_state_tells_a_trace() -> None:
+    """None outside of `torch.jit.trace`."""
+    state, seen = private.tracing_state(), []
+
+    def double(x: Any) -> Any:
+        seen.append(state() is not None)
+        return x * 2
+
+    torch.jit.trace(double, torch.ones(2), check_trace=False)  # type: ignore[no-untyped-call]
+    assert seen == [True]
+    assert state() is None
+
+
+def test_a_tensor_that_is_copied_on_write_is_told() -> None:
+    """Until it is written."""
+    lazy = torch._lazy_clone(torch.ones(3))
+    assert private.copy_on_write()(lazy)
+    lazy.add_(1)
+    assert not private.copy_on_write()(lazy)
+
+
+def test_a_tensor_of_a_transform_is_told() -> None:
+    """One that stands for others."""
+    seen: list[bool] = []
+
+    def same(x: Any) -> Any:
+        seen.append(private.is_wrapped(x))
+        return x
+
+    torch.vmap(same)(torch.ones(2, 2))
+    assert seen == [True]
+    assert not private.is_wrapped(torch.ones(2))
