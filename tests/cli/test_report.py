@@ -123,10 +123,10 @@ def test_what_is_no_run_is_one_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (bad.nothing, "No step was recorded. Nothing else was, either."),
-        (bad.no_steps, "No step was recorded. The run has no training loop that was seen."),
-        (bad.one_step, "There are 0 steps after 1 step of warm-up."),
-        (bad.only_evaluation, "The run only evaluates: 60 fetches and forward passes and no backward"),
+        (bad.nothing, "Nothing was recorded. A diagnosis needs at least 10 steps."),
+        (bad.no_steps, "No training loop was seen."),
+        (bad.one_step, "Only 0 steps after 1 warm-up step."),
+        (bad.only_evaluation, "The run only evaluates: 60 fetches and forward passes in"),
         (bad.unequal, "the ranks do not end at the same step (rank 0 at step 59, rank 1 at step 29)"),
         (bad.silent_rank, "ranks 2, 3 of 4: nothing was recorded there"),
         (bad.clocks, "the clocks of the hosts disagree by 7.0 h"),

@@ -7,7 +7,8 @@ Pure arithmetic on arrays, so that the tables of a finished run and a live view 
   call is optimizer. So phases never overlap, and what no phase has is the residual.
 - Evaluation is a stretch: from the first fetch or forward for evaluation to the end of the last one without training in
   between. All of it, pauses included, is evaluation, but for checkpoints.
-- In a program that waits for no loader, the input wait of a step is what no phase has before its first forward.
+- In a program that waits for no loader, the input wait of a step is what no phase has before its first forward. Not so without a
+  torch optimizer: there the program's own update lies in that gap too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sonde.analysis.purpose import (
     purposes_of,
 )
 from sonde.analysis.tables import PHASES
-from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, UPDATE_BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +102,7 @@ class Timeline:
         self._waited = bool(np.any(self.purposes.purpose == TRAIN))
         self._evaluated = bool(np.any(self.purposes.purpose == EVALUATE))
         self._habits = self._bare_is_habit()
+        self._manual = bool(np.any(updates.key & UPDATE_BACKWARD))
 
     def step_of(self, moments: Ints) -> Ints:
         """The row that each moment falls into."""
@@ -150,7 +152,7 @@ class Timeline:
         rows = self._rows(low, high)
         stretch = _Stretch(self._spans.take(slice(first, last)), rows, self._sides(first, last, rows))
         folded = stretch.fold(starts, ends)
-        if not self._waited:
+        if not self._waited and not self._manual:
             stretch.infer_waits(folded, 0 if low else 1)  # nobody knows when the first step began
         return folded
 

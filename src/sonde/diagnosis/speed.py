@@ -93,7 +93,7 @@ class Spikes:
 @dataclass(frozen=True)
 class Speed:
     """All of it. `whole`: totals of the rank with the most steps, with the warm-up and what came after the last step; of a run
-    without steps, what evaluation there was.
+    without steps, the evaluation and the backward passes.
     """
 
     steps: Figure = NOTHING  # after the warm-up, of the rank that has the most
@@ -130,7 +130,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
     """Ask the steps of a run for everything. `workers`: of the loader that has the most."""
     counts = ask.by(["rank", "process", "host", "pid"], "steps", _COUNTS)
     if not counts:
-        return Speed(whole=ask.one("phases WHERE phase = 'evaluation'", _EVALUATED))
+        return Speed(whole=ask.one("phases", _WITHOUT_STEPS))
     longest = max(counts, key=lambda row: row["steps"].or_zero())
     seen = [part for part in PARTS if any(row[part].or_zero() for row in counts)]
     steps = int(longest["steps"].or_zero())
@@ -208,7 +208,11 @@ _COUNTS = {
     "last": "max(step)",
     **{part: f"count({part}_ns)" for part in PARTS},
 }
-_EVALUATED = {"evaluation": "sum(dur_ns)", "evaluation_calls": "sum(calls)"}
+_WITHOUT_STEPS = {
+    "evaluation": "sum(dur_ns) FILTER (phase = 'evaluation')",
+    "evaluation_calls": "sum(calls) FILTER (phase = 'evaluation')",
+    "backward_calls": "sum(calls) FILTER (phase = 'backward')",
+}
 _TOTALS = {
     "whole": "sum(dur_ns)",
     **{part: f"sum(dur_ns) FILTER (phase = '{part}')" for part in PARTS},

@@ -11,7 +11,7 @@ from sonde.hooks.torch import private
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.optimizer import optimizer_step, scaler_scale
-from sonde.probes import loss, optimizer, step
+from sonde.probes import loss, manual, optimizer, step
 from sonde.store.probe import BACKWARD, PROBE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _watching = guard("watching a backward pass")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record backward passes until the returned function is called."""
-    undo = [scaler_scale.lane(_scaling), backward.lane(_lane)]
+    undo = [manual.install(), scaler_scale.lane(_scaling), backward.lane(_lane)]
 
     def renew() -> None:
         backward.hold()  # the patch stays
@@ -51,6 +51,8 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
         with _watching:
             if not now.begun:
                 step.begin()
+            if now.manual:
+                manual.backward_begins()
             if phases.on or loss.wanted():
                 loss.note(args[0] if args else kwargs.get("tensors"))
         well = False
@@ -60,6 +62,8 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             if optimizer_step.inside_backward:
                 _unusual(well)
+            elif well and now.manual:
+                _ended()
         return result
 
     if native is None:
@@ -68,6 +72,9 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
     native.exchange(private.exchange(), private.copy_on_write())
     parts = (timed, torch.Tensor, loss.writer(), loss.span, _unusual)
     return cast("Callable[..., Any]", native.backward(call, parts))
+
+
+_ended = guard("watching a backward pass")(manual.backward_ended)
 
 
 @guard("watching a backward pass")

@@ -34,6 +34,7 @@ def begin(step: int | None) -> bool:
         return False
     if not now.explicit:
         optimizer_step.unlead()  # from now on its updates end nothing
+        steps.leave_manual()
     now.block[0] = True
     steps.enter(step)
     core.enter(_span)

@@ -11,7 +11,7 @@ from sonde.hooks.torch import loader
 from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_step
-from sonde.probes import step
+from sonde.probes import manual, step
 from sonde.store.probe import FORWARD, FORWARD_GRAD, FORWARD_LEARNED, FORWARD_LOSS, FORWARD_TRAINING, PROBE
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
                     learned[id(module)] = None
                 elif bits == 0 and id(module) in learned:
                     bits = FORWARD_LEARNED
+                if now.manual and not bits & FORWARD_LOSS:
+                    manual.forward_begins(trains=bits == FORWARD_TRAINING | FORWARD_GRAD)
                 call = timed[bits]
         return call(module, *args, **kwargs)
 

@@ -13,11 +13,11 @@ from sonde import config
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch.engine import native
-from sonde.store.probe import PROBE, UPDATE, UPDATE_LATE
+from sonde.store.probe import PROBE, UPDATE, UPDATE_BACKWARD, UPDATE_LATE
 from sonde.store.record import ESSENTIAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from sonde.config import Settings
 
@@ -44,6 +44,7 @@ class _Now:
     def forget(self) -> None:
         """No training has begun."""
         self.begun = False
+        self.manual = True  # no torch optimizer is known, and no trace_step: backward passes say where steps end
         self.block[0] = None
 
     @property
@@ -64,7 +65,7 @@ class _Now:
 
 
 now = _Now()
-_ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(2 * UPDATE_LATE)]
+_ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(2 * UPDATE_BACKWARD)]
 _telling = guard("telling a probe that a step has ended")
 _begins: list[Callable[[], None]] = []
 _updates: list[Callable[[], None]] = []
@@ -87,6 +88,13 @@ def know_rank() -> None:
     now.choose()
     phases.on = now.takes(core.get_context()[0] or 0)
     _hurry(now.begun and now.all)
+
+
+def leave_manual() -> None:
+    """An optimizer or the program itself says where steps end."""
+    if now.manual:
+        now.manual = False
+        _hurry(now.begun and now.all)
 
 
 def _leave() -> None:
@@ -126,20 +134,19 @@ def begin() -> None:
         _call(_begins.pop(0))
 
 
-def end(flags: int) -> None:
-    """The step that the program is at has ended: write so, and go on to the next one."""
+def end(flags: int, when: int | None = None) -> None:
+    """The step that the program is at has ended, now or at a time of the monotonic clock: go on to the next one."""
     if not now.begun:
         begin()
-    core.advance(_ends[flags])
+    core.advance(_ends[flags], when)
     if not now.all:
         phases.on = now.takes(core.get_context()[0] or 0)
     tell()
 
 
-def end_late(ends: Iterable[tuple[int, int]]) -> None:
-    """Steps have ended before, as is known now: when, on the monotonic clock, and with which flags."""
-    for when, flags in ends:
-        core.advance(_ends[flags | UPDATE_LATE], when)
+def end_late(flags: int, when: int) -> None:
+    """A step has ended at this time of the monotonic clock, as is known only now that the next one has ended too."""
+    core.advance(_ends[flags | UPDATE_LATE], when)
 
 
 def tell() -> None:
@@ -165,7 +172,7 @@ def enter(step: int | None) -> None:
 def _hurry(on: bool) -> None:
     """Let the probes take their quick ways, which are for training that goes on and is recorded whole."""
     if native is not None:
-        native.ready(on)
+        native.ready(on and not now.manual)
 
 
 def _quick_end(flags: int) -> Callable[[], Any]:

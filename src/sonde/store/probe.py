@@ -44,6 +44,7 @@ BACKWARD = "backward"
 OPTIMIZER = "optimizer"
 UPDATE = "update"
 STEP = "step"
+MANUAL = "manual"  # a mark: the program has no torch optimizer, so its backward passes end its steps
 H2D = "h2d"
 COMMUNICATION = "communication."  # and the name of the operation
 DDP = "ddp."  # and what DistributedDataParallel measured
@@ -81,6 +82,8 @@ UPDATE_EXPLICIT = 2  # the end of a `trace_step` block
 UPDATE_ABORTED = 4  # the step did not come to its end
 # That it was one was seen later: what was recorded from it on, until that was seen, has the number of the first such step.
 UPDATE_LATE = 8
+# The program has no torch optimizer: this is the end of the last backward pass before a training forward.
+UPDATE_BACKWARD = 16
 
 _NUMBER_BITS = 28
 _ROUND_BITS = 16

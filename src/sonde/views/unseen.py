@@ -164,6 +164,11 @@ def _loading(facts: Facts, seen: set[str]) -> list[str]:
         found.append(
             "the input wait was not measured but inferred: no torch DataLoader, so the gap before the forward counts"
         )
+    if probe.MANUAL in seen:
+        found.append(
+            "updates: no torch optimizer, so each step ends at the last backward before the next training forward; "
+            "the update is in the residual"
+        )
     if probe.FETCH in seen and probe.ITEM not in seen:
         found.append("the time of single items: the dataset fetches all of a batch at once (__getitems__)")
     if facts.speed.steps.or_zero() and "layer" not in seen:

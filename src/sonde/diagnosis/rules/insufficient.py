@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
-    """There are too few steps after the warm-up to say anything about speed."""
+    """There are too few steps after the warm-up for a diagnosis."""
     if enough_steps(facts, policy):
         return None
     speed = facts.speed
     steps, warmup = speed.steps.or_zero(), speed.warmup.or_zero()
     if not speed.trained:
-        why = "No step was recorded." + _instead(facts)
+        why = _instead(facts)
     elif not steps and not speed.phases and not warmup:
-        why = "Steps were counted, and nothing of what happened in them was recorded."
+        why = "Steps were counted, but nothing inside them was recorded."
     else:
-        why = f"There {'is' if steps == 1 else 'are'} {several(steps, 'step')} after {several(warmup, 'step')} of warm-up."
-    why += f" To judge by, {policy['steps.least']:.0f} are needed."
+        why = f"Only {several(steps, 'step')} after {several(warmup, 'warm-up step')}."
+    why += f" A diagnosis needs at least {policy['steps.least']:.0f} steps."
     lost = facts.ends.lost
     figures = (
         {"steps after the warm-up": speed.steps, "steps of the warm-up": speed.warmup}
@@ -37,6 +37,7 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
         else {
             "evaluation ns": speed.whole["evaluation"],
             "fetches and forward passes": speed.whole["evaluation_calls"],
+            "backward passes": speed.whole["backward_calls"],
         }
     )
     if without_room(lost):
@@ -52,29 +53,36 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
 
 
 def _instead(facts: Facts) -> str:
+    """What the run has instead of steps."""
     if not facts.ends.processes:
-        return " Nothing else was, either."
-    passes = facts.speed.whole["evaluation_calls"].value
+        return "Nothing was recorded."
+    learned, passes = facts.speed.whole["backward_calls"].value, facts.speed.whole["evaluation_calls"].value
+    if learned:
+        return (
+            f"The program trains ({several(learned, 'backward pass', 'backward passes')}), but no update ended a step."
+        )
     if passes:
         lasting = ms(facts.speed.whole["evaluation"].value)
-        return f" The run only evaluates: {passes:,.0f} fetches and forward passes and no backward, {lasting} in all."
+        return f"The run only evaluates: {passes:,.0f} fetches and forward passes in {lasting}, no backward pass."
     known = not told(facts.ends.lost) and facts.state != RECORDING
-    return " The run has no training loop that was seen." if known else ""
+    return "No training loop was seen." if known else "No training steps were recorded."
 
 
 def _next(facts: Facts) -> str:
     if without_room(facts.ends.lost):
         return REMEDY
     if facts.state == RECORDING:
-        return "Wait until it has made more steps."
+        return "Wait for more steps."
     if facts.ends.lost.uncounted:
         return "Restore the missing files of the run from a copy."
     if facts.chosen:
-        return f"Record it without {' and '.join(facts.chosen)}, or with a wider choice: the rest was left out by that."
+        return f"Record it without {' and '.join(facts.chosen)}, or with a wider choice."
     if facts.speed.trained:
-        return "Let it run for longer."
+        return "Let it run longer."
+    if facts.speed.whole["backward_calls"].value:
+        return "Mark its steps with sonde.trace_step()."
     if facts.speed.whole["evaluation_calls"].value:
-        return "Nothing, if it was not to train; `sonde show` tells where its time went."
+        return "Nothing, if it was not meant to train; `sonde show` lists where its time went."
     if any(end.role == LAUNCHER for end in facts.ends.processes):
-        return "If it trains, mark its steps with sonde.trace_step(); what could not be seen of it is listed as unseen."
+        return "If it trains, mark its steps with sonde.trace_step()."
     return "Start the program with `sonde run`, or mark its steps with sonde.trace_step()."
