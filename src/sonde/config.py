@@ -260,8 +260,8 @@ TABLE = (
     ),
     Setting(
         "values", "SONDE_VALUES", _choice("full", "summary", "off"), "full, summary or off", lambda: "full", "full",
-        "What a trace keeps of the values that it meets. full: a copy, statistics and a digest. summary: no copy. off: "
-        "only types and shapes.",
+        "What a trace keeps of the values that it meets. full: a copy, statistics and a digest. summary: no copy; "
+        "of texts, and of ids that are texts, only length and digest. off: only types and shapes.",
     ),
     Setting(
         "values_limit", "SONDE_VALUES_LIMIT", _size, "a size in bytes such as 64MB", lambda: 64 * 10**6, "64MB",

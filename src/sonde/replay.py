@@ -18,7 +18,7 @@ from sonde.analysis.ledger import WHOLE
 from sonde.analysis.run import Run, open_run
 from sonde.errors import MissingExtra, ReplayError, nearest
 from sonde.flow import sample
-from sonde.flow.freeze import SUMMARY, freeze
+from sonde.flow.freeze import DESCRIBED, freeze
 from sonde.flow.text import indented, value_text
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ def _listed(indices: Sequence[Any]) -> str:
 
 
 def _described(value: Any) -> str:
-    return value_text(freeze(value, SUMMARY).note)
+    return value_text(freeze(value, DESCRIBED).note)
 
 
 # ── where a dataset comes from ───────────────────────────────────────────────────────────────────────────────────────

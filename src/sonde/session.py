@@ -13,6 +13,7 @@ from sonde.errors import SondeError
 from sonde.events import core
 from sonde.events.recorder import Recorder, tell_failure
 from sonde.guard import guard
+from sonde.store import scratch
 from sonde.store.claim import agree
 from sonde.store.folder import create_run, join_run
 from sonde.version import __version__
@@ -163,6 +164,8 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
         recorder.watch()
         hooks.install()
         probes.install(settings)
+    with guard("removing what killed processes have left"):
+        scratch.remove_dead()
     _tell(_INFO, "Sonde records this process in %s", recorder.run)
     return session
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given, strategies as st
 
-from sonde.flow.freeze import FULL, OFF, SUMMARY, Keep, freeze
+from sonde.flow.freeze import DESCRIBED, FULL, OFF, SUMMARY, Keep, freeze
 from sonde.flow.note import AGAIN, HIDDEN, MAPPING, MISSING, NONE, OBJECT, SCALAR, SEQUENCE, TEXT, TUPLE, Note
+from sonde.flow.text import value_text
 from sonde.flow.walk import DEPTH, WIDTH
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024  the untyped kind must work too
@@ -335,10 +337,26 @@ def test_class_of_the_script_has_one_name_in_every_process() -> None:
 
 def test_summary_keeps_no_copy() -> None:
     """Descriptions are whole, copies are not there, and that is no cut."""
-    kept = freeze({"a": [1, "x"], "b": b"y"}, SUMMARY)
+    kept = freeze({"a": [1, 2.5], "b": numpy.ones(3)}, SUMMARY)
     assert kept.value is MISSING
     assert not kept.note.cut
-    assert kept.note == note_of({"a": [1, "x"], "b": b"y"})
+    assert value_text(kept.note) == value_text(note_of({"a": [1, 2.5], "b": numpy.ones(3)}))
+
+
+def test_summary_keeps_length_and_digest_of_texts_only() -> None:
+    """Wherever they stand: alone, in an array, in the text of an object."""
+
+    class Patient:
+        def __repr__(self) -> str:
+            return "Patient(S3CRET)"
+
+    texts = ["S3CRET", b"S3CRET", numpy.str_("S3CRET"), numpy.array("S3CRET"), numpy.array(b"S3CRET")]
+    objects = [numpy.array("S3CRET", dtype=object), numpy.array(["S3CRET"]), pathlib.Path("S3CRET"), Patient()]
+    note = freeze([*texts, *objects], SUMMARY).note
+    assert "S3CRET" not in repr(note)
+    plain = freeze("S3CRET", SUMMARY).note
+    assert (plain.length, plain.digest) == (6, note_of("S3CRET").digest)
+    assert "S3CRET" in value_text(freeze("S3CRET", DESCRIBED).note)
 
 
 def test_off_keeps_no_content() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader, Dataset
 
 import sonde
 from sonde import flow
@@ -254,6 +255,48 @@ def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not isinstance(call.retval, np.ndarray)
     assert call.about.output is not None
     assert call.about.output.note.high == 2
+
+
+@pytest.mark.parametrize("values", ["summary", "off"])
+def test_no_text_of_the_data_is_in_a_trace_without_values(values: str, tmp_path: Path) -> None:
+    """Neither as an argument nor as the id or the key of an item, which can be asked for all the same."""
+
+    class Patients(Dataset[dict[str, Any]]):
+        def __getitem__(self, index: str) -> dict[str, Any]:
+            return {"object_id": f"S3CRET-{index}", "text": "S3CRET", "x": 1.0}
+
+    names = ["S3CRET-a", "S3CRET-b"]
+    with flow.trace(values=values) as trace:
+        for batch in DataLoader(Patients(), batch_size=2, sampler=names):
+            double(batch["text"])
+    trace.save(tmp_path / "t.sonde")
+    assert b"S3CRET" not in (tmp_path / "t.sonde").read_bytes()
+    assert "S3CRET" not in str(trace)
+    assert len(trace.item(index="S3CRET-b").dataset_getter) == len(trace.item(id="S3CRET-S3CRET-b").dataset_getter) > 0
+
+
+def test_what_a_killed_trace_left_is_removed_by_a_later_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only that: the folders of processes that live, and what is not ours, stay."""
+    monkeypatch.setenv("SONDE_SCRATCH", str(tmp_path))
+    code = (
+        "import os, signal, sonde\n"
+        "f = sonde.flow.trace_model_func(lambda x: x)\n"
+        "with sonde.flow.trace():\n"
+        "    if not os.fork():\n"
+        "        f('value')\n"
+        "        os._exit(0)\n"
+        "    os.wait()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    (left,) = tmp_path.glob("sonde-*/flow-*")
+    assert list(left.glob("calls-*.jsonl"))
+    (left.parent / "flow-notes").mkdir()
+    with flow.trace():
+        with flow.trace():
+            pass
+        assert len(list(left.parent.glob("flow-*-*-*"))) == 1
+    assert [path.name for path in left.parent.iterdir()] == ["flow-notes"]
 
 
 def test_nothing_is_left_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

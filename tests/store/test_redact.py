@@ -17,6 +17,9 @@ SECRET = "hunter2hunter2"
         (["--token", SECRET, "next"], ["--token", "***", "next"]),
         (["--api-key", SECRET], ["--api-key", "***"]),
         ([f"--password={SECRET} with {SECRET}"], ["--password=***"]),
+        (["-p", SECRET, "next"], ["-p", "***", "next"]),
+        (["-pS3cret"], ["-p***"]),
+        (["-t", SECRET, "-k", SECRET], ["-t", "***", "-k", "***"]),
         ([f"KEY={SECRET}"], ["KEY=***"]),
         ([f"AWS_SECRET_ACCESS_KEY={SECRET}"], ["AWS_SECRET_ACCESS_KEY=***"]),
         ([f"model.apiKey={SECRET}"], ["model.apiKey=***"]),
@@ -47,6 +50,7 @@ def test_a_secret_is_hidden_and_its_name_stays(command: list[str], shown: list[s
         ["--author=me", "--monkey", "x"],
         ["https://host/path", "a@b.org"],
         ["--auth", "--verbose"],
+        ["-path", "x", "-t", "4", "-k", "fold", "-s", "data/set.2024"],
     ],
 )
 def test_what_is_no_secret_stays(command: list[str]) -> None:

@@ -101,6 +101,11 @@ class Tape:
         self.ahead = 0  # batches that workers may be ahead of the program
         self.signals: set[str] = set()  # that were given to workers
 
+    @property
+    def hides(self) -> bool:
+        """Are texts left out, and so the ids of items?"""
+        return self.keep.values != "full"
+
     def renew_lock(self) -> None:
         """Held while calls get their numbers: anew in a forked child, where another thread may have held it."""
         self.lock = threading.RLock()
@@ -195,7 +200,7 @@ class Tape:
     def _keep(self, value: object, name: str) -> Kept:
         keep = self.keep
         if keep.values == "full" and self.copied > TOTAL_COPIES * keep.limit:
-            keep = keep._replace(values="summary")
+            keep = keep._replace(values="described")
         kept = freeze(value, keep, name)
         if keep.values == "full":
             self.copied += size(kept.note)

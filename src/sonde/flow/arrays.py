@@ -15,6 +15,7 @@ import numpy
 from sonde.flow import checksum
 from sonde.flow.identity import number
 from sonde.flow.note import ARRAY, MISSING, SCALAR, TEXT, Note
+from sonde.flow.plain import written
 from sonde.flow.walk import NAME, NOT_KEPT, Frozen, shorten, type_name
 
 try:
@@ -358,7 +359,7 @@ def describe(
     note = Note(
         ARRAY, type, "", None, None, array.shape, word, device, digest, *stats, array.nbytes, cut, identity=identity
     )
-    return Frozen(_single_value(note, array, look) if array.ndim == 0 else note, copy)
+    return Frozen(_single_value(note, array, look, walk) if array.ndim == 0 else note, copy)
 
 
 @lru_cache(256)
@@ -366,15 +367,17 @@ def _word(dtype: numpy.dtype[Any]) -> str:
     return shorten(str(dtype), NAME)
 
 
-def _single_value(note: Note, array: Array, look: Look | None) -> Note:
+def _single_value(note: Note, array: Array, look: Look | None, walk: Walk) -> Note:
     """An array of no dimensions is shown by its value."""
     element: Any = array[()]
     if look is not None and look.widen is not None:
         element = look.widen(array.reshape(1))[0]
     value = element.item() if isinstance(element, numpy.bool_ | numpy.integer | numpy.floating) else None
     if isinstance(element, str):
-        return note._replace(kind=TEXT, text=shorten(repr(str(element))), length=len(element))
+        return note._replace(kind=TEXT, text=written(element, note.digest, note.type, walk), length=len(element))
     text = str(element) if isinstance(element, numpy.generic) else repr(element)
+    if not walk.texts and not isinstance(element, numpy.number | numpy.bool_ | numpy.datetime64):
+        text = f"<{note.type}>"
     return note._replace(kind=SCALAR, text=shorten(text), value=value if isinstance(value, int | float) else None)
 
 

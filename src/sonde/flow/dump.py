@@ -324,7 +324,7 @@ _STATES = {"too large": "too large to be held on to", "gone": "let go before thi
 
 def _depth(keep: Keep) -> str:
     """The copy, where one is wanted, goes straight into a file."""
-    return "off" if keep.values == "off" else "summary"
+    return "described" if keep.values == "full" else keep.values
 
 
 def _value(way: tuple[Any, ...], note: Note) -> dict[str, Any]:

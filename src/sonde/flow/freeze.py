@@ -6,9 +6,10 @@ from sonde.flow.note import Kept
 from sonde.flow.registry import find
 from sonde.flow.walk import Keep, Walk
 
-__all__ = ["FULL", "OFF", "SUMMARY", "Keep", "freeze"]
+__all__ = ["DESCRIBED", "FULL", "OFF", "SUMMARY", "Keep", "freeze"]
 
 FULL = Keep("full")
+DESCRIBED = Keep("described")
 SUMMARY = Keep("summary")
 OFF = Keep("off")
 

@@ -111,7 +111,7 @@ def _begun(tape: active.Tape, fetcher: Any, asked: Any) -> Fetch:
     number = None if batch is None else batch.number
     passed = None if batch is None else batch.round
     indices = asked if batch is None or batch.indices is None else list(batch.indices)
-    items = _items(fetcher, indices)
+    items = _items(fetcher, indices, hides=tape.hides)
     loader = None if batch is None else place.loader(batch.loader) if own else batch.loader
     if own:
         wanted = place.fetch_wanted(loader)
@@ -119,13 +119,13 @@ def _begun(tape: active.Tape, fetcher: Any, asked: Any) -> Fetch:
     else:
         wanted = tape.near() if tape.plan.steps is not None else (number or 0) < (tape.plan.batches or sys.maxsize)
         where = Where(loader, number, tuple(items), passed, None)
-    return Fetch(where, wanted=wanted)
+    return Fetch(where, wanted=wanted, hides=tape.hides)
 
 
-def _items(fetcher: Any, indices: Any) -> list[Item]:
+def _items(fetcher: Any, indices: Any, *, hides: bool) -> list[Item]:
     if hasattr(fetcher, "dataset_iter"):
-        return items_of(indices, _among_others())
-    return items_of(original(fetcher.dataset, indices))
+        return items_of(indices, _among_others(), hides=hides)
+    return items_of(original(fetcher.dataset, indices), hides=hides)
 
 
 def _among_others() -> int | None:

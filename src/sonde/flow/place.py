@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import get_context
+from sonde.flow import checksum
 from sonde.flow.freeze import OFF, freeze
 from sonde.flow.note import Item
 from sonde.hooks.torch import memory
@@ -52,15 +53,16 @@ class Delivery(NamedTuple):
 class Fetch:
     """A batch that is being put together in this thread."""
 
-    __slots__ = ("all", "depth", "items", "position", "wanted", "where")
+    __slots__ = ("all", "depth", "hides", "items", "position", "wanted", "where")
 
-    def __init__(self, where: Where, *, wanted: bool) -> None:
+    def __init__(self, where: Where, *, wanted: bool, hides: bool = False) -> None:
         self.where = where
         self.items = list(where.items)
         self.depth = 0  # of getters inside each other
         self.position = -1  # of the item that is being fetched; before the first one none is
         self.all = False  # the whole batch is at hand: it is being collated
         self.wanted = wanted
+        self.hides = hides  # ids are texts, and texts are not kept
 
     def here(self) -> tuple[Item, ...]:
         """The items that a call made now is about."""
@@ -73,6 +75,7 @@ class Fetch:
         if 0 <= self.position < len(self.items) and self.items[self.position].id is None:
             found = id_of(value)
             if found is not None:
+                found = masked(found) if self.hides else found
                 self.items[self.position] = self.items[self.position]._replace(id=found)
 
 
@@ -210,16 +213,24 @@ class Place:
 # ── reading batches ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def items_of(indices: Any, worker: int | None = None) -> list[Item]:
+def items_of(indices: Any, worker: int | None = None, *, hides: bool = False) -> list[Item]:
     """The items that a sampler's answer names: a list of indices, or one index.
 
-    `worker` is given where the indices are only ordinals, and other workers count theirs from 0 too.
+    `worker` is given where the indices are only ordinals, and other workers count theirs from 0 too. `hides`: indices that
+    are texts are masked.
     """
     several = isinstance(indices, list | tuple | range) or type(indices).__name__ == "ndarray"
     named = [plain(index) for index in (indices if several else [indices])]
+    if hides:
+        named = [masked(index) if isinstance(index, str) else index for index in named]
     if worker is not None:
         named = [f"{worker}:{index}" for index in named]
     return [Item(n, index) for n, index in enumerate(named)]
+
+
+def masked(text: str) -> str:
+    """Stands for an id or an index where texts are not kept: its digest."""
+    return f"#{checksum.of_text('str', text):016x}"
 
 
 def plain(index: Any) -> int | str | None:

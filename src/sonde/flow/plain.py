@@ -81,18 +81,7 @@ def text(value: str, walk: Walk) -> Frozen:
     plain = str.__getitem__(value, slice(None))
     if not walk.shows:
         return Frozen(Note(TEXT, type_name(value), text=NOT_KEPT, length=len(plain)))
-    kept, cut = _part(plain, len(plain), walk)
-    return Frozen(
-        Note(
-            TEXT,
-            type_name(value),
-            text=_quoted(plain),
-            length=len(plain),
-            digest=checksum.of_text("str", plain),
-            cut=cut,
-        ),
-        kept,
-    )
+    return _text(plain, checksum.of_text("str", plain), type_name(value), walk)
 
 
 def raw(value: bytes | bytearray | memoryview, walk: Walk) -> Frozen:
@@ -102,9 +91,13 @@ def raw(value: bytes | bytearray | memoryview, walk: Walk) -> Frozen:
     if not walk.shows:
         return Frozen(Note(TEXT, name, text=NOT_KEPT, length=size))
     plain = bytes(value) if type(value) is not bytes else value
-    kept, cut = _part(plain, size, walk)
-    digest = checksum.of_bytes("bytes", plain)
-    return Frozen(Note(TEXT, name, text=_quoted(plain), length=size, digest=digest, cut=cut), kept)
+    return _text(plain, checksum.of_bytes("bytes", plain), name, walk)
+
+
+def _text(plain: str | bytes, digest: int, name: str, walk: Walk) -> Frozen:
+    kept, cut = _part(plain, len(plain), walk)
+    shown = written(plain, digest, name, walk)
+    return Frozen(Note(TEXT, name, text=shown, length=len(plain), digest=digest, cut=cut), kept)
 
 
 def thing(value: object, walk: Walk) -> Frozen:
@@ -135,8 +128,10 @@ def _part(value: Any, size: int, walk: Walk) -> tuple[object, bool]:
     return part, len(part) < size
 
 
-def _quoted(value: str | bytes) -> str:
-    """Between quotes; with what stands beyond the end counted behind them."""
+def written(value: str | bytes, digest: int | None, name: str, walk: Walk) -> str:
+    """Between quotes, with what stands beyond the end counted behind them; where texts are not kept, length and digest."""
+    if not walk.texts:
+        return f"<{name} len={len(value)} hash={digest}>"
     if len(value) <= SHOWN:
         return repr(value)
     return f"{value[:SHOWN]!r}... ({len(value) - SHOWN} more)"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, overload
 from sonde.errors import UnknownName
 from sonde.flow import compare, file, findings, page, text
 from sonde.flow.call import About, TraceCall
+from sonde.flow.place import masked
 from sonde.flow.row import row_of
 from sonde.flow.stages import RESERVED, stage_names
 from sonde.guard import guard
@@ -340,7 +341,7 @@ class _Wanted:
             (call.about.loader, item.index)
             for call in calls
             for item in call.about.items
-            if id is not None and item.id == id and item.index is not None
+            if id is not None and item.id in (id, masked(id)) and item.index is not None
         }
         found = [(call, item) for call in calls for item in call.about.items if self.matches(call, item)]
         self.calls = [call for call, _ in found]
@@ -349,11 +350,14 @@ class _Wanted:
 
     def matches(self, call: TraceCall, item: Item) -> bool:
         """Is `item`, of `call`, the one that is wanted?"""
+        names = (self.index, masked(self.index)) if isinstance(self.index, str) else (self.index,)
         if self.id is None:
-            return self.index is not None and item.index == self.index
-        if self.index is not None and item.index != self.index:
+            return self.index is not None and item.index in names
+        if self.index is not None and item.index not in names:
             return False
-        return item.id == self.id or (item.id is None and (call.about.loader, item.index) in self.keys)
+        return item.id in (self.id, masked(self.id)) or (
+            item.id is None and (call.about.loader, item.index) in self.keys
+        )
 
     def names(self) -> tuple[int | str | None, str | None]:
         """Index and id of the item, as far as any call knows them."""

@@ -22,7 +22,7 @@ from sonde.flow.plan import Plan, checked
 from sonde.flow.result import TraceResult
 from sonde.guard import guard
 from sonde.hooks.torch import loader as hooks
-from sonde.store import folder
+from sonde.store import folder, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -211,7 +211,7 @@ def _attach(error: BaseException, result: TraceResult, path: str | None) -> None
     error.sonde_trace = result  # type: ignore[attr-defined]
     if path is None:
         with guard("saving the trace of an exception"):
-            path = _save(result, workers.scratch())
+            path = _save(result, scratch.folder())
     error.add_note(
         "Sonde has kept the values of what ran before this exception: error.sonde_trace, or sonde.flow.last()"
         + (f"; saved in {path}" if path else "")

@@ -190,17 +190,17 @@ class _Batches:
         if batch is None:
             place.arrived(None, None, None, [], value)
             return
-        items = _items(iterator, batch, value)
+        items = _items(iterator, batch, value, hides=tape.hides)
         delivery = place.arrived(place.loader(batch.loader), batch.number, batch.round, items, value)
         key = id(iterator)
         tape.given[key] = tape.given.get(key, 0) + len(delivery.where.items)
 
 
-def _items(iterator: Any, batch: loader.Batch, value: Any) -> list[Item]:
+def _items(iterator: Any, batch: loader.Batch, value: Any, *, hides: bool) -> list[Item]:
     """The items of a delivered batch; of an iterable dataset, the last one may have fewer than were asked for."""
     indices = list(batch.indices or ())
     if not _is_iterable(iterator):
-        return items_of(loaders.original(iterator._dataset, indices))
+        return items_of(loaders.original(iterator._dataset, indices), hides=hides)
     items = items_of(indices, batch.worker if iterator._num_workers > 1 else None)
     return items[: rows(value, len(items))] if len(items) > 1 else items
 

@@ -31,7 +31,11 @@ _MAIN = ("builtins", "__main__", "__mp_main__")  # a class of the script has one
 
 
 class Keep(NamedTuple):
-    """What is kept of a value: `full` (a copy and its description), `summary` (no copy), `off` (only types and shapes)."""
+    """What is kept of a value.
+
+    `full`: a copy and its description. `described`: no copy. `summary`: no copy, and of texts only length and digest.
+    `off`: only types and shapes.
+    """
 
     values: str = "full"
     limit: int = DEFAULT_LIMIT  # bytes of copies, for one captured value with all its parts
@@ -57,12 +61,25 @@ class Children(NamedTuple):
 class Walk:
     """One walk through one captured value: what is to be kept, how much room is left, and where we are."""
 
-    __slots__ = ("copies", "depth", "elements", "exclude", "find", "inside", "left", "partial", "room", "shows")
+    __slots__ = (
+        "copies",
+        "depth",
+        "elements",
+        "exclude",
+        "find",
+        "inside",
+        "left",
+        "partial",
+        "room",
+        "shows",
+        "texts",
+    )
 
     def __init__(self, keep: Keep, find: Callable[[type], Handler]) -> None:
         self.find = find
         self.exclude = keep.exclude
         self.shows = keep.values != "off"  # may the content be read at all?
+        self.texts = keep.values in ("full", "described")  # may texts be shown?
         self.copies = keep.values == "full"
         self.room = keep.limit
         self.depth = 0
@@ -93,7 +110,8 @@ class Walk:
             known = _is_value(value)
         if len(text) < LONG and _ADDRESS.search(text):
             text, known = _ADDRESS.sub("", text), False
-        return Frozen(Note(OBJECT, name, text=shorten(text), digest=checksum.of_text(name, text) if known else None))
+        shown = shorten(text) if self.texts else f"<{name}>"
+        return Frozen(Note(OBJECT, name, text=shown, digest=checksum.of_text(name, text) if known else None))
 
     def children(self, parts: Iterable[tuple[str, object]], around: object, *, named: bool = True) -> Children:
         """Describe the parts of the container `around`; `named`: by keys or fields, which may be excluded."""

@@ -11,13 +11,12 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from sonde import config
 from sonde.flow import active, file, loaders
 from sonde.flow.freeze import Keep
 from sonde.flow.plan import Plan
 from sonde.flow.result import TraceResult
 from sonde.guard import guard
-from sonde.store.folder import private_folder
+from sonde.store import scratch
 
 if TYPE_CHECKING:
     from sonde.flow.call import TraceCall
@@ -85,14 +84,10 @@ class Spool:
 
 
 def new_spool() -> Spool:
-    """A folder that only this user can read."""
-    return Spool(os.path.join(scratch(), f"flow-{os.getpid()}-{os.urandom(8).hex()}"))
-
-
-def scratch() -> str:
-    """The user's own folder for temporary files."""
-    parent: str = config.peek("scratch")
-    return private_folder(parent)
+    """A folder that only this user can read. What killed traces have left is removed."""
+    with guard("removing what killed processes have left"):
+        scratch.remove_dead()
+    return Spool(os.path.join(scratch.folder(), scratch.name()))
 
 
 # ── in a worker ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -99,7 +99,7 @@ def fetched(number: int, indices: Sequence[int], make: Callable[[], Any]) -> Any
     if tape is None:
         return make()
     place = tape.place
-    fetch = Fetch(Where(None, number, tuple(items_of(list(indices)))), wanted=True)
+    fetch = Fetch(Where(None, number, tuple(items_of(list(indices)))), wanted=True, hides=tape.hides)
     outer, place.thread.fetch = place.thread.fetch, fetch
     try:
         batch = make()

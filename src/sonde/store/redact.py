@@ -29,6 +29,10 @@ _ENDINGS = (
 # The patterns are compiled at their first use (`re` keeps them): most processes never need them.
 _SPLIT = r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])"
 _WHOLE = r"(?s)([-+/]*)([A-Za-z0-9_.\-\[\]]+)=(.*)"
+# Behind "-p" stands a password in many programs; behind these others a token, if it looks like one.
+_SHORT = r"-[kstw]"
+_MIXED = r"(?=.*[0-9])(?=.*[A-Za-z])[^./\s]{8,}"
+_ATTACHED = r"(-p)(?=.*[^a-z_-]).+"  # "-pS3cret", not "-path"
 _OPTION = r"-{1,2}[A-Za-z][A-Za-z0-9_.\-]*"
 # A name and a sign, and a value behind them: in JSON, in a URL's query, in a line of Python, in a header.
 _NAME = r"(?<![A-Za-z0-9_.\-])([A-Za-z0-9_.\-]++)['\"\])]{0,4}\s{0,4}([:=])\s{0,4}"
@@ -51,13 +55,14 @@ _SHAPES = (
 def redact(command: Sequence[str]) -> list[str]:
     """The command without its secrets, and bounded in length."""
     shown: list[str] = []
-    hide_next = False
+    hide_next = last_short = False
     for argument in command[:MAX_ARGUMENTS]:
-        if hide_next and not argument.startswith("--"):
+        if (hide_next and not argument.startswith("--")) or (last_short and re.fullmatch(_MIXED, argument)):
             shown.append(HIDDEN)
-            hide_next = False
+            hide_next = last_short = False
             continue
-        hide_next = bool(re.fullmatch(_OPTION, argument)) and is_secret(argument)
+        hide_next = argument == "-p" or (bool(re.fullmatch(_OPTION, argument)) and is_secret(argument))
+        last_short = bool(re.fullmatch(_SHORT, argument))
         shown.append(redact_text(argument))
     if len(command) > MAX_ARGUMENTS:
         shown.append(f"... ({len(command) - MAX_ARGUMENTS} more)")
@@ -66,6 +71,9 @@ def redact(command: Sequence[str]) -> list[str]:
 
 def redact_text(text: str) -> str:
     """One argument without its secrets."""
+    attached = re.fullmatch(_ATTACHED, text)
+    if attached:
+        return f"{attached[1]}{HIDDEN}"
     whole = re.fullmatch(_WHOLE, text)
     if whole and is_secret(whole[2]):
         return f"{whole[1]}{whole[2]}={HIDDEN}"

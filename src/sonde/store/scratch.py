@@ -1,0 +1,46 @@
+"""Folders that a process has in the user's folder for temporary files, and the removal of those whose process was killed."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from zlib import crc32
+
+from sonde import config
+from sonde.store.folder import boot_id, private_folder
+
+_NAME = r"flow-([0-9]+)-([0-9]+)-([0-9a-f]{8})-[0-9a-f]{16}"
+
+
+def folder() -> str:
+    """The user's own folder for temporary files."""
+    parent: str = config.peek("scratch")
+    return private_folder(parent)
+
+
+def name() -> str:
+    """A new name for a folder of this process, which says whose it is: pid, start time, machine."""
+    pid = os.getpid()
+    return f"flow-{pid}-{config.start_ticks(pid) or 0}-{_machine()}-{os.urandom(8).hex()}"
+
+
+def remove_dead() -> None:
+    """Remove the folders of processes that are gone. Those of other machines and containers stay."""
+    parent = os.path.join(config.peek("scratch"), f"sonde-{os.geteuid()}")
+    for one in os.listdir(parent) if os.path.isdir(parent) else ():
+        found = re.fullmatch(_NAME, one)
+        if found and found[3] == _machine() and (config.start_ticks(int(found[1])) or 0) != int(found[2]):
+            import shutil  # rarely needed
+
+            shutil.rmtree(os.path.join(folder(), one), ignore_errors=True)
+
+
+@lru_cache(1)
+def _machine() -> str:
+    """This boot of this machine, and the process ids that count here: containers have their own."""
+    try:
+        ids = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        ids = 0
+    return f"{crc32(f'{boot_id()} {ids}'.encode()):08x}"
