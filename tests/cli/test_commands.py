@@ -66,7 +66,7 @@ def test_every_encoding_can_be_written_to(tmp_path: Path, command: str, encoding
     assert ("ж" in text) == (encoding == "utf-8")
     if command == "report" and encoding == "ascii":
         assert "###" in text
-        assert "ended - " in text
+        assert "finished - " in text
 
 
 @pytest.fixture

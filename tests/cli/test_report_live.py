@@ -63,9 +63,9 @@ def test_a_run_that_is_going_on_has_a_report(tmp_path: Path, program: subprocess
     card, found, page = reports(tmp_path)
     assert found["run"]["state"] == "recording"  # type: ignore[index]
     assert found["steps"]["count"] + found["steps"]["warmup"] == STEPS  # type: ignore[index]
-    assert "recording · " in card
+    assert "running · " in card
     assert f"{STEPS} steps" in card
-    assert "recording" in page
+    assert "running" in page
     assert program.poll() is None
 
 

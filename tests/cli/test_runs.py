@@ -12,7 +12,7 @@ from sonde.testing import WALL_NS, build_run
 
 
 def runs(folder: Path, *args: str) -> Result:
-    return CliRunner().invoke(main, ["runs", "--dir", str(folder), *args])
+    return CliRunner().invoke(main, ["runs", "--dir", str(folder), *args], env={"COLUMNS": "150"})
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
     for number in range(3):
         build_run(tmp_path / f"run{number}", start={"mono_ns": 1, "wall_ns": WALL_NS + number})
     lines = runs(tmp_path).output.splitlines()
-    assert lines[0].split() == ["run", "state", "started", "ran", "processes", "size"]
+    assert lines[0].split() == ["run", "verdict", "ended", "steps", "median", "step", "loss", "ran", "started", "size"]
     assert [line.split()[0] for line in lines[1:]] == ["run2", "run1", "run0"]
 
 
@@ -47,7 +47,15 @@ def test_json_holds_the_same(tmp_path: Path) -> None:
     build_run(tmp_path / "run")
     found = json.loads(runs(tmp_path, "--json").output)
     assert found["runs"][0]["id"] == "run"
-    assert found["runs"][0]["state"] == "ended"
+    assert found["runs"][0]["ended"] == "finished"
+
+
+def test_a_narrow_terminal_keeps_the_end_of_the_id(tmp_path: Path) -> None:
+    """It is the part that one types; how the run ended stands beside it."""
+    build_run(tmp_path / "20251115-211200-train-3f2a")
+    result = CliRunner().invoke(main, ["runs", "--dir", str(tmp_path)], env={"COLUMNS": "40"})
+    assert result.output.splitlines()[1].split()[0].endswith("-train-3f2a")
+    assert "finished" in result.output
 
 
 def test_output_into_a_pipe_is_plain(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def hostile(path: Path) -> str:
     with open_run(with_slow_item(path)) as run:
         view, drawn = report(run), charts(run)
     evil = dataclasses.replace(view.verdict, kind=EVIL, severity=EVIL, why=EVIL, next=EVIL, evidence={EVIL: EVIL})
-    about = dataclasses.replace(view.run, name=EVIL, id=EVIL, command=EVIL, how=EVIL, hosts=[EVIL], notes=[EVIL])
+    about = dataclasses.replace(view.run, name=EVIL, id=EVIL, command=EVIL, ended=EVIL, hosts=[EVIL], notes=[EVIL])
     slowest = [
         dataclasses.replace(one, items=[dataclasses.replace(item, id=EVIL) for item in one.items])
         for one in view.steps.slowest

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.diagnosis.building import replaced
 
+from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.store.folder import boot_id
-from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run
-from sonde.views.runs import Entry, list_runs
+from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_process, build_run, build_training
+from sonde.views.outcome import Outcome, make_outcome, read_outcome
+from sonde.views.runs import Entry, list_runs, with_outcomes
 
 HERE = os.uname().nodename
 SECOND = 1_000_000_000
@@ -95,10 +98,45 @@ def test_the_state_is_that_of_the_processes(tmp_path: Path, process: Callable[[]
     assert only(tmp_path).state == state
 
 
-def test_a_run_without_processes_is_empty(tmp_path: Path) -> None:
-    """A run in which nothing was recorded is empty."""
-    build_run(tmp_path / "run", [])
-    assert (only(tmp_path).state, only(tmp_path).dur_ns) == ("empty", None)
+def test_a_run_without_processes_is_unknown(tmp_path: Path) -> None:
+    """A run in which nothing was recorded has the same state in every command."""
+    path = build_run(tmp_path / "run", [])
+    assert (only(tmp_path).state, only(tmp_path).ended, only(tmp_path).dur_ns) == ("unknown", "unknown", None)
+    assert (open_run(path).state, str(open_run(path).ending)) == ("unknown", "unknown")
+
+
+def test_what_came_of_a_run_is_kept_in_its_folder(tmp_path: Path) -> None:
+    """A report writes it, and so does the list itself; a list that may take no time shows only what was kept."""
+    path = build_training(tmp_path / "run", steps=30, loss=lambda step: 2.0 - step / 100)
+    assert with_outcomes(list_runs(tmp_path), 0, -1).runs[0].outcome is None
+    made = with_outcomes(list_runs(tmp_path), 0, 60).runs[0].outcome
+    assert made == Outcome("COMPUTE_BOUND", "info", 30, made.p50_ns if made else None, 1.71)
+    assert with_outcomes(list_runs(tmp_path), 0, -1).runs[0].outcome == made
+    assert stat.S_IMODE((path / "outcome.json").stat().st_mode) == 0o600
+
+
+def test_what_was_kept_of_a_run_that_has_changed_does_not_count(tmp_path: Path) -> None:
+    """Another process may join a run that had ended."""
+    path = build_training(tmp_path / "run", steps=30)
+    make_outcome(path)
+    build_process(path, BuiltProcess([BuiltRecord(dur=1)], pid=4711))
+    assert read_outcome(path) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"stamp": 1, "verdict": 5}', '{"stamp": null}'])
+def test_damage_in_what_was_kept_is_no_error(tmp_path: Path, content: str) -> None:
+    """Then it is made again."""
+    path = build_training(tmp_path / "run", steps=30)
+    (path / "outcome.json").write_text(content)
+    assert read_outcome(path) is None
+
+
+def test_only_the_newest_runs_are_shown(tmp_path: Path) -> None:
+    """How many are left out is said."""
+    for hours in range(3):
+        build_run(tmp_path / str(hours), start=start(hours))
+    found = with_outcomes(list_runs(tmp_path), 2, 0)
+    assert ([one.id for one in found.runs], found.left_out) == (["2", "1"], 1)
 
 
 def test_the_duration_reaches_from_the_start_to_the_last_end(tmp_path: Path) -> None:

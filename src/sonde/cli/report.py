@@ -17,6 +17,7 @@ from sonde.html import page
 from sonde.views import units
 from sonde.views.card import draw_card
 from sonde.views.charts import charts
+from sonde.views.outcome import keep_outcome
 from sonde.views.report import Report, report
 
 THREADS = 1  # of the database: its queries are small, and threads take more from a busy machine than they save
@@ -48,6 +49,8 @@ def command(
     path = choose(run, runs_dir(dir))
     with progress("Reading") as told, Run([path], threads=THREADS, progress=told) as opened:
         view = report(opened, thresholds)
+        if policy is None:
+            keep_outcome(view, path)
         if target is not None:
             _write(target, view, opened)
     if as_json:

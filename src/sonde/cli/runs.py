@@ -7,7 +7,10 @@ import click
 from sonde.cli.choose import RECORD_ONE, directory, runs_dir
 from sonde.cli.console import out, print_json
 from sonde.views import terminal
-from sonde.views.runs import list_runs
+from sonde.views.runs import list_runs, with_outcomes
+
+MOST = 20
+SECONDS = 3.0  # of a core, for verdicts that were not kept
 
 
 @click.command(
@@ -17,14 +20,25 @@ Example: sonde runs --dir /data/experiments/sonde-runs --json"""
 )
 @directory
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=MOST,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of runs; 0 shows all.",
+)
 @click.pass_context
-def command(context: click.Context, dir: str | None, as_json: bool) -> None:
+def command(context: click.Context, dir: str | None, as_json: bool, limit: int) -> None:
     """List the recorded runs, the newest first.
 
-    A run is recording, ended, died (killed or crashed), sealed, empty, unknown (it ran on another host and never said
-    that it ended) or broken. The exit code is 1 if there is none.
+    Shows the verdict, how the run ended, its steps, the median step and the last loss. Verdicts are kept in the run folders;
+    at most 3 seconds are spent on those that are not there yet.
+
+    A run is running, finished, crashed, interrupted, killed, unknown (no end was recorded, or it ran on another host) or
+    broken (its files cannot be read). The exit code is 1 if there is no run.
     """
-    found = list_runs(runs_dir(dir))
+    found = with_outcomes(list_runs(runs_dir(dir)), limit, SECONDS)
     if as_json:
         print_json(found)
     elif found.runs:

@@ -12,7 +12,7 @@ from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
 from sonde.errors import SondeError
 from sonde.views import units
-from sonde.views.runs import BROKEN, EMPTY, list_runs
+from sonde.views.runs import BROKEN, list_runs
 
 
 @click.command(
@@ -42,7 +42,7 @@ def command(context: click.Context, run: str | None, dir: str | None, every: boo
         _seal(choose(run, folder), force)
         return
     found = [one for one in list_runs(folder).runs if not one.sealed]
-    paths = [Path(one.path) for one in found if one.state not in (RECORDING, BROKEN, EMPTY)]
+    paths = [Path(one.path) for one in found if one.processes and one.state not in (RECORDING, BROKEN)]
     if not paths:
         click.echo(f"There is nothing to seal in {folder}.")
     failed = [path for path in paths if not _tried(path, force)]

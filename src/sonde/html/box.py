@@ -48,7 +48,7 @@ def _head(view: Page) -> str:
     return tag(
         "header",
         tag("h1", safe(view.name))
-        + tag("p", safe(f"{view.id} · {view.state}" + (f" ({view.how})" if view.how else "")), "id")
+        + tag("p", safe(f"{view.id} · {view.ended}"), "id")
         + tag("p", safe(view.made_of), "made"),
     )
 

@@ -50,7 +50,7 @@ def _main(view: Report, charts: Charts) -> str:
 def _head(view: Report) -> str:
     run, steps = view.run, view.steps
     facts = {
-        "state": f"{run.state} ({run.how})" if run.how else run.state,
+        "ended": run.ended,
         "ran": took(run.dur_ns),
         "steps": units.count(steps.count + steps.warmup),
         "median step": took(steps.p50_ns),

@@ -13,7 +13,7 @@ from sonde.analysis.last import last_batches, used
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.diagnosis.birth import amount, sentence, spot, unused, what_to_do
 from sonde.errors import UnknownName
-from sonde.store.alive import ENDED, RUNNING, TERMINATED
+from sonde.store.alive import ENDED, RUNNING
 from sonde.store.probe import read_batch_key
 from sonde.views import units
 
@@ -134,7 +134,7 @@ class Page:
     name: str
     path: str
     state: str
-    how: str  # how it ended, if not well
+    ended: str  # running, finished, crashed, interrupted, killed or unknown, and by what
     made_of: str
     empty: bool
     headline: str | None  # what happened, if neither a certificate nor an exception says it
@@ -162,7 +162,7 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
         name=run.name,
         path=str(run.path),
         state=run.state,
-        how=_how(run),
+        ended=str(run.ending),
         made_of=_made_of(dump, bool(stored), box, run),
         empty=not (box.dumps or box.births or box.unused or batches or spans),
         headline=None if dump is None or box.births or raised is not None else _headline(dump, batches),
@@ -199,20 +199,6 @@ def who(rank: int | None, worker: int | None, pid: int | None) -> str:
     words += [] if worker is None else [f"worker {worker}"]
     process = "" if pid is None else f"process {pid}"
     return f"{', '.join(words)} ({process})" if words and process else ", ".join(words) or process or "a process"
-
-
-def _how(run: Run) -> str:
-    """How the first process ended that did not end well; loader workers are ended by their trainers."""
-    for row in run.rows:
-        if row["role"] in ("worker", "launcher") or row["reason"] == TERMINATED:
-            continue
-        if row["signal"] is not None or row["exception"] or row["exit_code"]:
-            return (
-                f"signal {row['signal']}"
-                if row["signal"] is not None
-                else row["exception"] or f"exit code {row['exit_code']}"
-            )
-    return ""
 
 
 def _made_of(dump: Dump | None, stored: bool, box: BlackBox, run: Run) -> str:

@@ -96,7 +96,7 @@ def _head(view: Report, console: Console) -> None:
     line.truncate(console.width, overflow="ellipsis")
     console.print(line, no_wrap=True)
     facts = [
-        f"{run.state} ({printable(run.how)})" if run.how else run.state,
+        printable(run.ended),
         took(run.dur_ns),
         units.plural(view.steps.count + view.steps.warmup, "step"),
         *_people(view),

@@ -53,8 +53,7 @@ def _head(view: Page, console: Console) -> None:
     title.append(f"  {printable(view.id)}", "dim")
     title.truncate(console.width, overflow="ellipsis")
     console.print(title, no_wrap=True)
-    state = f"{view.state} ({view.how})" if view.how else view.state
-    for line in Text(printable(f"{state} · {view.made_of}"), "dim").wrap(console, console.width):
+    for line in Text(printable(f"{view.ended} · {view.made_of}"), "dim").wrap(console, console.width):
         line.rstrip()
         console.print(line)
 

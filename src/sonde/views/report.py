@@ -59,7 +59,7 @@ class About:
     path: str
     command: str
     state: str  # recording, ended, died, unknown
-    how: str  # how it ended, if not well: "signal 9", "exit code 1", "ValueError"
+    ended: str  # running, finished, crashed, interrupted, killed or unknown, and by what: "crashed (ValueError)"
     started: str | None  # UTC
     dur_ns: int | None
     hosts: list[str]
@@ -261,7 +261,7 @@ def _about(run: Run, found: Diagnosis, apart: bool) -> About:
         path=str(run.path),
         command=shlex.join(map(str, command)) if isinstance(command, list) else "",
         state=run.state,
-        how=_how_it_ended(rows) if run.state != "recording" else "",
+        ended=str(run.ending),
         started=_utc(run.started),
         dur_ns=_lasted(run),
         hosts=sorted({str(row["host"]) for row in rows}),
@@ -310,12 +310,6 @@ def _utc(wall_ns: int | None) -> str | None:
     except (OverflowError, ValueError, OSError):  # a damaged file can hold any number
         return None
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _how_it_ended(rows: list[dict[str, Any]]) -> str:
-    """How the first process ended that did not end well; loader workers are ended by their trainers."""
-    told = [_how(row) for row in rows if row["role"] not in ("worker", "launcher")]
-    return next((text for text in told if text), "")
 
 
 def _how(row: dict[str, Any]) -> str:

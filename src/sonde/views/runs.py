@@ -1,22 +1,23 @@
-"""What `sonde runs` tells of a folder of runs: read from the small JSON files alone, so that thousands list at once."""
+"""What `sonde runs` shows of a folder of runs: read from small JSON files alone, so that thousands list at once."""
 
 from __future__ import annotations
 
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sonde.analysis.lived import last_seen
 from sonde.analysis.locate import process_folders
 from sonde.analysis.run import RECORDING, Run, open_run
 from sonde.errors import RunNotFound, SondeError
+from sonde.guard import guard
 from sonde.store import alive
 from sonde.store.card import Info, read_info, read_object
 from sonde.store.folder import RUN_FILE
+from sonde.views.outcome import Outcome, make_outcome, read_outcome
 
-EMPTY = "empty"
 BROKEN = "broken"
 
 
@@ -27,7 +28,10 @@ class Entry:
     id: str
     name: str
     path: str
-    state: str  # recording, ended, died, unknown (ran on another host), empty, broken
+    state: str  # recording, ended, died, unknown (ran on another host), broken
+    ended: (
+        str  # running, finished, crashed, interrupted, killed, unknown, broken; with the exception, signal or exit code
+    )
     sealed: bool
     started_ns: int | None
     dur_ns: int | None
@@ -35,14 +39,16 @@ class Entry:
     running: list[int]  # the pids that still record
     size: int
     problem: str | None
+    outcome: Outcome | None = None  # None is not known
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of one folder, the newest first."""
+    """The runs of one folder, the newest first; `left_out` older ones are not among them."""
 
     dir: str
     runs: list[Entry]
+    left_out: int = 0
 
 
 def list_runs(folder: Path) -> Runs:
@@ -53,6 +59,24 @@ def list_runs(folder: Path) -> Runs:
             entries.append(entry(path))
     entries.sort(key=lambda one: (one.started_ns or 0, one.id), reverse=True)
     return Runs(str(folder), entries)
+
+
+def with_outcomes(found: Runs, limit: int, seconds: float) -> Runs:
+    """The newest `limit` runs (0: all) with what came of them, as far as that was kept or can be found out in this time."""
+    shown = found.runs[:limit] if limit else found.runs
+    until = time.process_time() + seconds
+    runs = [replace(one, outcome=_outcome(one, until)) for one in shown]
+    return Runs(found.dir, runs, len(found.runs) - len(runs))
+
+
+def _outcome(one: Entry, until: float) -> Outcome | None:
+    path = Path(one.path)
+    kept = read_outcome(path)
+    if kept is not None or one.state == BROKEN or not one.processes or time.process_time() > until:
+        return kept
+    with guard("reading a run for its verdict"):
+        return make_outcome(path)
+    return None
 
 
 def candidates(folder: Path) -> list[Path]:
@@ -78,12 +102,13 @@ def entry(path: Path) -> Entry:
         return _broken(path, str(error))
     notes: list[str] = []
     about = read_object(path / RUN_FILE, notes)
-    state = run.state if infos else EMPTY
+    state = run.state
     return Entry(
         id=path.name,
         name=run.name,
         path=str(path),
         state=state if about or infos else BROKEN,
+        ended=str(run.ending) if about or infos else BROKEN,
         sealed=run.sealed,
         started_ns=run.started,
         dur_ns=_duration(run, state, list(zip(folders, infos, strict=True))) if infos else None,
@@ -95,7 +120,7 @@ def entry(path: Path) -> Entry:
 
 
 def _broken(path: Path, problem: str) -> Entry:
-    return Entry(path.name, path.name, str(path), BROKEN, False, None, None, 0, [], 0, problem)
+    return Entry(path.name, path.name, str(path), BROKEN, BROKEN, False, None, None, 0, [], 0, problem)
 
 
 def _duration(run: Run, state: str, processes: list[tuple[Path, Info]]) -> int | None:

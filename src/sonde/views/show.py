@@ -113,6 +113,7 @@ class Show:
     name: str
     path: str
     state: str  # recording, ended, died, unknown
+    ended: str  # running, finished, crashed, interrupted, killed or unknown, and by what
     sealed: bool
     command: list[str]
     host: str
@@ -150,6 +151,7 @@ def show(run: Run, sort: str = "total", limit: int = 0) -> Show:
         name=run.name,
         path=str(run.path),
         state=run.state,
+        ended=str(run.ending),
         sealed=run.sealed,
         command=[str(word) for word in command] if isinstance(command, list) else [],
         host=host if isinstance(host, str) else "",

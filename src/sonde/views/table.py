@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -22,6 +22,7 @@ class Column:
     right: bool = True
     styles: list[str] | None = None  # one for each cell
     least: int | None = None  # it may be shortened to so many cells
+    keep_end: bool = False  # shortened, it loses its beginning
 
     def width(self) -> int:
         """As wide as its widest cell."""
@@ -62,7 +63,7 @@ def _widths(columns: list[Column], width: int) -> list[int]:
 
 def _safe(column: Column) -> Column:
     cells = [printable(cell) for cell in column.cells]
-    return Column(column.title, cells, column.need, column.right, column.styles, column.least)
+    return replace(column, cells=cells)
 
 
 def _narrowest(columns: list[Column]) -> int:
@@ -76,7 +77,7 @@ def _cell(column: Column, row: int) -> tuple[str, str]:
 def _line(columns: list[Column], widths: list[int], cells: list[tuple[str, str]]) -> Text:
     line = Text(no_wrap=True)
     for index, (column, width, (text, style)) in enumerate(zip(columns, widths, cells, strict=True)):
-        cell = shorten(text, width)
+        cell = shorten(text, width, keep_end=column.keep_end and text != column.title)
         space = " " * (width - cell_len(cell))
         if index:
             line.append(" " * GAP)

@@ -12,12 +12,21 @@ from sonde.views import units
 from sonde.views.health import Health
 from sonde.views.listing import TELLING, Listing
 from sonde.views.paper import INDENT, block, grid, heading, items, note, pairs
-from sonde.views.runs import BROKEN, Entry, Runs
+from sonde.views.runs import BROKEN, Runs
 from sonde.views.show import Counter, Loss, Mark, Name, Open, Process, Show
 from sonde.views.table import Column, fit, lines
 from sonde.views.text import printable, shorten
 
 STATE_STYLES = {"recording": "green", "running": "green", "died": "red", BROKEN: "red", "unknown": "yellow"}
+ENDED_STYLES = {
+    "running": "green",
+    "crashed": "red",
+    "killed": "red",
+    BROKEN: "red",
+    "interrupted": "yellow",
+    "unknown": "yellow",
+}
+SEVERITY_STYLES = {"warn": "yellow", "critical": "red"}
 MOST_PROCESSES = 16
 MOST_OPEN = 20
 MOST_ARGS = 60
@@ -34,33 +43,47 @@ WORDS = {"running": "still run", "unknown": "ran elsewhere"}
 def draw_runs(found: Runs, console: Console) -> None:
     """One line for each run; what is wrong with a broken one stands below it."""
     runs = found.runs
-    table = lines(
-        [
-            Column("run", [one.id for one in runs], right=False, styles=["bold"] * len(runs), least=24),
+    known = [one.outcome for one in runs]
+    columns = [
+        Column("run", [one.id for one in runs], right=False, styles=["bold"] * len(runs), least=12, keep_end=True),
+        Column(
+            "ended",
+            [one.ended for one in runs],
+            right=False,
+            styles=[ENDED_STYLES.get(one.ended.split()[0], "") for one in runs],
+            least=11,
+        ),
+        Column("ran", [units.duration(one.dur_ns) for one in runs], need=4),
+        Column("started", [units.when(one.started_ns) for one in runs], need=6, right=False),
+        Column("size", [units.size(one.size) for one in runs], need=7),
+    ]
+    if any(known):
+        columns[1:1] = [
             Column(
-                "state",
-                [_run_state(one) for one in runs],
+                "verdict",
+                [one.verdict if one else units.NOTHING for one in known],
+                need=1,
                 right=False,
-                styles=[_state_style(one.state) for one in runs],
-            ),
-            Column("started", [units.when(one.started_ns) for one in runs], need=2, right=False),
-            Column("ran", [units.duration(one.dur_ns) for one in runs], need=1),
-            Column("processes", [units.count(one.processes) for one in runs], need=4),
-            Column("size", [units.size(one.size) for one in runs], need=3),
-        ],
-        console.width,
-    )
+                styles=[SEVERITY_STYLES.get(one.severity, "") if one else "" for one in known],
+            )
+        ]
+        columns[3:3] = [
+            Column("steps", [units.count(one.steps) if one else units.NOTHING for one in known], need=3),
+            Column("median step", [units.duration(one.p50_ns) if one else units.NOTHING for one in known], need=2),
+            Column("loss", [_loss(one.loss if one else None) for one in known], need=5),
+        ]
+    table = lines(columns, console.width)
     console.print(table[0])
     for one, line in zip(runs, table[1:], strict=True):
         console.print(line)
         if one.problem:
             note(console, one.problem, "red")
+    if found.left_out:
+        note(console, f"and {units.plural(found.left_out, 'older run')}; --limit 0 shows all", "dim")
 
 
-def _run_state(one: Entry) -> str:
-    if not one.sealed:
-        return one.state
-    return "sealed" if one.state == "ended" else f"{one.state}, sealed"
+def _loss(loss: float | None) -> str:
+    return units.NOTHING if loss is None else f"{loss:.4g}"
 
 
 def _state_style(state: str) -> str:
@@ -90,7 +113,7 @@ def _head(view: Show, console: Console) -> None:
     if view.command:
         note(console, shlex.join(view.command))
     facts = [
-        f"{view.state}, sealed" if view.sealed else view.state,
+        f"{view.ended}, sealed" if view.sealed else view.ended,
         f"started {units.when(view.started_ns)}",
         f"ran {units.duration(view.dur_ns)}",
         units.plural(view.events, "event"),

@@ -12,8 +12,10 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
-def shorten(text: str, width: int) -> str:
+def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
     """The text in at most `width` cells; what was cut off shows as one dot-dot-dot."""
     if cell_len(text) <= width:
         return text
+    if keep_end:
+        return shorten(text[::-1], width)[::-1]
     return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""

@@ -75,14 +75,14 @@ def brief(value: float) -> str:
 
 
 def when(wall_ns: int | None) -> str:
-    """`2025-11-15 21:12:00`, in the local time of whoever reads."""
+    """`2025-11-15 21:12:00 CET`, in the local time of whoever reads."""
     if wall_ns is None:
         return NOTHING
     try:
         moment = datetime.datetime.fromtimestamp(wall_ns / 1e9).astimezone()
     except (OverflowError, ValueError, OSError):  # a damaged file can hold any number
         return NOTHING
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return moment.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
