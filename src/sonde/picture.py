@@ -17,7 +17,6 @@ MAX_ASPECT = 8
 MAX_PIXELS = 1 << 22  # that are read for one picture
 COLOURS = (1, 3, 4)
 NOT_FINITE = (230, 30, 90)  # the colour of NaN and infinity
-PALEST = 240  # grey of the brightest of what is finite beside them
 
 
 def as_image(array: Array) -> Array | None:
@@ -37,8 +36,8 @@ def _fits(sides: tuple[int, ...]) -> bool:
     return min(sides) >= MIN_SIDE and max(sides) <= MAX_ASPECT * min(sides)
 
 
-def shrunk(image: Array, side: int) -> Array:
-    """An image of at most `side` pixels, as bytes: means of blocks, with the colours stretched to their range."""
+def shrunk(image: Array, side: int, scale: tuple[float, float] | None = None) -> Array:
+    """An image of at most `side` pixels, as bytes: means of blocks, with the colours stretched from `scale`, or their range."""
     import numpy
 
     skip = max(1, math.isqrt(image.shape[0] * image.shape[1] // MAX_PIXELS))
@@ -49,21 +48,20 @@ def shrunk(image: Array, side: int) -> Array:
     blocks = image[: height * down, : width * across].reshape(height, down, width, across, image.shape[2])
     with numpy.errstate(all="ignore"):
         means = blocks.astype(numpy.float64).mean(axis=(1, 3))
-        return _coloured(means, image.dtype)
+        return _coloured(means, image.dtype, scale)
 
 
-def _coloured(means: Array, dtype: Any) -> Array:
+def _coloured(means: Array, dtype: Any, scale: tuple[float, float] | None) -> Array:
     import numpy
 
     finite = numpy.isfinite(means)
-    low, high = (0.0, 255.0) if dtype == numpy.uint8 else _range(means[finite])
+    low, high = (0.0, 255.0) if dtype == numpy.uint8 else scale or _range(means[finite])
     # Halves, because the distance of two numbers may be too large for a number.
     shares = (means / 2 - low / 2) / (high / 2 - low / 2) if high > low else numpy.full_like(means, 0.5)
     grey = (numpy.where(finite, shares, 0) * 255).round().clip(0, 255).astype(numpy.uint8)
     if finite.all():
         return grey
-    pale = PALEST // 2 + grey[:, :, :3].mean(axis=2, keepdims=True) * (PALEST / 2 / 255)
-    coloured = numpy.repeat(pale.astype(numpy.uint8), 3, axis=2)  # what is finite steps back
+    coloured = grey[:, :, :3].copy() if grey.shape[2] >= 3 else numpy.repeat(grey, 3, axis=2)
     coloured[~finite.all(axis=2)] = NOT_FINITE
     return coloured
 

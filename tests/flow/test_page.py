@@ -12,18 +12,20 @@ from typing import Any
 import numpy
 import pytest
 from tests.flow.hand import train
+from tests.flow.making import Making
 from tests.html.parsing import Parsed
 
 from sonde.flow import page
 from sonde.flow.freeze import SUMMARY, freeze
 from sonde.flow.note import Item
 from sonde.flow.result import TraceCall, TraceResult
+from sonde.flow.style import STYLE
 from sonde.flow.thumbnail import MAX_ROWS, ROW_SIDE, SIDE, thumbnails
-from sonde.picture import NOT_FINITE, PALEST
+from sonde.picture import NOT_FINITE
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\x1b[31m\udcff"
 KNOWN = {
-    *("html", "head", "meta", "title", "body", "style", "div", "span", "b", "i", "s", "ul", "li", "code", "img"),
+    *("html", "head", "meta", "title", "body", "style", "div", "span", "b", "i", "s", "ul", "li", "code", "img", "a"),
     *("details", "summary"),
 }
 
@@ -74,6 +76,56 @@ def test_findings_notes_and_errors_are_on_it() -> None:
     assert "1 not finite" in words
     assert "Notes" in words
     assert ("finding" in words) == bool(trace.findings())
+
+
+def found(odd: int, count: int = 60) -> str:
+    """The page of a trace of pictures, of which one is 255 times as bright."""
+    making = Making()
+    images = [
+        noise(3, 16, 16) * numpy.float32(255 if n == odd else 1) + numpy.float32(n / 10_000) for n in range(count)
+    ]
+    samples = [making.get("data__get_image", images.__getitem__, index) for index in range(count)]
+    making.collate(numpy.stack, samples, range(count))
+    assert [finding.kind for finding in making.findings()] == ["range"]
+    return making.result._repr_html_()
+
+
+def test_a_finding_links_to_its_item_which_is_unfolded() -> None:
+    """Also if it is far behind the first ones, in the getter and in the list that collate got."""
+    content = found(odd=55)
+    (link,) = re.findall(r'<a href="#([^"]+)">item 55</a>', content)
+    call = content[: content.index(f'id="{link}"')].rpartition("<details")[2]
+    assert " open" in call
+    assert "sonde-marked" in call
+    (row,) = re.findall(r'<li class=sonde-marked><span class="sonde-name">(\d+)</span>', content)
+    assert row == "55"
+
+
+def test_all_items_of_a_field_are_drawn_on_one_scale() -> None:
+    """The picture that is 255 times as bright is bright, and the others are dark."""
+    pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', found(odd=1, count=4))
+    brightness = [float(decoded(base64.b64decode(one)).mean()) for one in pictures[:4]]
+    assert brightness[1] > 100
+    assert max(brightness[:1] + brightness[2:]) < 5
+
+
+def test_a_picture_can_be_enlarged() -> None:
+    """By a click, without a script."""
+    assert '<details class="sonde-zoom"><summary><img' in html_of(noise(16, 16))
+    assert ".sonde-zoom[open] img{width" in STYLE
+
+
+def test_colours_are_those_of_the_notebook() -> None:
+    """Text and background come from its variables, all other colours from these two."""
+    for name in (
+        "--jp-content-font-color1",
+        "--jp-layout-color0",
+        "--vscode-editor-foreground",
+        "--vscode-editor-background",
+    ):
+        assert f"var({name}," in STYLE
+    own = re.findall(r"#[0-9a-f]{3,6}\b", re.sub(r"--own-[a-z]+:[^;}]+|color-mix\([^;]+", "", STYLE))
+    assert own == []
 
 
 def test_a_call_that_still_runs_and_an_empty_result_are_shown() -> None:
@@ -187,7 +239,7 @@ def decoded(png: bytes) -> numpy.ndarray[Any, Any]:
 )
 def test_arrays_that_look_like_images_have_a_picture(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
     """Grey, colour, transparent; colours first or last; never larger than a thumbnail."""
-    (picture,) = thumbnails(noise(*shape))
+    ((_, picture),) = thumbnails(noise(*shape))
     assert decoded(picture).shape == expected
     assert max(expected) <= SIDE
 
@@ -197,7 +249,8 @@ def test_batches_of_images_show_the_first_few(shape: tuple[int, ...]) -> None:
     """Small ones, beside each other."""
     pictures = thumbnails(noise(*shape))
     assert len(pictures) == MAX_ROWS
-    assert max(decoded(pictures[0]).shape) <= ROW_SIDE
+    assert max(decoded(pictures[0][1]).shape) <= ROW_SIDE
+    assert [name for name, _ in thumbnails(noise(*shape), None, [6, 7])] == [f"row {n}" for n in (0, 1, 2, 3, 6, 7)]
 
 
 @pytest.mark.parametrize(
@@ -226,22 +279,22 @@ def test_other_values_have_none(value: object) -> None:
 def test_a_picture_shows_the_content() -> None:
     """Dark where the numbers are low, bright where they are high; bytes as they are."""
     ramp = numpy.linspace(-3, 5, 64, dtype="f4").repeat(64).reshape(64, 64)
-    pixels = decoded(thumbnails(ramp)[0])[:, 0, 0]
+    pixels = decoded(thumbnails(ramp)[0][1])[:, 0, 0]
     assert (pixels[0], pixels[-1]) == (0, 255)
     assert (numpy.diff(pixels.astype(int)) >= 0).all()
     grey = numpy.full((16, 16), 40, "u1")
-    assert (decoded(thumbnails(grey)[0]) == 40).all()
+    assert (decoded(thumbnails(grey)[0][1]) == 40).all()
 
 
 def test_numbers_that_are_not_finite_stand_out() -> None:
-    """In a colour of their own; what is finite steps back beside them."""
+    """In a colour of their own; what is finite has the colours that it has elsewhere."""
     image = numpy.zeros((16, 16))
     image[3, 4] = numpy.nan
     image[5, 6] = numpy.inf
     image[0, 0] = 1
-    pixels = decoded(thumbnails(image)[0])
+    pixels = decoded(thumbnails(image)[0][1])
     assert tuple(pixels[3, 4]) == tuple(pixels[5, 6]) == NOT_FINITE
-    assert tuple(pixels[9, 9]) == (PALEST // 2,) * 3
+    assert (tuple(pixels[0, 0]), tuple(pixels[9, 9])) == ((255,) * 3, (0,) * 3)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +303,7 @@ def test_numbers_that_are_not_finite_stand_out() -> None:
 )
 def test_images_without_a_range_have_a_picture(value: numpy.ndarray[Any, Any]) -> None:
     """One colour."""
-    assert len(numpy.unique(decoded(thumbnails(value)[0]).reshape(256, -1), axis=0)) == 1
+    assert len(numpy.unique(decoded(thumbnails(value)[0][1]).reshape(256, -1), axis=0)) == 1
 
 
 def test_tensors_have_pictures_too() -> None:

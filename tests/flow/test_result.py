@@ -423,3 +423,24 @@ def test_a_function_is_found_by_its_own_name_too() -> None:
     stage = TraceStage("dataset_getter", [call])
     assert stage["get_image"][0] is call
     assert stage.get_image[0] is call
+
+
+def test_a_stage_gives_its_calls_as_a_list_and_by_function() -> None:
+    """The list is the stage's own: a call can be appended."""
+    trace = train()
+    stage = trace.dataset_getter
+    assert list(stage.calls) == list(stage)
+    assert {name: len(calls) for name, calls in stage.func_dict.items()} == {
+        name: len(stage[name]) for name in stage.names()
+    }
+    stage.append(TraceCall("one__more", stage_name="dataset_getter"))
+    assert [call.func_name for call in stage.func_dict["one__more"]] == ["more"]
+
+
+def test_a_result_can_be_emptied() -> None:
+    """Its stages stay, and so does the number of items that were asked for."""
+    trace = TraceResult(4, train().calls())
+    trace.reset()
+    assert trace.calls() == []
+    assert len(trace) == 5
+    assert trace.trace_batch_size == 4

@@ -112,8 +112,7 @@ class Tape:
 
     def reset(self) -> None:
         """Forget the calls that were captured so far."""
-        for stage in self.result._stages.values():
-            stage.calls.clear()
+        self.result.reset()
         self.count = self.dropped = self.copied = 0
 
     def note(self, text: str) -> None:

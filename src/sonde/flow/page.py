@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import html
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from sonde.flow import note as kinds
 from sonde.flow.file import replacing
@@ -18,7 +20,7 @@ from sonde.flow.thumbnail import thumbnails
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
     from sonde.finding import Finding
     from sonde.flow.call import About, TraceCall
@@ -26,16 +28,19 @@ if TYPE_CHECKING:
 
     Stages = Mapping[str, Iterable[TraceCall]]
 
+Scale = tuple[float, float]
 PICTURE_BYTES = 700_000  # of all pictures on a page; further ones are left out, and that is said
 TEXT_BYTES = 4_000_000  # of all values on a page
 MAX_CHILDREN = 50
 MAX_DEPTH = 50
 MAX_ITEMS = 8  # that a call lists
-OPEN_CALLS = 3  # of a stage, that are open at first
+OPEN_CALLS = 3  # of a stage, that are open at first, beside those that a finding is about
+MAX_LINKS = 6  # of a finding, to the items that it is about
 OPEN_PARTS = 2  # of a container, likewise
 MAX_INDENT = 3  # levels of calls in calls that are told apart
 MAX_FLAT = 12  # single values in one line
 
+_LISTS = ("dataset_getter", "collate")  # stages in which a value may be a list of items
 _CONTAINERS = (kinds.SEQUENCE, kinds.TUPLE, kinds.MAPPING)
 
 
@@ -63,11 +68,11 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
 
 def fragment(content: Content) -> str:
     """The part of a page that a notebook shows."""
-    drawing = _Drawing()
     stages = {name: list(calls) for name, calls in content.stages.items()}
+    drawing = _Drawing(stages, [_targets(finding, stages) for finding in content.findings])
     drawn = "".join(drawing.stage(number, name, calls) for number, (name, calls) in enumerate(stages.items(), 1))
     notes = [*content.notes, *drawing.left_out()]
-    return f'<div class="sonde"><style>{STYLE}</style>{_head(stages)}{_findings(content.findings)}{_notes(notes)}{drawn}</div>'
+    return f'<div class="sonde"><style>{STYLE}</style>{_head(stages)}{drawing.findings(content.findings)}{_notes(notes)}{drawn}</div>'
 
 
 def _safe(words: object) -> str:
@@ -115,17 +120,6 @@ def _depths(calls: list[TraceCall]) -> list[int]:
     return [found[call.about.seq] for call in calls]
 
 
-def _findings(findings: Sequence[Finding]) -> str:
-    if not findings:
-        return ""
-    lines = "".join(
-        f'<li><span class="sonde-{_safe(one.severity)}">{_safe(one.severity)}</span> '
-        f"<span>{_safe(one.why)} <i>{_safe(one.next)}</i></span></li>"
-        for one in findings
-    )
-    return f'<div class="sonde-findings"><b>{_count(len(findings), "finding")}</b><ul>{lines}</ul></div>'
-
-
 def _notes(notes: Sequence[str]) -> str:
     lines = "".join(f"<li>{_safe(note)}</li>" for note in notes)
     return f'<div class="sonde-notes"><b>Notes</b><ul>{lines}</ul></div>' if notes else ""
@@ -134,14 +128,114 @@ def _notes(notes: Sequence[str]) -> str:
 # ── stages, calls, values ──
 
 
-class _Drawing:
-    """Draws stages, and keeps the page within its size."""
+class _Target(NamedTuple):
+    """What a finding is about: a call, and the item in it, if it is about one."""
 
-    def __init__(self) -> None:
+    seq: int
+    words: str
+    item: int | str | None = None
+
+
+def _name(item: Item) -> int | str:
+    """What stands for an item in a list of items: its index, its id, or its row."""
+    return item.index if item.index is not None else item.position if item.id is None else item.id
+
+
+def _targets(finding: Finding, stages: Mapping[str, list[TraceCall]]) -> list[_Target]:
+    """The calls that a finding is about, one for each of its items; the one that it was seen in, if it names none."""
+    where = finding.evidence
+    wanted = set(where.get("items", ()))
+    found: dict[object, _Target] = {}
+    calls = [call.about for call in stages.get(where.get("stage", ""), ()) if call.disp_name == where.get("function")]
+    for call in sorted(calls, key=lambda one: one.seq != where.get("call")):
+        for item in call.items:
+            name = _name(item)
+            if name in wanted:
+                found.setdefault(name, _Target(call.seq, f"item {name}", name))
+    only = [_Target(call.seq, call.disp_name) for call in calls if call.seq == where.get("call")]
+    return list(found.values()) or only
+
+
+def _scales(stages: Mapping[str, list[TraceCall]]) -> dict[str, Scale]:
+    """For each field, from the least to the greatest number that any item has there."""
+    scales: dict[str, Scale] = {}
+    for calls in stages.values():
+        for call in calls:
+            for way, kept in _captured(call.about):
+                for path, low, high in _ranges(kept.note, _path(call.about, way, kept.name)):
+                    least, most = scales.get(path, (low, high))
+                    scales[path] = min(least, low), max(most, high)
+    return scales
+
+
+def _captured(call: About) -> list[tuple[str, Kept]]:
+    """What was captured of a call, in the order in which it is shown: what went in, what it left changed, what came out."""
+    outputs = [] if call.output is None else [call.output]
+    ways = {"in": call.inputs, "left": call.changed, "out": outputs}
+    return [(way, kept) for way, captured in ways.items() for kept in captured]
+
+
+def _path(call: About, way: str, name: str) -> str:
+    """A field; what a call left of an input belongs to that input."""
+    return f"{call.stage_name} {call.disp_name} {'out' if way == 'out' else 'in'} {name}"
+
+
+def _ranges(note: Note, path: str, depth: int = 0) -> Iterator[tuple[str, float, float]]:
+    if note.kind == kinds.ARRAY and note.low is not None and note.high is not None and isfinite(note.high - note.low):
+        yield path, note.low, note.high
+    for name, child in note.children if depth < MAX_DEPTH else ():
+        yield from _ranges(child, _below(path, note, name), depth + 1)
+
+
+def _below(path: str, note: Note, name: str) -> str:
+    """A part of a field; the parts of a list are items, which belong to one field."""
+    return f"{path}[*]" if note.kind == kinds.SEQUENCE else f"{path}.{name}"
+
+
+class _Marks(NamedTuple):
+    """The rows of items that findings are about, in a batch or in a list of items."""
+
+    rows: AbstractSet[int] = frozenset()
+    listed: bool = False
+
+
+_UNMARKED = _Marks()
+
+
+class _Drawing:
+    """Draws findings and stages, and keeps the page within its size."""
+
+    def __init__(self, stages: Mapping[str, list[TraceCall]], targets: list[list[_Target]]) -> None:
         self.room = PICTURE_BYTES
         self.text = TEXT_BYTES
         self.no_picture = 0
         self.no_value = 0
+        self.scales = _scales(stages)
+        self.targets = targets  # of each finding
+        self.marked = {target.seq for several in targets for target in several}  # calls that findings are about
+        self.items = {target.item for several in targets for target in several}
+        first = next((call.about for calls in stages.values() for call in calls), None)
+        # In a notebook there may be several traces: their links must not meet.
+        self.mark = f"sonde-{crc32(f'{first.pid} {first.start_ns}'.encode()):x}" if first else "sonde"
+
+    def findings(self, findings: Sequence[Finding]) -> str:
+        """What is wrong, each with links to what it is about."""
+        lines = "".join(
+            f'<li><span class="sonde-{_safe(one.severity)}">{_safe(one.severity)}</span> '
+            f"<span>{_safe(one.why)} <i>{_safe(one.next)}</i>{self.links(targets)}</span></li>"
+            for one, targets in zip(findings, self.targets, strict=True)
+        )
+        return (
+            f'<div class="sonde-findings"><b>{_count(len(findings), "finding")}</b><ul>{lines}</ul></div>'
+            if findings
+            else ""
+        )
+
+    def links(self, targets: list[_Target]) -> str:
+        """To the first few items."""
+        return "".join(
+            f' <a href="#{self.mark}-{target.seq}">{_safe(target.words)}</a>' for target in targets[:MAX_LINKS]
+        )
 
     def left_out(self) -> list[str]:
         """What the page does not show, in words."""
@@ -153,7 +247,7 @@ class _Drawing:
         slowest = max((call.about.duration_ns or 0 for call in calls), default=0)
         depths = _depths(calls)
         drawn = "".join(
-            self.call(call.about, slowest, number < OPEN_CALLS, depth)
+            self.call(call.about, slowest, number < OPEN_CALLS or call.about.seq in self.marked, depth)
             for number, (call, depth) in enumerate(zip(calls, depths, strict=True))
         )
         return (
@@ -166,35 +260,45 @@ class _Drawing:
         names = ", ".join(_safe(kept.name) for kept in call.inputs)
         share = 100 * (call.duration_ns or 0) / slowest if slowest else 0
         raised = f'<span class="sonde-critical">raised {_safe(call.error)}</span>' if call.error else ""
-        outputs = [] if call.output is None else [call.output]
+        rows = "".join(self.row(call, way, kept) for way, kept in _captured(call))
+        marked = " sonde-marked" if call.seq in self.marked else ""
         return (
-            f'<details class="sonde-call sonde-deep{depth}"{" open" if is_open else ""}><summary><span class="sonde-sign">'
+            f'<details class="sonde-call sonde-deep{depth}{marked}"{" open" if is_open else ""}><summary><span class="sonde-sign">'
             f"<b>{_safe(call.disp_name)}</b>({names}) &rarr; {_safe(call.result_name)}</span>{raised}"
             f'<span class="sonde-time">{duration(call.duration_ns)}<i><s style="width:{share:.0f}%"></s></i></span>'
-            f"</summary>{_place(call)}{self.rows('in', call.inputs)}{self.rows('left', call.changed)}"
-            f"{self.rows('out', outputs)}</details>"
+            f'</summary><div id="{self.mark}-{call.seq}">{_place(call)}{rows}</div></details>'
         )
 
-    def rows(self, way: str, captured: Sequence[Kept]) -> str:
-        """The inputs of a call, those that it left changed, or its output."""
-        return "".join(
+    def row(self, call: About, way: str, kept: Kept) -> str:
+        """An input of a call, one that it left changed, or its output."""
+        rows = {item.position for item in call.items if _name(item) in self.items} if len(call.items) > 1 else set()
+        listed = call.stage_name in _LISTS and kept.note.length == len(call.items)
+        drawn = self.value(kept.note, kept.value, _path(call, way, kept.name), marks=_Marks(rows, listed))
+        return (
             f'<div class="sonde-row"><span class="sonde-{way}">{way}</span><span class="sonde-name">{_safe(kept.name)}</span>'
-            f'<div class="sonde-value">{self.value(kept.note, kept.value)}</div></div>'
-            for kept in captured
+            f'<div class="sonde-value">{drawn}</div></div>'
         )
 
-    def value(self, note: Note, value: object, depth: int = 0, is_open: bool = True) -> str:
+    def value(
+        self,
+        note: Note,
+        value: object,
+        path: str,
+        depth: int = 0,
+        is_open: bool = True,
+        marks: _Marks = _UNMARKED,
+    ) -> str:
         """One value, with everything in it."""
         if self.text <= 0:
             self.no_value += 1
             return "&hellip;"
         if note.kind in _CONTAINERS and depth < MAX_DEPTH and not _is_flat(note):
-            return self.container(note, value, depth, is_open)
+            return self.container(note, value, path, depth, is_open, marks)
         drawn = _array(note) if note.kind == kinds.ARRAY else f"<code>{_flat(note) or _safe(value_text(note))}</code>"
         self.text -= len(drawn)
-        return drawn + (self.pictures(value) if note.kind == kinds.ARRAY else "")
+        return drawn + (self.pictures(value, self.scales.get(path), marks.rows) if note.kind == kinds.ARRAY else "")
 
-    def container(self, note: Note, value: object, depth: int, is_open: bool) -> str:
+    def container(self, note: Note, value: object, path: str, depth: int, is_open: bool, marks: _Marks) -> str:
         """A container that can be folded; what is not finite inside is told on the fold."""
         length = "" if note.length is None else f" of {note.length}"
         bad = _bad(note)
@@ -204,31 +308,40 @@ class _Drawing:
         )
         self.text -= len(head)
         children = shown_children(note)
-        rows = [
-            f'<li><span class="sonde-name">{_safe(name)}</span>'
-            f"<div>{self.value(child, part, depth + 1, place < OPEN_PARTS)}</div></li>"
-            for place, ((name, child), part) in enumerate(
-                zip(children[:MAX_CHILDREN], _parts(value, len(children)), strict=False)
-            )
+        marked = marks.rows if marks.listed else frozenset()
+        below = _UNMARKED if marks.listed else marks
+        parts = [
+            (place, name, child, part)
+            for place, ((name, child), part) in enumerate(zip(children, _parts(value, len(children)), strict=False))
+            if place < MAX_CHILDREN or place in marked
         ]
-        left = max(note.length or 0, len(children)) - len(rows)
+        drawn = [
+            f'<li{" class=sonde-marked" if place in marked else ""}><span class="sonde-name">{_safe(name)}</span><div>'
+            f"{self.value(child, part, _below(path, note, name), depth + 1, place < OPEN_PARTS or place in marked, below)}</div></li>"
+            for place, name, child, part in parts
+        ]
+        left = max(note.length or 0, len(children)) - len(drawn)
         more = f"<li>&hellip; {left} more</li>" if left > 0 else ""
         fold = f'<details class="sonde-fold"{" open" if is_open else ""}>'
-        return f'{fold}{head}<ul class="sonde-tree">{"".join(rows)}{more}</ul></details>'
+        return f'{fold}{head}<ul class="sonde-tree">{"".join(drawn)}{more}</ul></details>'
 
-    def pictures(self, value: object) -> str:
-        """The small pictures of an array, as long as there is room for them."""
+    def pictures(self, value: object, scale: Scale | None, rows: AbstractSet[int]) -> str:
+        """The small pictures of an array, as long as there is room for them; a click enlarges them."""
         if value is MISSING:
             return ""
         drawn = ""
-        for picture in thumbnails(value):
+        for name, picture in thumbnails(value, scale, sorted(rows)):
             written = base64.b64encode(picture).decode("ascii")
             if len(written) > self.room:
                 self.no_picture += 1
                 continue
             self.room -= len(written)
-            drawn += f'<img alt="" src="data:image/png;base64,{written}">'
-        return f'<div class="sonde-pictures">{drawn}</div>' if drawn else ""
+            drawn += (
+                f'<details class="sonde-zoom"><summary><img alt="{name}" title="{name}" src="data:image/png;base64,{written}">'
+                "</summary></details>"
+            )
+        range_ = "" if scale is None else f"<i>black to white: {number(scale[0], 3)} to {number(scale[1], 3)}</i>"
+        return f'<div class="sonde-pictures">{drawn}{range_}</div>' if drawn else ""
 
 
 def _parts(value: object, count: int) -> list[object]:

@@ -58,9 +58,21 @@ class TraceStage:
         except IndexError:
             raise IndexError(f"There is no call number {key} in {self._words()}: it has {len(self.calls)}.") from None
 
+    def append(self, call: TraceCall) -> None:
+        """Add a call at the end."""
+        self.calls.append(call)
+
+    @property
+    def func_dict(self) -> dict[str, list[TraceCall]]:
+        """The calls by the name of their function."""
+        found: dict[str, list[TraceCall]] = {}
+        for call in self.calls:
+            found.setdefault(call.disp_name, []).append(call)
+        return found
+
     def names(self) -> list[str]:
         """The names of the functions that were called, each one once."""
-        return list(dict.fromkeys(call.disp_name for call in self.calls))
+        return list(self.func_dict)
 
     def _named(self, name: str) -> TraceStage:
         found = self._calls_of(name)
@@ -86,7 +98,7 @@ class TraceStage:
         return TraceStage(self.name, found)
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.names(), "calls", "name", "names"})
+        return sorted({*self.names(), "append", "calls", "func_dict", "name", "names"})
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -198,7 +210,18 @@ class TraceResult:
         with self._lock:
             if name not in self._stages:
                 self._stages[name] = TraceStage(name)
-            self._stages[name].calls.append(call)
+            self._stages[name].append(call)
+
+    def reset(self) -> None:
+        """Forget all calls, also those that loader workers have captured so far."""
+        with self._lock:
+            for stage in self.stages.values():
+                stage.calls.clear()
+
+    @property
+    def trace_batch_size(self) -> int | None:
+        """How many items the trace was limited to: `items`, under another name."""
+        return self.items
 
     def extend(self, calls: Iterable[TraceCall]) -> None:
         """File several calls, and bring each stage into the order of `seq`."""

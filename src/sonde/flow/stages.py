@@ -17,10 +17,12 @@ RESERVED = (
     "items",
     "known_items",
     "notes",
+    "reset",
     "save",
     "source",
     "stages",
     "to_html",
+    "trace_batch_size",
 )
 
 _declared = list(DEFAULT_STAGES)

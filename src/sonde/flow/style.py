@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-_LIGHT = (
-    "--ink:#1c2330;--soft:#5d6779;--faint:#8b95a7;--paper:#fff;--panel:#f6f7f9;--line:#e1e5eb;--mark:#2563c9;"
-    "--in:#0b7285;--out:#7048a8;--info:#2563c9;--warn:#a15c00;--critical:#c2255c;--bar:#b9cdf0"
-)
-_DARK = (
-    "--ink:#e4e8ef;--soft:#a3adbd;--faint:#78839a;--paper:#14181f;--panel:#1c222c;--line:#2d3543;--mark:#7aa7ff;"
-    "--in:#5fc4d6;--out:#c09cf2;--info:#7aa7ff;--warn:#f0b35c;--critical:#ff7aa5;--bar:#34507f"
+# Text and background are the notebook's own where it has any (JupyterLab, VS Code), else those of the system's scheme.
+# All other colours are mixed from these two, so that they fit every theme.
+_OWN = "--own-ink:#1c2330;--own-paper:#fff"
+_OWN_DARK = "--own-ink:#e4e8ef;--own-paper:#14181f"
+_COLOURS = (
+    "--ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,var(--own-ink)));"
+    "--paper:var(--jp-layout-color0,var(--vscode-editor-background,var(--own-paper)));"
+    + "".join(
+        f"--{name}:color-mix(in srgb,{hue} {share}%,var(--{base}));"
+        for name, hue, share, base in (
+            ("soft", "var(--ink)", 70, "paper"),
+            ("faint", "var(--ink)", 50, "paper"),
+            ("panel", "var(--ink)", 4, "paper"),
+            ("line", "var(--ink)", 14, "paper"),
+            ("mark", "#2f74e0", 75, "ink"),
+            ("info", "#2f74e0", 75, "ink"),
+            ("in", "#0e93a8", 75, "ink"),
+            ("out", "#8757d0", 75, "ink"),
+            ("warn", "#d07a00", 75, "ink"),
+            ("critical", "#e0245f", 75, "ink"),
+            ("bar", "#2f74e0", 40, "paper"),
+        )
+    )
 )
 
 STYLE = f"""
-.sonde{{{_LIGHT};color-scheme:light dark}}
-@media (prefers-color-scheme:dark){{.sonde{{{_DARK}}}}}
-body[data-jp-theme-light="true"] .sonde,body.vscode-light .sonde{{{_LIGHT}}}
-body[data-jp-theme-light="false"] .sonde,body.vscode-dark .sonde{{{_DARK}}}
-.sonde-page{{margin:0;background:#fff}}
-@media (prefers-color-scheme:dark){{.sonde-page{{background:#14181f}}}}
+.sonde,.sonde-page{{{_OWN};{_COLOURS}color-scheme:light dark}}
+@media (prefers-color-scheme:dark){{.sonde,.sonde-page{{{_OWN_DARK}}}}}
+[theme=dark] .sonde{{{_OWN_DARK}}}[theme=light] .sonde{{{_OWN}}}
+.sonde-page{{margin:0;background:var(--paper)}}
 .sonde-page>.sonde{{max-width:1080px;margin:0 auto;padding:24px 20px 60px}}
 .sonde{{font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;color:var(--ink);background:var(--paper)}}
 .sonde *{{box-sizing:border-box}}
@@ -78,8 +92,16 @@ align-items:baseline}}
 .sonde-array i{{color:var(--faint);font-size:11.5px}}
 .sonde-shape{{font-weight:600}}
 .sonde-hash{{color:var(--faint)}}
-.sonde-pictures{{display:flex;flex-wrap:wrap;gap:5px;margin:5px 0 3px}}
-.sonde-pictures img{{min-height:48px;max-width:96px;image-rendering:pixelated;border:1px solid var(--line);
+.sonde-pictures{{display:flex;flex-wrap:wrap;gap:5px;margin:5px 0 3px;align-items:end}}
+.sonde-pictures i{{color:var(--faint);font-size:11.5px}}
+.sonde-zoom img{{display:block;min-height:48px;max-width:96px;image-rendering:pixelated;border:1px solid var(--line);
 border-radius:3px;margin:0;background:var(--panel)}}
+.sonde-zoom>summary{{cursor:zoom-in}}.sonde-zoom>summary::before{{content:none}}
+.sonde-zoom[open]>summary{{cursor:zoom-out}}
+.sonde-zoom[open] img{{width:min(480px,80vw);max-width:none}}
+.sonde a{{color:var(--mark);white-space:nowrap;margin-left:4px}}
+.sonde-call>div{{scroll-margin-top:48px}}
+.sonde-marked{{box-shadow:inset 3px 0 var(--critical)}}
+li.sonde-marked{{padding-left:8px!important}}
 @media print{{.sonde details>*{{display:block}}}}
 """

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from sonde.flow.npy import as_array
 from sonde.guard import guard
 from sonde.picture import as_image, png, shrunk
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+    from collections.abc import Iterable
 
 SIDE = 96  # pixels of one picture, at most
 ROW_SIDE = 48  # of each picture where several stand for a batch
@@ -19,22 +18,21 @@ MAX_ROWS = 4  # of a batch
 
 
 @guard("making a small picture of an array", default=())
-def thumbnails(value: object) -> tuple[bytes, ...]:
-    """One PNG for an image, a few for a batch of images, none for anything else."""
+def thumbnails(
+    value: object, scale: tuple[float, float] | None = None, rows: Iterable[int] = ()
+) -> tuple[tuple[str, bytes], ...]:
+    """One PNG for an image, a few for a batch of images (the first ones, and `rows`), none for anything else.
+
+    Each with its name: "row 3". `scale` is the range of numbers from black to white; None: that of the image itself.
+    """
     array = as_array(value)
     if array is None or array.dtype.kind not in "buif" or array.size == 0:
         return ()
-    pictures = _pictures(array)
-    side = SIDE if len(pictures) == 1 else ROW_SIDE
-    return tuple(png(shrunk(picture, side)) for picture in pictures)
-
-
-def _pictures(array: Array) -> list[Array]:
-    """The images in an array, each with its colours in the last dimension."""
     image = as_image(array)
     if image is not None:
-        return [image]
-    if array.ndim in (3, 4) and as_image(array[0]) is not None:
-        rows = [as_image(row) for row in array[:MAX_ROWS]]
-        return [row for row in rows if row is not None]
-    return []
+        return (("", png(shrunk(image, SIDE, scale))),)
+    if array.ndim not in (3, 4) or as_image(array[0]) is None:
+        return ()
+    wanted = sorted({*range(MAX_ROWS), *islice(rows, MAX_ROWS)} & set(range(len(array))))
+    images = [(row, as_image(array[row])) for row in wanted]
+    return tuple((f"row {row}", png(shrunk(one, ROW_SIDE, scale))) for row, one in images if one is not None)

@@ -78,9 +78,10 @@ class Sight(NamedTuple):
         return self.stage, self.function, self.output, self.field
 
     def evidence(self, items: Iterable[Who] = (), **more: Any) -> dict[str, Any]:
-        """Stage, function, field and items, and what else there is."""
+        """Stage, function, field, call and items, and what else there is."""
         named = [one.plain() for one in items]
-        return {"stage": self.stage, "function": self.function, "field": self.field, "items": named, **more}
+        where = {"stage": self.stage, "function": self.function, "field": self.field, "call": self.call.seq}
+        return {**where, "items": named, **more}
 
     def __str__(self) -> str:
         side = "output" if self.output else "input"
