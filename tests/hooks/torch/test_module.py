@@ -24,7 +24,7 @@ from sonde.hooks.torch.backward import backward  # noqa: E402
 from sonde.hooks.torch.module import module_call  # noqa: E402
 
 nn: Any = torch.nn
-checkpoint = torch.utils.checkpoint.checkpoint
+checkpoint: Any = pytest.importorskip("torch.utils.checkpoint").checkpoint
 
 ORIGINAL = nn.Module.__call__
 
