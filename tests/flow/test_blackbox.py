@@ -149,6 +149,20 @@ def test_the_setting_values_is_respected(tmp_path: Path, values: str) -> None:
     assert (batch["digest"] is None) == (values == "off")
 
 
+def test_without_values_the_message_of_an_exception_is_nowhere(tmp_path: Path) -> None:
+    """It may quote data: its type and its place are kept."""
+    secret = "patient 4711"
+    with record(dir=str(tmp_path), blackbox=1, values="off") as recorded:
+        with pytest.raises(KeyError) as caught:
+            {}[secret]
+        trigger("exception", error=caught.value)
+    raised = only(recorded)["exception"]
+    assert (raised["type"], raised["message"]) == ("KeyError", "")
+    assert "test_blackbox.py" in raised["traceback"][-1]
+    (folder,) = folders(recorded)
+    assert not any(secret in path.read_text() for path in folder.iterdir())
+
+
 def test_excluded_fields_are_nowhere(tmp_path: Path) -> None:
     """Neither their values nor their ids."""
     with record(dir=str(tmp_path), blackbox=1, exclude="y,id") as recorded:

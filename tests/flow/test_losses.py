@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -208,6 +209,23 @@ def test_the_page_names_the_batch_whose_loss_was_not_finite(tmp_path: Path) -> N
     with open_run(run.path) as opened:
         page = blackbox(opened, black_box(opened))
     assert (page.headline or "").startswith("the loss was not finite in step 4, batch 4")
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["step ends", "step is left"])
+def test_the_page_has_the_loss_of_the_batch_that_the_watch_has_dumped(tmp_path: Path, ends: bool) -> None:
+    """The dump is older than the loss; the records have it, also of a step that never ended."""
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with record(dir=str(tmp_path), blackbox=3, watch_nonfinite="record") as run:
+        for batch in loader(Rows(odd=17)):
+            loss: Any = (net(batch["x"]) - batch["y"]).pow(2).mean()
+            loss.backward()
+            if not (ends or loss.isfinite()):
+                break
+            optimizer.step()
+    with open_run(run.path) as opened:
+        page = blackbox(opened, black_box(opened))
+    assert [math.isnan(batch.loss or 0) for batch in page.batches] == [False, False, True]
 
 
 ACTIONS = strategies.lists(

@@ -166,7 +166,9 @@ def test_every_mode_at_once_leaves_the_program_as_it_is(programs: Programs, mode
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("options", [(), *((one,) for one in EVERYTHING), EVERYTHING], ids=lambda one: "".join(one) or "run")
+@pytest.mark.parametrize(
+    "options", [(), *((one,) for one in EVERYTHING), EVERYTHING], ids=lambda one: "".join(one) or "run"
+)
 @pytest.mark.parametrize("mode", ["record", "trace"])
 def test_each_mode_leaves_the_program_as_it_is(programs: Programs, options: Sequence[str], mode: str) -> None:
     """The same, in many rounds."""

@@ -48,7 +48,7 @@ def used(run: Run, dump: Dump) -> list[Batch]:
     """The batches of a dump, with the steps that have used them.
 
     The black box knows in which step a batch came. In a loop that fetches ahead that is not the step that uses it: then the records
-    tell that, and the losses that the black box could not know.
+    tell that. They also have the losses that came after the dump, such as that of a batch with a NaN, and those it could not match.
     """
     names = [row["process"] for row in run.rows if (row["host"], row["pid"]) == (dump.host, dump.pid)]
     wanted = [(names[-1], one.loader, one.round, one.number) for one in dump.batches if names]
@@ -63,11 +63,16 @@ def used(run: Run, dump: Dump) -> list[Batch]:
         steps.get(place) is not None and one.step is not None and steps[place] != one.step
         for place, one in zip(wanted, dump.batches, strict=True)
     )
-    if not ahead:
+    if not ahead and all(one.loss is not None for one in dump.batches):
         return dump.batches
-    losses: dict[Any, float] = _losses(run, {(names[-1], step) for step in steps.values()})
+    open_step = dump.batches[-1].step if steps.get(wanted[-1]) is None and not ahead else None
+    losses: dict[Any, float] = _losses(run, {(names[-1], step) for step in (*steps.values(), open_step)}, open_step)
     return [
-        dataclasses.replace(one, step=steps.get(place), loss=losses.get(place) if one.loss is None else one.loss)
+        dataclasses.replace(
+            one,
+            step=steps.get(place) if ahead else one.step,
+            loss=losses.get(place) if one.loss is None else one.loss,
+        )
         for place, one in zip(wanted, dump.batches, strict=True)
     ]
 
@@ -125,8 +130,8 @@ def _items(run: Run, wanted: list[Any]) -> dict[Place, list[tuple[int | None, st
     return found
 
 
-def _losses(run: Run, steps: set[tuple[str, int | None]]) -> dict[Place, float]:
-    """The losses of the batches of some (process, step).
+def _losses(run: Run, steps: set[tuple[str, int | None]], open_step: int | None = None) -> dict[Place, float]:
+    """The losses of the batches of some (process, step). Batches of a step that never ended have none: it is `open_step`.
 
     Only where a step has as many losses as batches, all of one loader, it is known whose they are: they have the same order.
     """
@@ -136,7 +141,8 @@ def _losses(run: Run, steps: set[tuple[str, int | None]]) -> dict[Place, float]:
     rows = run.sql(
         f"""
         WITH came AS (
-            SELECT process, step, list((loader, round, batch) ORDER BY start_ns) AS batches FROM batches
+            SELECT process, step, list((loader, round, batch) ORDER BY start_ns) AS batches
+            FROM (SELECT * REPLACE (coalesce(step, {"NULL" if open_step is None else open_step}) AS step) FROM batches)
             WHERE (process, step) IN ({places}) AND wait_ns IS NOT NULL AND purpose = '{WORDS[TRAIN]}'
             GROUP BY ALL HAVING count(DISTINCT loader) = 1
         ), noted AS (

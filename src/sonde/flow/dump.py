@@ -141,7 +141,7 @@ def _fill(dump: _Dump, recorder: Recorder, batches: Sequence[Kept]) -> None:
         _write_stacks(dump.path)
         facts["stacks"] = STACKS
     with _part(dump, "The exception"):
-        facts["exception"] = _exception(dump.cause)
+        facts["exception"] = _exception(dump, recorder.settings.values)
     with _part(dump, "The open spans"):
         facts["open_spans"] = _open_spans(recorder)
     settings = recorder.settings
@@ -207,18 +207,22 @@ def _facts(dump: _Dump, recorder: Recorder) -> dict[str, Any]:
     }
 
 
-def _exception(cause: Cause) -> dict[str, Any] | None:
-    error = cause.error
+def _exception(dump: _Dump, values: str) -> dict[str, Any] | None:
+    """Its type, text and place. With `values = "off"` without the text, which may quote data."""
+    cause, error = dump.cause, dump.cause.error
     if error is None:
         return None
     message = ""
-    with guard("turning an exception into text"):
-        message = arguments.clean(str(error))
+    if values == "off":
+        dump.leave_out('The message of the exception: `values` is "off".')
+    else:
+        with guard("turning an exception into text"):
+            message = arguments.clean(str(error))
     if len(message) > MOST_MESSAGE:  # what came through a worker has its reason at the end
         message = f"{message[:200]} ... {message[-(MOST_MESSAGE - 205) :]}"
     return {
         "type": type(error).__name__,
-        "message": message if cause.ended is None else f"{message} ({cause.ended})",
+        "message": message if cause.ended is None else f"{message} ({cause.ended})".strip(),
         "traceback": list(_frames(error.__traceback__))[-MOST_FRAMES:],
         "item": cause.item,
     }
