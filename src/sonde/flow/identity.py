@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import weakref
 from typing import TYPE_CHECKING, Any
+
+from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_known: dict[int, tuple[weakref.ref[object], int]] = {}
+_known: WeakTable[int] = WeakTable()
 
 
 class _Numbers:
@@ -37,21 +38,9 @@ def forget() -> None:
 
 def number(value: object) -> int | None:
     """The number of this object, the same as long as it lives; None if it cannot be told when it goes."""
-    key = id(value)
-    found = _known.get(key)
-    if found is not None and found[0]() is value:
-        return found[1]
-    given = next(_numbers.count)
-
-    def gone(_: object) -> None:
-        known = _known.get(key)
-        if known is not None and known[1] == given:
-            del _known[key]
-
-    try:
-        _known[key] = (weakref.ref(value, gone), given)
-    except TypeError:  # a type without weak references
-        return None
+    given = _known.get(value)
+    if given is None and type(value).__weakrefoffset__:  # else a type without weak references
+        given = _known[value] = next(_numbers.count)
     return given
 
 

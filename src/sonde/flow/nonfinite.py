@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from sonde.errors import NonFinite, SettingError, WrapRefused, nearest
@@ -193,7 +194,8 @@ class Watch:
         self.calls.clear()
         self.action = "record"
         self.all = False  # models, also those to come
-        self._known: dict[int, weakref.ref[Any]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], ...]] = {}
+        self._gone: dict[int, weakref.ref[Any]] = {}  # modules that are, and were not dropped yet
         self._names: dict[str, int] = {}
         self._all: dict[int, Layer] = {}
         self._weights: list[Callable[[], Any]] = []
@@ -289,6 +291,7 @@ class Watch:
 
     def attach(self, model: Any) -> None:
         """Watch the layers of a model."""
+        self._drop_gone()
         found = [one for one in naming.modules(model) if not self._knows(one.module)]
         del found[max(0, MOST_LAYERS - len(self.calls)) :]
         prefix = naming.prefix(model, found, self._names)
@@ -308,7 +311,16 @@ class Watch:
 
     def _knows(self, module: Any) -> bool:
         known = self._known.get(id(module))
-        return known is not None and known() is module
+        return known is not None and known[0]() is module
+
+    def _drop_gone(self) -> None:
+        while self._gone:
+            address, reference = self._gone.popitem()
+            if self._known.get(address, (None,))[0] is reference:
+                del self._known[address]
+                name = self._all.pop(address).name
+                if self._names.get(name) == address:
+                    del self._names[name]
 
     def _add(self, name: str, module: Any) -> None:
         if self._original is None:
@@ -320,15 +332,8 @@ class Watch:
         layer.call = lambda: self.calls.get(address)
         self._names.setdefault(name, address)
 
-        def gone(reference: weakref.ref[Any]) -> None:
-            if self._known.get(address) is reference:
-                self._known.pop(address)
-                self.calls.forget(address)
-                self._all.pop(address, None)
-                if self._names.get(name) == address:
-                    del self._names[name]
-
-        self._known[address] = weakref.ref(module, gone)
+        gone = weakref.ref(module, partial(self._gone.__setitem__, address))  # no Python code: see `weak.py`
+        self._known[address] = (gone, *self.calls.until_gone(module))
         for one in module.parameters(recurse=False):
             if one.requires_grad:
                 self._weights.append(weakref.ref(one))

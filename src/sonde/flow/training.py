@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from sonde.flow import active, limit, loaders, workers
 from sonde.flow.decorate import is_traced
 from sonde.flow.define import Arguments, TraceDef, shown_name
 from sonde.flow.place import items_of, rows
 from sonde.hooks.torch import backward, loader, module, optimizer, transfer
+from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ _backward = TraceDef("backward", "backward", stage_name="evaluation")
 _step = TraceDef(func_name="step", stage_name="evaluation")
 _moves = {name: TraceDef(shown_name("Tensor", name), name, None, "output", "prepare_inputs") for name in ("to", "cuda")}
 
-_arguments: WeakKeyDictionary[type, Arguments] = WeakKeyDictionary()
+_arguments: WeakTable[Arguments] = WeakTable()
 
 
 def watch() -> Callable[[], None]:

@@ -258,7 +258,7 @@ static uint64_t rerouted = 1; /* how often something was changed */
 
 static PyTypeObject *lane_type;
 static int ready;                        /* the plain case is at hand: training goes on, and nothing unusual was seen */
-static PyObject *leader;                 /* the optimizer whose steps are plain; only compared, never followed */
+static PyObject *leader;                 /* a weak reference to the optimizer whose steps are plain; NULL: none */
 static _Thread_local PyObject *stepping; /* the leader, while its step runs here; owned */
 static _Thread_local int muted;          /* modules that are called here go the slow way */
 
@@ -272,6 +272,11 @@ static PyObject *go_slow(PyObject *lane, PyObject *const *args, size_t flags, Py
     if (interrupted())
         return NULL;
     return PyObject_Vectorcall(((Lane *)lane)->slow, args, flags, names);
+}
+
+static int leads(PyObject *optimizer)
+{
+    return leader && PyWeakref_GetObject(leader) == optimizer;
 }
 
 static int truth_of(PyObject *owned)
@@ -439,7 +444,7 @@ static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t fla
 /* parts of both: the backward pass that is under way, the dict of torch.compiler, the name of its flag, the list of start, stop, ended */
 static PyObject *begins_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (!leader || stepping || (flags & ~OFFSET_BIT) < 1 || args[0] != leader ||
+    if (stepping || (flags & ~OFFSET_BIT) < 1 || !leads(args[0]) ||
         torch_at_work(part(self, 1), part(self, 2), part(self, 0)))
         return go_slow(self, args, flags, names);
     PyObject *started = PyObject_CallNoArgs(PyList_GetItem(part(self, 3), 0));
@@ -452,7 +457,7 @@ static PyObject *begins_call(PyObject *self, PyObject *const *args, size_t flags
 
 static PyObject *ends_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (!leader || stepping != leader || (flags & ~OFFSET_BIT) < 1 || args[0] != leader)
+    if ((flags & ~OFFSET_BIT) < 1 || stepping != args[0] || !leads(args[0]))
         return go_slow(self, args, flags, names);
     Py_CLEAR(stepping);
     for (int i = 1; i < 3; i++) {
@@ -743,7 +748,11 @@ static PyObject *set_muted(PyObject *Py_UNUSED(module), PyObject *on)
 
 static PyObject *lead(PyObject *Py_UNUSED(module), PyObject *optimizer)
 {
-    leader = optimizer == Py_None ? NULL : optimizer;
+    PyObject *old = leader, *made = optimizer == Py_None ? NULL : PyWeakref_NewRef(optimizer, NULL);
+    if (optimizer != Py_None && !made)
+        return NULL;
+    leader = made;
+    Py_XDECREF(old);
     Py_RETURN_NONE;
 }
 
@@ -754,14 +763,37 @@ static PyObject *take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
     return taken;
 }
 
+/* What gc calls: starts and stops the span of a generation. A Python function here could be interrupted, and what a signal handler
+   then raises would be lost. */
+static PyObject *collects(PyObject *spans, PyObject *args)
+{
+    PyObject *phase, *info;
+    if (!PyArg_ParseTuple(args, "UO!", &phase, &PyDict_Type, &info))
+        return NULL;
+    PyObject *number = PyDict_GetItemString(info, "generation");
+    long generation = number ? PyLong_AsLong(number) : 0;
+    int begins = PyUnicode_CompareWithASCIIString(phase, "start") == 0;
+    if (generation > 0 && generation < PyTuple_Size(spans)) /* those of 0 are short, and there may be thousands in a second */
+        Py_XDECREF(PyObject_CallMethod(PyTuple_GetItem(spans, generation), begins ? "start" : "stop", NULL));
+    forget_error();
+    Py_RETURN_NONE;
+}
+
+static PyObject *collecting(PyObject *Py_UNUSED(module), PyObject *spans)
+{
+    static PyMethodDef made = {"collects", collects, METH_VARARGS, "Record a collection of garbage."};
+    return PyTuple_Check(spans) ? PyCFunction_New(&made, spans) : PyErr_Format(PyExc_TypeError, "spans are given as a tuple");
+}
+
 static PyMethodDef functions[] = {
+    {"collecting", collecting, METH_O, "What records collections of garbage, with a span for each generation."},
     {"forward", forward, METH_VARARGS, "A lane for calls of modules."},
     {"backward", backward, METH_VARARGS, "A lane for backward passes."},
     {"begins", begins, METH_VARARGS, "A lane for the begin of an optimizer's step."},
     {"ends", ends, METH_VARARGS, "A lane for its end."},
     {"ended", ended, METH_VARARGS, "A lane for the end of a step of training."},
     {"followed", followed, METH_VARARGS, "A lane that calls other functions for some modules."},
-    {"reroute", reroute, METH_NOARGS, "Say that what is called for some module has changed."},
+    {"reroute", reroute, METH_VARARGS, "Say that what is called for some module has changed."},
     {"way", way, METH_VARARGS, "What stands in the place of a function of a loader: its name, the function, the slow way."},
     {"batches", set_batches, METH_O, "Say what happens where batches are made and come; None: the slow ways are taken."},
     {"forget", forget, METH_NOARGS, "Judge every iterator anew: a loop over data has begun."},

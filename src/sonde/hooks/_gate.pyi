@@ -42,6 +42,9 @@ class Block:
 
 Function: TypeAlias = Callable[..., Any]
 
+def collecting(spans: tuple[Any, ...], /) -> Callable[[str, dict[str, int]], None]:
+    """What records collections of garbage as one of `gc.callbacks`, with a span for each generation but 0."""
+
 def forward(slow: Function, parts: tuple[tuple[Function, ...], Callable[[], bool], type, str], /) -> Function:
     """A lane for calls of modules: eight functions by state, the test of gradients, the class of losses, "training"."""
 
@@ -75,7 +78,7 @@ def followed(slow: Function, parts: tuple[dict[int, Function], dict[str, Any], s
     Of a dict of a class of its own it remembers some of these functions: each change is to be told by `reroute`.
     """
 
-def reroute() -> None:
+def reroute(*_ignored: object) -> None:
     """Say that what is called for some module has changed."""
 
 def way(name: str, function: Function, slow: Function, /) -> Gate:
@@ -140,7 +143,7 @@ def mute(on: bool, /) -> None:
     """Say whether modules that are called in this thread go the slow way."""
 
 def lead(optimizer: Any, /) -> None:
-    """Say which optimizer's steps are plain; None: no one's. It is not kept alive: take it back before it is gone."""
+    """Say which optimizer's steps are plain; None: no one's. It is not kept alive."""
 
 def take() -> Any:
     """The optimizer whose plain step runs in this thread, which is a plain one no more; None: none."""

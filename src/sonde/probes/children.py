@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from sonde import config
@@ -13,6 +12,7 @@ from sonde.hooks.children import POINTS, SENDING
 from sonde.store.folder import host
 from sonde.store.probe import EXIT, EXIT_BY, PARENT, PROCESS
 from sonde.store.record import ESSENTIAL
+from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,13 +52,13 @@ class _Listener:
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
         if signal.SIGTERM in (*args[1:], *kwargs.values()):
-            _asked.add(args[0])
+            _asked[args[0]] = True
 
     def after(self, _token: Any, _result: Any, _error: BaseException | None, /) -> None:
         pass
 
 
-_asked: weakref.WeakSet[Any] = weakref.WeakSet()
+_asked: WeakTable[bool] = WeakTable()
 _follower = _Follower()
 _listener = _Listener()
 

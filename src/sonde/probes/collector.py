@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sonde.events import core
 from sonde.guard import guard
+from sonde.hooks.torch.engine import native
 from sonde.probes import step
 from sonde.store.probe import GC, PROBE
 
@@ -15,23 +16,25 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
 
-_spans = [core.Span(GC, PROBE, key=generation, base=step.phases) for generation in range(3)]
+_spans = tuple(core.Span(GC, PROBE, key=generation, base=step.phases) for generation in range(3))
 _watching = guard("watching the garbage collector")
 
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record collections until the returned function is called."""
-    stop_waiting = step.at_begin(lambda: gc.callbacks.append(_collects))
+    callback = _collects if native is None else native.collecting(_spans)
+    stop_waiting = step.at_begin(lambda: gc.callbacks.append(callback))
 
     def leave() -> None:
         stop_waiting()
-        if _collects in gc.callbacks:
-            gc.callbacks.remove(_collects)
+        if callback in gc.callbacks:
+            gc.callbacks.remove(callback)
 
     return leave
 
 
 def _collects(phase: str, info: dict[str, int]) -> None:
+    """What `native.collecting` does, too."""
     generation = info.get("generation", 0)
     if generation == 0:  # short, and there may be thousands in a second
         return

@@ -6,7 +6,6 @@ that will be synchronised, those of the backward pass before it. So what the las
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from sonde.events import core
@@ -15,6 +14,7 @@ from sonde.hooks.torch.collectives import collective, ddp_logged, ddp_made
 from sonde.probes import step
 from sonde.probes.off import switch_off
 from sonde.store.probe import COMMUNICATION, DDP, PROBE
+from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ class _Loggers:
     """Is told when a logger has taken the times of a backward pass, which is when the next forward begins."""
 
     def __init__(self) -> None:
-        self.forwards: weakref.WeakKeyDictionary[Any, _Forward] = weakref.WeakKeyDictionary()
+        self.forwards: WeakTable[_Forward] = WeakTable()
         self.off = False
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
@@ -101,7 +101,9 @@ class _Loggers:
         if self.off:
             return
         with guard(ASKING):
-            forward = self.forwards.setdefault(logger, _Forward())
+            forward = self.forwards.get(logger)
+            if forward is None:
+                forward = self.forwards[logger] = _Forward()
             if forward.step is not None:
                 _tell(logger._get_ddp_logging_data().ints_map, forward)
             forward.step = core.get_context()[0] if step.phases.on else None

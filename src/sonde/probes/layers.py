@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sonde import config
@@ -164,10 +165,11 @@ def _is_tentative(module: Any, options: Options) -> bool:
 class _Known:
     """A module of a model that was looked at."""
 
-    __slots__ = ("model", "module", "name")
+    __slots__ = ("called", "model", "module", "name")
 
-    def __init__(self, module: weakref.ref[Any], name: str, model: int) -> None:
+    def __init__(self, module: weakref.ref[Any], called: weakref.ref[Any], name: str, model: int) -> None:
         self.module = module
+        self.called = called  # ends the calls for it when it is gone
         self.name = name
         self.model = model  # the address of the one that it has its name from
 
@@ -208,6 +210,7 @@ class Layers:
         self.trained = False  # there was a backward pass
         self._original: Callable[..., Any] | None = None
         self._known: dict[int, _Known] = {}  # modules of models that were looked at, by their addresses
+        self._gone: dict[int, weakref.ref[Any]] = {}  # those that are, and were not dropped yet
         self._roots: dict[int, _Root] = {}  # those models
         self._layers: dict[int, Layer] = {}
         self._names: dict[str, int] = {}  # who has a name, by address
@@ -240,6 +243,7 @@ class Layers:
         """This one is called by no other: look at it if it is new, or if parts of it are. It runs at each step."""
         if not self.deep:
             model = naming.bare(model)  # what was chosen may have been wrapped since
+        self._drop_gone()
         root = self._roots.get(id(model))
         if root is None:
             if self.deep and not naming.is_parametrization(model):
@@ -249,6 +253,7 @@ class Layers:
 
     def attach(self, model: Any, options: Options) -> int:
         """Record the layers of a model, those that are new or have another name now; returns how many these are."""
+        self._drop_gone()
         shape = naming.shape(model)
         inside = frozenset(shape)
         self._drop_removed(model, inside)
@@ -330,13 +335,17 @@ class Layers:
     def _know(self, module: Any, name: str, model: int) -> None:
         address = id(module)
 
-        def gone(reference: weakref.ref[Any]) -> None:
+        # No Python code runs when it goes, in which a signal handler could raise in vain: `_drop_gone` does the rest.
+        gone = weakref.ref(module, partial(self._gone.__setitem__, address))
+        self._known[address] = _Known(gone, weakref.ref(module, partial(self.calls.pop, address)), name, model)
+        self._names.setdefault(name, address)
+
+    def _drop_gone(self) -> None:
+        while self._gone:
+            address, reference = self._gone.popitem()
             known = self._known.get(address)
             if known is not None and known.module is reference:
                 self._drop(address)
-
-        self._known[address] = _Known(weakref.ref(module, gone), name, model)
-        self._names.setdefault(name, address)
 
     def _drop_removed(self, model: Any, inside: frozenset[int]) -> None:
         """What was taken out of a model is none of its layers any more, though it may live on."""

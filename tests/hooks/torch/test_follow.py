@@ -118,15 +118,32 @@ def test_routes_may_change_at_any_time(point: OutermostPoint) -> None:
         for net in (*nets, *nets):
             net(1)
     expected = [(word, place) for word in ("first", "second") for _ in range(2) for place in range(100)]
-    routes.forget(id(nets[3]))
-    nets[3](1)
-    nets[4](1)
     routes.clear()
     nets[4](1)
     routes[id(nets[4])] = calls("third")
     nets[4](1)
     leave()
-    assert seen == [*expected, ("second", 4), ("third", 4)]
+    assert seen == [*expected, ("third", 4)]
+
+
+def test_nothing_is_called_for_a_module_at_the_place_of_one_that_is_gone(point: OutermostPoint) -> None:
+    """The address of a module is that of another one as soon as it is gone."""
+    routes, seen = Routes(), []
+    leave = point.follow(lambda _original: routes)
+    net: nn.Module | None = nn.Identity()
+    address = id(net)
+    routes[address] = lambda _module, given: seen.append(given)
+    kept = routes.until_gone(net)
+    assert net is not None
+    net(1)
+    del net
+    assert address not in routes
+    others = [nn.Identity() for _ in range(100)]
+    for other in others:
+        other(2)
+    leave()
+    assert seen == [1]
+    assert all(one() is None for one in kept)
 
 
 def test_a_module_that_is_computed_again_in_a_backward_pass_is_not_seen(point: OutermostPoint) -> None:

@@ -23,12 +23,13 @@ from functools import partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from sonde.guard import guard
 from sonde.hooks.points import Point, dressed, telling
 from sonde.hooks.torch.engine import native
 from sonde.store.probe import HIGHEST_NUMBER, batch_key
+from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,8 +126,8 @@ _batch = partial(tuple.__new__, Batch)  # without a Python frame
 _thread = _Thread()
 _worker = _Worker()
 _numbers = count()
-_loaders: WeakKeyDictionary[Any, _Rounds] = WeakKeyDictionary()
-_iterations: WeakKeyDictionary[Any, _Iteration] = WeakKeyDictionary()
+_loaders: WeakTable[_Rounds] = WeakTable()
+_iterations: WeakTable[_Iteration] = WeakTable()
 _starters: list[tuple[str, tuple[Any, ...]]] = []
 
 
@@ -238,7 +239,10 @@ def start_in_workers(name: str, *arguments: Any) -> Callable[[], None]:
 
 
 def _rounds(loader: Any) -> _Rounds:
-    return _loaders.get(loader) or _loaders.setdefault(loader, _Rounds())
+    rounds = _loaders.get(loader)
+    if rounds is None:
+        rounds = _loaders[loader] = _Rounds()
+    return rounds
 
 
 def _iteration(iterator: Any) -> _Iteration:

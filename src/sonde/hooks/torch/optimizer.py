@@ -98,7 +98,7 @@ class _OptimizerPoint(Point):
         """Let the steps of this optimizer be plain: only `start`, `stop` and `ended` are called for them, until `unlead`.
 
         A step of it that is left by an exception, and whatever else is not plain, is still told to the watcher, with
-        True as the token. The optimizer is not kept alive: call `unlead` before it is gone.
+        True as the token. The optimizer is not kept alive.
         """
         if native is not None and not self.subscribers:
             self._quick[:] = [start, stop, ended]

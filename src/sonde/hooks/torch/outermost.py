@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
 from sonde.hooks.points import Point, dressed
 from sonde.hooks.torch.engine import backward_test, compile_flag, compile_test, native, readable
@@ -27,10 +29,10 @@ class Routes(dict[int, "Callable[..., Any]"]):
         super().__setitem__(address, call)
         _reroute()
 
-    def forget(self, address: int) -> None:
-        """Nothing is called for this one any more."""
-        super().pop(address, None)
-        _reroute()
+    def until_gone(self, module: Any) -> tuple[ref[Any], ...]:
+        """Keep these, and nothing is called for this one any more when it is gone. Only C code runs then, as in `weak.py`."""
+        removed = ref(module, partial(self.pop, id(module)))
+        return (removed,) if native is None else (removed, ref(module, native.reroute))
 
     def clear(self) -> None:
         """Nothing is called for any."""
