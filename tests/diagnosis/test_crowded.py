@@ -69,15 +69,18 @@ def test_waiting_that_making_batches_does_not_explain_is_waiting_for_a_core(
     assert ("INPUT_BOUND" in found(tmp_path, built, crowded=crowded)) is told
 
 
-@pytest.mark.parametrize(("item_ms", "crowded", "told"), [(60, False, True), (60, True, False), (400, True, True)])
-def test_items_that_are_a_little_slow_may_have_lost_their_core(
-    tmp_path: Path, item_ms: int, crowded: bool, told: bool
+@pytest.mark.parametrize(
+    ("item_ms", "epoch", "crowded", "told"),
+    [(60, 60, False, True), (60, 60, True, False), (400, 60, True, True), (60, 10, True, True)],
+)
+def test_items_that_are_a_little_slow_once_may_have_lost_their_core(
+    tmp_path: Path, item_ms: int, epoch: int, crowded: bool, told: bool
 ) -> None:
-    """60 ms can be chance, 400 ms are not."""
+    """60 ms can be chance, 400 ms are not, and neither is 60 ms each time."""
     built = processes(
-        epoch_steps=10,
+        epoch_steps=epoch,
         phases=lambda rank, step: phases(input_wait=item_ms + 3 if step % 10 == 7 else 4),
-        item_ns=lambda rank, index: item_ms * MS if index == 29 else MS,
+        item_ns=lambda rank, index: item_ms * MS if index % 40 == 29 else MS,
     )
     assert ("SLOW_ITEMS" in found(tmp_path, built, crowded=crowded)) is told
 
@@ -175,7 +178,7 @@ def test_nothing_stands_out_on_a_crowded_host_with_less_certainty(tmp_path: Path
     """Who takes the cores is told with its numbers, and what to do."""
     verdict = judged(tmp_path, [*processes(phases=EVEN), crowd()]).verdict
     assert (verdict.kind, verdict.confidence) == ("BALANCED", 0.5)
-    assert "other programs take 74 % of the cores of testhost, and none is free" in verdict.why
+    assert "Other programs take 74 % of the cores of testhost, and none is free" in verdict.why
     assert verdict.evidence["numbers"]["load of the host %"] == 99
     assert verdict.evidence["numbers"]["load of this run %"] == 50
     assert verdict.next == "Let it run on a host that is free, to see what is its own."
@@ -196,3 +199,19 @@ def test_waiting_for_data_is_a_warning_where_others_take_the_cores(
     built = [*processes(phases=phases(input_wait=40)), crowd() if crowded else crowd(load=30.0)]
     verdict = judged(tmp_path, built).verdict
     assert (verdict.kind, verdict.severity) == ("INPUT_BOUND", severity)
+
+
+@pytest.mark.parametrize(("delay", "severity"), [(5, CRITICAL), (25, CRITICAL), (70, WARN)])
+def test_waiting_that_is_sleep_or_reading_is_as_grave_on_a_busy_host(tmp_path: Path, delay: int, severity: str) -> None:
+    """80 % of waiting, of which processes wait so much for a core."""
+    host = crowd()
+    delayed = gauge("cpu.delay", delay, 1000)
+    built = [*processes(phases=phases(input_wait=40)), host._replace(records=[delayed, *host.records])]
+    verdict = judged(tmp_path, built).verdict
+    assert (verdict.kind, verdict.severity) == ("INPUT_BOUND", severity)
+
+
+def test_a_run_that_does_not_wait_for_cores_is_not_crowded(tmp_path: Path) -> None:
+    """Whatever others do with them."""
+    samples = [gauge("cores", 2), gauge("cpu", 99), gauge("cpu", 50, 1000), gauge("cpu.delay", 2, 1000)]
+    assert not judged(tmp_path, [*processes(), launcher(*samples)]).facts.health.crowded(POLICY)

@@ -167,6 +167,27 @@ def test_a_child_that_somebody_else_has_ended_was_killed(tmp_path: Path) -> None
     assert diagnosed(tmp_path, pooled(by=None)).verdict.kind == "KILLED"
 
 
+def workers_of_another_parent(*, code: int, open: bool = False) -> list[BuiltProcess]:
+    """Two ranks that some program that is no Python started and ended, as Ray does; the launcher saw this exit code of all."""
+    ranks = [without_end(one) for one in processes(ranks=2)]
+    if open:
+        ranks = [inside(one, probe.FORWARD) for one in ranks]
+    host = launcher()
+    return [*ranks, host._replace(process={**(host.process or {}), "program": 800, "program_exit": code})]
+
+
+@pytest.mark.parametrize(("code", "open", "told"), [(0, False, False), (1, False, True), (0, True, True)])
+def test_workers_that_are_ended_after_a_success_were_not_killed(
+    tmp_path: Path, code: int, open: bool, told: bool
+) -> None:
+    """Unless the program failed, or they were in the middle of a step."""
+    built = [one._replace(host=host()) for one in workers_of_another_parent(code=code, open=open)]
+    found = diagnosed(tmp_path, built)
+    assert ("KILLED" in kinds(found)) is told
+    with open_run(tmp_path / "run") as run:
+        assert run.ending.word == ("finished" if code == 0 else "killed")
+
+
 def test_children_that_a_program_ends_when_it_fails_itself_are_told(tmp_path: Path) -> None:
     """A launcher that was asked to end, or whose rank is gone, ends its other ranks."""
     assert "KILLED" in kinds(diagnosed(tmp_path, pooled(by=probe.PARENT, code=1)))

@@ -39,14 +39,14 @@ class Slow:
     index: int | None
     id: str | None
     fetched: int
-    mean_ns: float
+    median_ns: float
     max_ns: int
     times: float | None  # the median item so many times
 
 
 @dataclass(frozen=True)
 class Items:
-    """All items of the datasets. `slowest` by their mean, the slowest first."""
+    """All items of the datasets. `slowest` by the median of their own loads, the slowest first."""
 
     seen: int
     p50_ns: float | None
@@ -59,26 +59,37 @@ class Items:
 NONE = Items(0, None, None, None, 0, [])
 
 
+LOADED = "dur_ns IS NOT NULL AND NOT error"  # what an exception or Ctrl-C cut off is no measurement
+
+
+def each_item(loads: str) -> str:
+    """One row for each item, as SQL. Its own median decides whether it is slow; of two loads, that is the faster one.
+
+    `loads`: rows of the table `items`, with their condition. A load that a hiccup of the host made long is not the item's fault.
+    """
+    return (
+        "SELECT index, id, list(DISTINCT worker) FILTER (worker IS NOT NULL) AS workers, min(rank) AS rank, count(*) AS loads, "
+        "quantile_disc(dur_ns, 0.5) AS median_ns, max(dur_ns) AS most_ns, sum(dur_ns) AS total_ns "
+        f"FROM {loads} GROUP BY index, id"
+    )
+
+
 def items(run: Run, most: int) -> Items:
     """What is known of the items."""
     seen, points, longest, errors = run.sql(
-        f"SELECT count(*), quantile_cont(dur_ns, [0.5, 0.99]), max(dur_ns), count(*) FILTER (error) FROM {_ITEMS}"
+        f"SELECT count(*), quantile_cont(dur_ns, [0.5, 0.99]) FILTER ({LOADED}), max(dur_ns) FILTER ({LOADED}), "
+        "count(*) FILTER (error) FROM items"
     ).fetchall()[0]
     if not seen:
         return NONE
     middle, high = points or (None, None)
-    # Iterable datasets number their items in each worker: those of different workers are different items.
     found = run.sql(
-        f"""
-        SELECT key, text, count(*), avg(dur_ns), max(dur_ns) FROM (
-            SELECT CASE WHEN text IS NULL THEN key END AS key, text, dur_ns
-            FROM (SELECT key, args->>'$.key' AS text, dur_ns FROM {_ITEMS} AND dur_ns IS NOT NULL)
-        ) GROUP BY ALL ORDER BY 4 DESC, key LIMIT {most}
-        """
+        f"SELECT index, id, loads, median_ns, most_ns FROM ({each_item(f'items WHERE {LOADED}')}) "
+        f"ORDER BY median_ns DESC, index, id LIMIT {most}"
     ).fetchall()
     slowest = [
-        Slow(index, id, fetched, mean, most, mean / middle if middle else None)
-        for index, id, fetched, mean, most in found
+        Slow(index, id, loads, median, longest, median / middle if middle else None)
+        for index, id, loads, median, longest in found
     ]
     return Items(seen, middle, high, longest, errors, slowest)
 

@@ -106,6 +106,12 @@ class Database:
             self._see("events")
         if (probe.PROCESS, probe.EXIT) in loaded.names:
             ends.tell_ends(self.rows, self.connection.execute(ends.MARKS).fetchall())
+        busy = {
+            row["process"]
+            for row, seen in zip(loaded.rows, loaded.seen, strict=True)
+            if any(one.open and one.cat == probe.PROBE for one in seen.named)
+        }
+        ends.tell_finished(self.rows, busy)
         ends.tell_unwritten(self.rows)
         self.write_processes()
         self.connection.execute(f"CREATE VIEW processes AS SELECT {tables.names(tables.PROCESSES)} FROM process_rows")

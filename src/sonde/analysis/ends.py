@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from signal import SIGINT
+from collections.abc import Collection, Iterable, Sequence
+from signal import SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis import tables
@@ -91,6 +91,28 @@ def tell_unwritten(rows: Sequence[Row]) -> None:
         if row["state"] == DIED and not told and (_found_no_room(row) or row["host"] in full):
             row["state"] = UNKNOWN
             row["notes"].append(UNWRITTEN)
+
+
+def tell_finished(rows: Sequence[Row], busy: Collection[str]) -> None:
+    """Processes that were ended after the program that they belong to had finished were not killed: their work was done.
+
+    `busy`: those that ended in the middle of something. One that was started again was killed, too.
+    """
+    done = {row["host"] for row in rows if row["role"] == LAUNCHER and row.get("program_exit") == 0}
+    for row in rows:
+        again = row["rank"] is not None and any(
+            one["rank"] == row["rank"] and began(one) > (row["last_ns"] or 0) for one in rows
+        )
+        left = row["host"] in done and row["process"] not in busy and row["role"] != LAUNCHER
+        if left and not again and row["exception"] is None and was_ended(row["state"], row["exit_code"], row["signal"]):
+            row["reason"], row["state"] = TERMINATED, ENDED
+
+
+def was_ended(state: str, code: int | None, signal: int | None) -> bool:
+    """Whether a process ended as one does that somebody ended: by SIGTERM or SIGKILL, or without a word."""
+    if code is not None:
+        return code in (SIGTERM, SHELL + SIGTERM, SHELL + SIGKILL)
+    return signal in (SIGTERM, SIGKILL) or (signal is None and state == DIED)
 
 
 def began(row: Row) -> int:

@@ -219,7 +219,8 @@ class Live:
 
         opened = source.tail.open.records
         fetches = np.concatenate([fresh.records[codes == FETCH], opened[source.codes(opened) == FETCH]])
-        self.slowest.add(process, fresh.records[codes == ITEM], fetches)
+        whole = (codes == ITEM) & (fresh.records["kind"] & record.ERROR == 0)  # what was cut off is no measurement
+        self.slowest.add(process, fresh.records[whole], fetches)
 
     def _note(self, source: Source, code: int, name: str, key: int, facts: dict[str, Any]) -> None:
         if code == EXIT:

@@ -1,4 +1,4 @@
-"""The slowest items of the datasets of a run, kept while it runs, and how long an item usually takes."""
+"""The slowest items of the datasets of a run that grows, by the median of their own loads, and how long an item usually takes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEPT = 50
-RECENT = 4096  # the newest ones, for the median
+RECENT = 1 << 15  # the newest loads, which are looked at
 
 
 class Slow(NamedTuple):
-    """One item: which one, how long it took, and the batch it was fetched for, if that is known yet."""
+    """One item: which one, how long it takes to load, who loaded it, and for which batch, if that is known yet."""
 
     ns: int
     item: int | None
     process: str
-    fetch: int  # number of the record of the fetch
     batch: int | None = None
 
 
@@ -32,59 +31,46 @@ class Slowest:
         import numpy as np
 
         self.seen = 0
-        self.slowest: list[Slow] = []
-        self._recent: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._loads: NDArray[np.int64] = np.empty((0, 4), np.int64)  # item, ns, process, fetch
+        self._processes: list[str] = []
+        self._batches: dict[tuple[int, int], int] = {}  # of the newest fetches
 
     def add(self, process: str, items: NDArray[np.void], fetches: NDArray[np.void]) -> None:
         """Take the items of one process, and the fetches of it: those that ended, and those that are open."""
         import numpy as np
 
+        if process not in self._processes:
+            self._processes.append(process)
+        number = self._processes.index(process)
         if len(items):
             self.seen += len(items)
-            self._recent = np.concatenate([self._recent, items["dur"]])[-RECENT:]
-            self._take(process, items)
-        self._name_batches(process, fetches)
+            whose = np.full(len(items), number)
+            fresh = np.stack([items["key"], items["dur"].astype(np.int64), whose, items["parent"]], axis=1)
+            self._loads = np.concatenate([self._loads, fresh])[-RECENT:]
+        for fetch, key in zip(fetches["seq"].tolist(), fetches["key"].tolist(), strict=True):
+            if key != record.NO_KEY:
+                self._batches[number, fetch] = read_batch_key(key).number
+        while len(self._batches) > RECENT:
+            del self._batches[next(iter(self._batches))]
 
     @property
     def median_ns(self) -> float | None:
-        """How long an item took, in the middle of the newest ones."""
+        """How long a load took, in the middle of the newest ones."""
         import numpy as np
 
-        return float(np.median(self._recent)) if len(self._recent) else None
+        return float(np.median(self._loads[:, 1])) if len(self._loads) else None
 
-    def _take(self, process: str, items: NDArray[np.void]) -> None:
+    @property
+    def slowest(self) -> list[Slow]:
+        """Each item with its median load; of two loads, that is the faster one."""
         import numpy as np
 
-        least = self.slowest[-1].ns if len(self.slowest) == KEPT else -1
-        slow = items[items["dur"] > least]
-        if len(slow) > KEPT:
-            slow = slow[np.argpartition(slow["dur"], -KEPT)[-KEPT:]]
-        found = [
-            Slow(ns, None if key == record.NO_KEY else key, process, parent)
-            for ns, key, parent in zip(slow["dur"].tolist(), slow["key"].tolist(), slow["parent"].tolist(), strict=True)
+        loads = self._loads[np.lexsort((self._loads[:, 1], self._loads[:, 0]))]
+        item = loads[:, 0]
+        first = np.flatnonzero(np.append(True, (item[1:] != item[:-1]) | (item[1:] == record.NO_KEY))[: len(item)])
+        middle = loads[(first + np.append(first[1:], len(item))[: len(first)] - 1) // 2]
+        found = middle[np.argsort(-middle[:, 1], kind="stable")[:KEPT]]
+        return [
+            Slow(ns, None if key == record.NO_KEY else key, self._processes[whose], self._batches.get((whose, fetch)))
+            for key, ns, whose, fetch in found.tolist()
         ]
-        self.slowest = _different(sorted([*self.slowest, *found], key=lambda one: -one.ns))[:KEPT]
-
-    def _name_batches(self, process: str, fetches: NDArray[np.void]) -> None:
-        wanted = {one.fetch for one in self.slowest if one.batch is None and one.process == process}
-        if not wanted or not len(fetches):
-            return
-        keys = dict(zip(fetches["seq"].tolist(), fetches["key"].tolist(), strict=True))
-        self.slowest = [
-            one._replace(batch=read_batch_key(keys[one.fetch]).number)
-            if one.process == process and one.batch is None and keys.get(one.fetch, record.NO_KEY) != record.NO_KEY
-            else one
-            for one in self.slowest
-        ]
-
-
-def _different(slow: list[Slow]) -> list[Slow]:
-    """Of each item its slowest time: one that is slow in every epoch would leave no place for others."""
-    seen: set[int] = set()
-    found = []
-    for one in slow:
-        if one.item is None or one.item not in seen:
-            found.append(one)
-        if one.item is not None:
-            seen.add(one.item)
-    return found

@@ -7,8 +7,8 @@ Pure arithmetic on arrays, so that the tables of a finished run and a live view 
   call is optimizer. So phases never overlap, and what no phase has is the residual.
 - Evaluation is a stretch: from the first fetch or forward for evaluation to the end of the last one without training in
   between. All of it, pauses included, is evaluation, but for checkpoints.
-- In a program that waits for no loader, the input wait of a step is what no phase has before its first forward. Not so without a
-  torch optimizer: there the program's own update lies in that gap too.
+- In a program that waits for no loader, the input wait of a step is what no phase has before its first forward, and what the
+  program has not named itself. Not so without a torch optimizer: there the program's own update lies in that gap too.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 INPUT_WAIT, H2D, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT, EVALUATION = range(len(PHASES))
 ITER = len(PHASES)  # the start of a loader, or its end: input wait, but no batch
+NAMED = 20  # the code of spans of the program's own, which are no phase
 NONE = -(2**63)  # stands for no value
 
 _TRAINING, _EVALUATING, _EITHER = range(3)
@@ -60,6 +61,23 @@ class Spans(NamedTuple):
     def take(self, places: Ints | slice) -> Spans:
         """Those at some places, in that order."""
         return Spans(self.code[places], self.start[places], self.end[places], self.key[places])
+
+
+class Intervals(NamedTuple):
+    """Stretches of time that do not overlap, in their order."""
+
+    start: Ints
+    end: Ints
+
+    def before(self, moments: Ints) -> Ints:
+        """How much of them lies before each moment."""
+        import numpy as np
+
+        whole = np.append(0, np.cumsum(self.end - self.start))
+        place = np.searchsorted(self.start, moments, side="right")
+        ends = np.append(moments.min(initial=0), self.end)  # the first one is that of none
+        found: Ints = whole[place] - np.maximum(ends[place] - moments, 0)
+        return found
 
 
 class Updates(NamedTuple):
@@ -92,6 +110,7 @@ class Timeline:
         import numpy as np
 
         self.updates = updates
+        spans, self._named = _named_apart(spans, updates.time)
         self._spans = _sorted(_without_whole_trainings(spans, updates.time))
         flat = _flat(self._spans.start, self._spans.end)
         self.ends, cuts = _ends(self._spans, updates.time, flat=flat)  # of the steps: when, and before which span
@@ -153,7 +172,7 @@ class Timeline:
         stretch = _Stretch(self._spans.take(slice(first, last)), rows, self._sides(first, last, rows))
         folded = stretch.fold(starts, ends)
         if not self._waited and not self._manual:
-            stretch.infer_waits(folded, 0 if low else 1)  # nobody knows when the first step began
+            stretch.infer_waits(folded, 0 if low else 1, self._named)  # nobody knows when the first step began
         return folded
 
     def _alike(self, low: int, high: int) -> list[int] | None:
@@ -383,8 +402,8 @@ class _Stretch:
         calls[:] = np.bincount(rows, minlength=len(spent))
         first[rows[::-1]] = self._start[places[::-1]]  # of several the first one stays
 
-    def infer_waits(self, folded: Folded, least: int) -> None:
-        """Where no loader is waited for: the time from the start of a step to its first forward that no phase has."""
+    def infer_waits(self, folded: Folded, least: int, named: Intervals) -> None:
+        """Where no loader is waited for: the time from the start of a step to its first forward that no phase has, and no name."""
         import numpy as np
 
         busy = np.append(0, np.cumsum(self._end[self._roots] - self._start[self._roots] + self._pause))
@@ -394,8 +413,10 @@ class _Stretch:
         wanted = (rows >= least) & (folded.calls[rows, INPUT_WAIT] == 0) & (folded.start[rows] != NONE)
         rows, at = rows[wanted], works[first[wanted]]
         opened = np.searchsorted(self._row, rows)  # the first outermost span of the step
-        idle = self._start[self._roots[at]] - folded.start[rows] - (busy[at] - busy[opened])
-        folded.spent[rows, INPUT_WAIT] = idle
+        begun = self._start[self._roots[at]]
+        idle = begun - folded.start[rows] - (busy[at] - busy[opened])
+        idle -= named.before(begun) - named.before(folded.start[rows])
+        folded.spent[rows, INPUT_WAIT] = np.maximum(idle, 0)
         folded.first[rows, INPUT_WAIT] = folded.start[rows]
 
     def _evaluations(self, side: NDArray[np.uint8] | None) -> Flags:
@@ -598,6 +619,24 @@ def _without_whole_trainings(spans: Spans, updates: Ints) -> Spans:
     kept = np.ones(len(spans.code), bool)
     kept[marked[inside]] = False
     return spans if kept.all() else spans.take(np.flatnonzero(kept))
+
+
+def _named_apart(spans: Spans, updates: Ints) -> tuple[Spans, Intervals]:
+    """The phases, and the time between them that the program has named. What holds a phase or an update says nothing of it."""
+    import numpy as np
+
+    named = np.flatnonzero(spans.code == NAMED)
+    if not len(named):
+        return spans, Intervals(named, named)
+    found, phases = _sorted(spans.take(named)), _sorted(spans.take(np.flatnonzero(spans.code != NAMED)))
+    moments = np.sort(np.append(phases.start, updates))
+    around = np.append(NONE, np.maximum.accumulate(phases.end))[
+        np.searchsorted(phases.start, found.start, side="right")
+    ]
+    empty = np.searchsorted(moments, found.start, side="right") >= np.searchsorted(moments, found.end)
+    found = found.take(np.flatnonzero(empty & (around <= found.start)))
+    outer = np.append(NONE, np.maximum.accumulate(found.end))[: len(found.end)] <= found.start
+    return phases, Intervals(found.start[outer], found.end[outer])
 
 
 def _sorted(spans: Spans) -> Spans:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.tables import PHASES
-from sonde.analysis.timeline import INPUT_WAIT, ITER, NONE, Spans, Timeline, Updates
+from sonde.analysis.timeline import INPUT_WAIT, ITER, NAMED, NONE, Spans, Timeline, Updates
 from sonde.analysis.trail import Trail, Wanted
 from sonde.store import probe
 
@@ -59,7 +59,11 @@ def trainers(source: Source, rows: Sequence[Row], but: Collection[str] = ()) -> 
     for number, row in enumerate(rows):
         if row["process"] in but:
             continue
-        named = [one for one in source.census[row["process"]] if one.cat in _LOOKED_AT and not one.open]
+        named = [
+            one
+            for one in source.census[row["process"]]
+            if not one.open and (one.cat in _LOOKED_AT or one.kind == "span")
+        ]
         lanes = _lanes(named)
         if not lanes or row["role"] == WORKER:
             continue
@@ -139,13 +143,17 @@ def phase_of(cat: str, name: str) -> tuple[int, bool] | None:
     if name.endswith(_USE):
         return None
     known = _VOCABULARY.get((cat, name.removesuffix(_WAIT))) or _CATEGORIES.get(cat)
-    return (PHASES.index(known), False) if known else None
+    if known:
+        return PHASES.index(known), False
+    return None if cat.startswith(probe.LAYER) else (NAMED, False)  # the program's own names
 
 
 def _codes(named: Sequence[Named]) -> dict[tuple[str, str], int]:
-    """For each name that counts in this process its phase."""
+    """For each name that counts in this process its phase. What the program named itself counts where waits are inferred."""
     spans = {(one.cat, one.name): phase_of(one.cat, one.name) for one in named if one.kind == "span"}
     seen = {found[0] for found in spans.values() if found and found[1]}
+    if any(found and found[0] == INPUT_WAIT for found in spans.values()):
+        seen.add(NAMED)
     return {name: found[0] for name, found in spans.items() if found and (found[1] or found[0] not in seen)}
 
 
@@ -168,7 +176,7 @@ def _lanes(named: Sequence[Named]) -> list[int]:
     weights: dict[int, int] = {}
     for one in named:
         code = codes.get((one.cat, one.name))
-        if one.kind == "span" and code is not None:
+        if one.kind == "span" and code not in (None, NAMED):
             weights[one.lane] = weights.get(one.lane, 0) + one.count * (1000 if code in _WORK else 1)
     return [max(weights, key=lambda lane: (weights[lane], -lane))] if weights else []
 
@@ -183,7 +191,7 @@ def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
     """
     import numpy as np
 
-    known = np.flatnonzero(steps >= 0)
+    known = np.flatnonzero((steps >= 0) & (spans.code != NAMED))
     if counting and not steps[known].any():
         known = known[:0]
     order = known[np.argsort(spans.start[known], kind="stable")]
@@ -191,7 +199,7 @@ def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
     turns = np.flatnonzero(number[1:] != number[:-1])
     time = spans.start[order[_before_waits(spans.code[order], turns) + 1]]
     if len(order):
-        time = np.append(time, spans.end.max())
+        time = np.append(time, spans.end[spans.code != NAMED].max())
     step = number[np.append(turns, len(number) - 1)] if len(order) else number
     return Updates(time, step, np.full(len(step), NONE), np.zeros(len(step), np.int64))
 

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from sonde.analysis.purpose import TRAIN
 from sonde.analysis.tables import PHASES
 from sonde.analysis.tail import Fresh, nothing
-from sonde.analysis.timeline import BACKWARD, COMMUNICATION, ITER, NONE, Folded, Spans, Timeline, Updates
+from sonde.analysis.timeline import (
+    BACKWARD,
+    COMMUNICATION,
+    INPUT_WAIT,
+    ITER,
+    NAMED,
+    NONE,
+    Folded,
+    Spans,
+    Timeline,
+    Updates,
+)
 from sonde.analysis.training import in_turn, phase_of, told_by_steps
 from sonde.store import probe, record
 
@@ -273,6 +284,8 @@ class Window:
         import numpy as np
 
         wanted = [*range(ITER + 1), *(phase + VOCABULARY for phase in range(ITER) if phase not in self._probed)]
+        if not np.isin(self._codes, (INPUT_WAIT, INPUT_WAIT + VOCABULARY)).any():
+            wanted.append(NAMED + VOCABULARY)
         chosen = np.isin(self._codes, wanted)
         owners = np.unique(self._kept.threads[self._codes == UPDATE])
         if not len(owners) and chosen.any():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sonde.analysis.drops import Drops
+from sonde.analysis.ends import FINISHED, was_ended
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.figures import Ask, Figure, literal
@@ -100,7 +101,7 @@ class Ends:
 def gather_ends(run: Run, ask: Ask, trained: frozenset[str]) -> Ends:
     """Look at the ends of processes. `trained`: the processes that have steps."""
     said = {(info.host, info.pid): (info.message, info.place) for info in run.infos if info.exception}
-    processes = [_with_cause(end, said) for end in _processes(ask)]
+    processes = [_with_cause(end, said) for end in _processes(ask, finished=run.ending.word == FINISHED)]
     bad = any(one.exception or one.exit_code or one.signal or one.state == DIED for one in processes)
     failed = [Failed(*row) for row in ask.rows(_FAILED)] if bad or run.state == RECORDING else []
     waits = run.state == RECORDING or any(one.state == DIED or one.signal for one in processes)
@@ -142,12 +143,14 @@ _FAILED = f"""
 """
 
 
-def _processes(ask: Ask) -> list[End]:
+def _processes(ask: Ask, *, finished: bool) -> list[End]:
     found = []
     for row in ask.rows(_ENDS):
         process, host, pid, code, signal = row[0], row[1], row[2], row[9], row[10]
         if process is not None:
             query = f"SELECT coalesce(signal, exit_code) FROM processes WHERE process = {literal(process)}"
+        elif finished and was_ended(row[6], code, signal):
+            continue
         elif code or signal:  # one that recorded nothing itself: only a bad end is of interest
             query = (
                 "SELECT coalesce(try_cast(args->>'$.signal' AS BIGINT), try_cast(args->>'$.code' AS BIGINT)) FROM events "

@@ -70,6 +70,11 @@ class Ask:
         census = self._run.database.source.census.values()
         return any(one.cat == cat and one.name in names for named in census for one in named)
 
+    def names(self, kind: str) -> set[tuple[str, str]]:
+        """The category and name of all events of a kind."""
+        census = self._run.database.source.census.values()
+        return {(one.cat, one.name) for named in census for one in named if one.kind == kind}
+
     def keep(self, source: str, table: str, columns: Sequence[str]) -> None:
         """Put rows that are asked for again and again into a table of their own. Queries that name `source` get them there."""
         self._run.table("steps")

@@ -61,6 +61,7 @@ class Host:
     threads: Figure  # that torch computes with, in all processes that are no loader workers
     most_threads: Figure  # in one process
     own: Figure  # load of the processes of this run together, in % of one core
+    delay: Figure  # how long the one that waits longest for a core does so, in % of one core
 
     @property
     def others(self) -> float | None:
@@ -75,6 +76,7 @@ class Host:
             "load of the host %": self.figures["cpu"],
             "cores": self.figures["cores"],
             "load of this run %": self.own,
+            "waiting for a core %": self.delay,
         }
 
     @property
@@ -87,7 +89,8 @@ class Host:
     def crowded(self, policy: Policy) -> bool:
         """Whether processes of others take so much of it that those of this run wait for cores."""
         busy = self.figures["cpu"].at_least(policy["host.busy"])
-        return busy and self.others is not None and self.others >= policy["host.others"]
+        waits = self.delay.value is None or self.delay.value >= policy["host.delay"]
+        return busy and waits and self.others is not None and self.others >= policy["host.others"]
 
 
 @dataclass(frozen=True)
@@ -174,8 +177,8 @@ def _trend(
 
 def _hosts(ask: Ask, since: int, until: int) -> list[Host]:
     """What each host has, and its load while the run trained."""
-    then = f"name = 'cpu' AND start_ns >= {since} AND start_ns <= {until}"
-    columns = _HOST | {"cpu": f"median(value) FILTER ({then} AND coalesce(key, 0) = 0)"}
+    then = f"start_ns >= {since} AND start_ns <= {until} AND name = "
+    columns = _HOST | {"cpu": f"median(value) FILTER ({then}'cpu' AND coalesce(key, 0) = 0)"}
     rows = ask.by(["host"], _SYSTEM.partition(" WHERE ")[0], columns, _SYSTEM.partition(" WHERE ")[2])
     return [_host(ask, row, then) for row in rows]
 
@@ -195,11 +198,13 @@ def _host(ask: Ask, row: Row, then: str) -> Host:
     )
     threads = ask.one(computing, {"all": "sum(threads)", "most": "max(threads)"})
     # Second by second: workers of an earlier epoch take no core any more.
-    each = f"SELECT start_ns // 1000000000 AS second, key, avg(value) AS load FROM {_SYSTEM} AND {then} AND key > 0 AND {here}"
+    each = f"SELECT start_ns // 1000000000 AS second, key, avg(value) AS load FROM {_SYSTEM} AND {then}'cpu' AND key > 0 AND {here}"
     load = f"(SELECT sum(load) AS load FROM ({each} GROUP BY ALL) GROUP BY second)"
     own = ask.one(load, {"own": "median(load)"})["own"]
     rss = ask.one(alive, {"rss": "sum(value)"})["rss"]
-    return Host(str(row.which["host"]), row, rss, threads["all"], threads["most"], own)
+    waits = f"SELECT median(value) AS delay FROM {_SYSTEM} AND {then}'cpu.delay' AND {here} GROUP BY key"
+    delay = ask.one(f"({waits})", {"delay": "max(delay)"})["delay"]
+    return Host(str(row.which["host"]), row, rss, threads["all"], threads["most"], own, delay)
 
 
 def _losses(ask: Ask) -> Losses:

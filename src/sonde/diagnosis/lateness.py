@@ -77,7 +77,7 @@ def straggling(
         kind,
         severity,
         0.9,
-        f"The other ranks wait {ms(late.gap_ns)} in a usual step ({percent(late.share)}) for {who}, which {does(late)}.",
+        f"The other ranks wait {ms(late.gap_ns)} in a median step ({percent(late.share)}) for {who}, which {does(late)}.",
         next.format(who),
         score=late.share,
         figures=late.figures,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from sonde.analysis.culprits import LOADED, each_item
 from sonde.diagnosis.figures import Ask, Row, literal
 from sonde.store import probe
 
@@ -52,8 +53,8 @@ class Item:
     id: str | None
     workers: list[int]  # that loaded it; empty: the training process itself
     rank: int | None
-    times: int  # how often it was slow
-    median_ns: float
+    loads: int
+    median_ns: float  # of its own loads
     most_ns: int
     query: str  # the median
 
@@ -133,39 +134,36 @@ def _startup(ask: Ask) -> Row:
 
 def _with_items(ask: Ask, policy: Policy, loading: Loading) -> Loading:
     assert loading.main is not None
-    source = f"items WHERE loader IN ({', '.join(map(str, loading.main.numbers))}) AND dur_ns IS NOT NULL"
-    usual = ask.one(source, {"count": "count(*)", "p50": "median(dur_ns)", "total": "sum(dur_ns)"})
+    loads = f"items WHERE loader IN ({', '.join(map(str, loading.main.numbers))}) AND {LOADED}"
+    usual = ask.one(loads, {"count": "count(*)", "p50": "median(dur_ns)", "total": "sum(dur_ns)"})
     middle = usual["p50"].value
     if middle is None:
         return loading
     least = max(middle * policy["slow_items.times"], 1e6 * policy["slow_items.least_ms"])
-    slow = f"{source} AND dur_ns >= {least!r}"
+    slow = f"({each_item(loads)}) WHERE median_ns >= {least!r}"
     found = ask.one(
         slow,
         {
-            "slow": "count(*)",
-            "different": "count(DISTINCT (index, id))",
-            "lost": f"sum(dur_ns - {middle!r})",
-            "slow_p50": "median(dur_ns)",
+            "slow": "sum(loads)",
+            "different": "count(*)",
+            "lost": f"sum(total_ns - loads * {middle!r})",
+            "slow_p50": "median(median_ns)",
         },
     )
-    items = Row({}, {**usual, **found})
-    return replace(loading, items=items, slow_ns=least, slow=_slow_items(ask, slow))
+    return replace(loading, items=Row({}, {**usual, **found}), slow_ns=least, slow=_slow_items(ask, slow))
 
 
 def _slow_items(ask: Ask, source: str) -> list[Item]:
     """The ones that cost the most; not those that cost little beside the first of them."""
-    found = ask.rows(
-        f"SELECT index, id, list(DISTINCT worker) FILTER (worker IS NOT NULL), min(rank), count(*), median(dur_ns), "
-        f"max(dur_ns), sum(dur_ns) FROM {source} GROUP BY index, id ORDER BY sum(dur_ns) DESC, index, id LIMIT {MOST_ITEMS}"
-    )
+    columns = "index, id, workers, rank, loads, median_ns, most_ns, total_ns"
+    found = ask.rows(f"SELECT {columns} FROM {source} ORDER BY total_ns DESC, index, id LIMIT {MOST_ITEMS}")
     return [
-        Item(index, id, sorted(workers or []), rank, times, median, most, _again(source, index, id))
-        for index, id, workers, rank, times, median, most, total in found
+        Item(index, id, sorted(workers or []), rank, loads, median, most, _again(source, index, id))
+        for index, id, workers, rank, loads, median, most, total in found
         if total >= LITTLE * found[0][-1]
     ]
 
 
 def _again(source: str, index: int | None, id: str | None) -> str:
     which = f"index IS NOT DISTINCT FROM {literal(index)} AND id IS NOT DISTINCT FROM {literal(id)}"
-    return f"SELECT median(dur_ns) FROM {source} AND {which}"
+    return f"SELECT median_ns FROM {source} AND {which}"

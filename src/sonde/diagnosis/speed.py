@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.steps import ROWS
 from sonde.analysis.tables import PHASES, RESIDUAL
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row
+from sonde.analysis.timeline import NAMED
+from sonde.analysis.training import phase_of
+from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
 from sonde.store import probe
 from sonde.store.alive import REPLACED
 
@@ -27,6 +29,7 @@ AFTER_WARMUP = "NOT warmup AND residual_ns IS NOT NULL"
 SEGMENTS = 10  # of the run, to see whether it becomes slower
 SAMPLE = 400_000  # steps: of more than that, quantiles are taken of some blocks
 MOST_STEPS = 10  # that are listed
+MOSTLY = 1.1  # what comes after the last step is in no residual
 _STARTS = f"""
     SELECT DISTINCT step FROM events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITER}'
     AND step IS NOT NULL AND try_cast(args->>'$.workers' AS BIGINT) > 0
@@ -109,6 +112,7 @@ class Speed:
     slowest: list[Slow] = field(default_factory=list)
     together: Row = field(default_factory=lambda: Row({}, {}))  # over steps that several ranks made together
     inferred: bool = False  # input wait is no measurement, but what lay between update and forward
+    named: dict[str, Figure] = field(default_factory=dict)  # the program's own spans outside of phases: time in all
 
     def middle(self, phase: str) -> tuple[Figure, Figure]:
         """Share and time of a phase in a usual step, of the rank in the middle: half of the ranks have no more."""
@@ -118,6 +122,21 @@ class Speed:
             return NOTHING, NOTHING
         rank = known[(len(known) - 1) // 2]
         return rank.share[phase], rank.usual[phase]
+
+    def shown(self, *phases: str) -> Figure:
+        """The share of some phases of all step time after the warm-up: the one that verdict, table and page show."""
+        known = [self.phases[phase].total.or_zero() for phase in phases if phase in self.phases]
+        if not known or self.step is None or not self.step.total.value:
+            return NOTHING
+        spent = " + ".join(f"coalesce(sum({phase}_ns), 0)" for phase in phases if phase in self.phases)
+        return Figure(
+            sum(known) / self.step.total.value, f"SELECT ({spent}) / sum(dur_ns) FROM steps WHERE {AFTER_WARMUP}"
+        )
+
+    def each(self, phase: str) -> float | None:
+        """What a phase takes in a step on average, in ns: its share of the mean step."""
+        share = self.shown(phase).value
+        return None if share is None or self.step is None else share * self.step.mean.or_zero()
 
     @property
     def distributed(self) -> list[Rank]:
@@ -143,6 +162,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
         whole=_whole(ask, _safe(longest)),
         inferred=_inferred(ask, seen),
     )
+    speed = replace(speed, named=_named(ask, _safe(longest), speed.whole["residual"].or_zero()))
     if not steps or not seen:
         return speed
     return _Gathering(ask, policy, seen, steps, about, workers).fill(speed)
@@ -199,6 +219,29 @@ def _inferred(ask: Ask, seen: list[str]) -> bool:
     return not ask.seen(probe.PROBE, (probe.INPUT_WAIT, probe.PREFETCH)) and not ask.rows(
         "SELECT 1 FROM phases WHERE phase = 'input_wait' AND calls IS NOT NULL LIMIT 1"
     )
+
+
+def _named(ask: Ask, process: str, residual: float) -> dict[str, Figure]:
+    """The program's own spans that lie in no phase and hold no other span, the largest first."""
+    own = [(cat, name) for cat, name in ask.names("span") if (phase_of(cat, name) or (None,))[0] == NAMED]
+    if not own:
+        return {}
+    found = ask.rows(
+        f"""
+        SELECT e.cat, e.name, sum(e.dur_ns) FROM events e LEFT JOIN events p ON p.process = e.process AND p.seq = e.parent
+        WHERE e.process = '{process}' AND e.kind = 'span' AND e.dur_ns IS NOT NULL
+          AND (e.cat, e.name) IN ({", ".join(f"({literal(cat)}, {literal(name)})" for cat, name in own)})
+          AND (e.parent IS NULL OR p.cat <> '{probe.PROBE}')
+          AND NOT EXISTS (SELECT 1 FROM events c WHERE c.process = e.process AND c.parent = e.seq)
+        GROUP BY ALL ORDER BY 3 DESC, 2
+        """
+    )
+    source = f"events WHERE kind = 'span' AND process = '{process}'"
+    return {
+        name: Figure(total, f"SELECT sum(dur_ns) FROM {source} AND cat = {literal(cat)} AND name = {literal(name)}")
+        for cat, name, total in found
+        if total <= residual * MOSTLY
+    }
 
 
 _COUNTS = {

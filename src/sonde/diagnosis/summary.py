@@ -69,7 +69,7 @@ def _speed(diagnosis: Diagnosis) -> dict[str, Value]:
     }
     for phase, spread in speed.phases.items():
         flat[f"sonde/phases/{phase}/p50_ms"] = _ms(spread.p50)
-        flat[f"sonde/phases/{phase}/share"] = speed.middle(phase)[0].value
+        flat[f"sonde/phases/{phase}/share"] = speed.shown(phase).value
     return flat
 
 

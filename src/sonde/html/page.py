@@ -246,12 +246,12 @@ def _items(view: Report) -> str:
     found = view.items
     if not found.slowest:
         return ""
-    longest = max(one.mean_ns for one in found.slowest)
+    longest = max(one.median_ns for one in found.slowest)
     rows = [
         [
             safe(one.id if one.id is not None else "n/a" if one.index is None else one.index),
-            draw.meter(one.mean_ns / longest if longest else 0, "f-input_wait"),
-            took(one.mean_ns),
+            draw.meter(one.median_ns / longest if longest else 0, "f-input_wait"),
+            took(one.median_ns),
             took(one.max_ns),
             "n/a" if one.times is None else f"{one.times:,.1f}x",
             units.count(one.fetched),
@@ -262,7 +262,7 @@ def _items(view: Report) -> str:
     return section(
         "Slowest items of the dataset",
         safe(told),
-        table(["<item", "<", "mean", "max", "of the median", "fetched"], rows),
+        table(["<item", "<", "median", "max", "of all", "loads"], rows),
     )
 
 

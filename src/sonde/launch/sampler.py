@@ -35,14 +35,28 @@ GONE = (psutil.NoSuchProcess, psutil.AccessDenied, OSError)
 class _Followed:
     """A process of the tree, and what was done with it."""
 
-    __slots__ = ("again", "judged", "process")
+    __slots__ = ("again", "delays", "judged", "process", "time")
 
     def __init__(self, process: psutil.Process) -> None:
         self.process = process
         self.judged = False
         self.again = False  # its load is that since the last sample: the first one has none
+        self.delays: dict[str, int] = {}  # how long each of its threads has waited for a core, in ns
+        self.time = time.monotonic_ns()
         with suppress(*GONE):
             process.cpu_percent(None)
+            self.delay()
+
+    def delay(self) -> float:
+        """How long its threads have waited for a core since the last time, in % of one core."""
+        pid, before, begun = self.process.pid, self.delays, self.time
+        self.time = time.monotonic_ns()
+        self.delays = {}
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with suppress(*GONE, ValueError, IndexError), open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                self.delays[task] = int(file.read().split()[1])
+        waited = sum(ns - before.get(task, ns) for task, ns in self.delays.items())
+        return 100.0 * waited / max(1, self.time - begun)
 
 
 class Sampler:
@@ -122,6 +136,7 @@ class Sampler:
             self._take("disk.write", SYSTEM, process.pid, lambda: process.io_counters().write_bytes)
             if followed.again:
                 self._take("cpu", SYSTEM, process.pid, lambda: process.cpu_percent(None))
+                self._take("cpu.delay", SYSTEM, process.pid, followed.delay)
             if not followed.judged:
                 followed.judged = self._judge(process)
         followed.again = True

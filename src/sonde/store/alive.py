@@ -53,14 +53,17 @@ def outcome(found: Iterable[tuple[Info, str]]) -> str:
 def roots(found: Iterable[tuple[Info, str]]) -> list[tuple[Info, str]]:
     """The processes that no other process of the run started; they stand for what they started.
 
-    A launcher does not, unless the program that it started ended well: it ends properly whatever becomes of that.
+    A launcher does not, unless the program that it started ended well: it ends properly whatever becomes of that. Then it stands
+    for all of its host, also for what others than Python started, such as the workers of Ray.
     """
     known = list(found)
+    done = {info.host for info, _ in known if info.role == LAUNCHER and info.program_exit == 0}
     parents = {(info.host, info.pid) for info, _ in known if info.role != LAUNCHER or info.program_exit == 0}
     return [
         (info, state)
         for info, state in known
-        if (info.host, info.parent_pid) not in parents or info.parent_pid == info.pid
+        if ((info.host, info.parent_pid) not in parents or info.parent_pid == info.pid)
+        and (info.host not in done or info.role == LAUNCHER)
     ]
 
 

@@ -416,7 +416,6 @@ def _points(spread: Spread | None) -> dict[str, float | None]:
 
 def _phases(run: Run, speed: Speed, extra: _Extra) -> list[Phase]:
     """The phases that were seen; of a run that is all warm-up, those of the warm-up."""
-    whole = speed.step.total.value if speed.step else None
     rare = _rare(run, [part for part, spread in speed.phases.items() if spread.p50.value is None])
     found = []
     for part in PARTS:
@@ -428,7 +427,7 @@ def _phases(run: Run, speed: Speed, extra: _Extra) -> list[Phase]:
                 phase=part,
                 steps=int(spread.seen.or_zero()) if spread else 0,
                 **(rare.get(part) or _points(spread)),
-                share=spread.total.or_zero() / whole if spread and whole else None,
+                share=speed.shown(part).value,
                 warmup_p50_ns=extra.warmup_p50[part],
             )
         )

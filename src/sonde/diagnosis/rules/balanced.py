@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 from sonde.diagnosis.evidence import enough_steps, finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.room import QUERY, REMEDY, told, without_room
-from sonde.diagnosis.speed import TRAIN
 from sonde.diagnosis.wording import PHASE_WORDS, ms, percent
 from sonde.finding import INFO, Finding
+
+# The rule that looks at the share of a phase.
+OF_PHASE = {
+    "input_wait": "input_bound",
+    "h2d": "h2d_bound",
+    "communication": "comm_bound",
+    "residual": "residual_heavy",
+}
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
@@ -21,25 +28,40 @@ def balanced(facts: Facts, policy: Policy) -> Finding | None:
     if not enough_steps(facts, policy) or not facts.speed.ranks or facts.speed.train is None:
         return None
     rank = facts.speed.ranks[0]
-    shares = {phase: share for phase, share in rank.share.items() if share.value is not None}
-    largest = max(shares, key=lambda phase: shares[phase].or_zero(), default=None)
+    shares = {phase: facts.speed.shown(phase).or_zero() for phase in facts.speed.phases}
+    largest = max(shares, key=lambda phase: shares[phase], default=None)
     if largest is None:
         return None
-    figures = {"step ns": rank.usual[TRAIN], f"{largest}, share of the training time": shares[largest]}
-    why = (
-        f"Nothing stands out: a usual step takes {ms(rank.usual[TRAIN].value)}, and the largest part of it is "
-        f"{PHASE_WORDS[largest]} with {percent(shares[largest].value)}."
-    )
+    shown = facts.speed.shown(largest)
+    figures = {"step ns": facts.speed.train.mean, f"{largest}, share of the step time": shown}
+    part = f"{PHASE_WORDS[largest]} with {percent(shown.value)}"
+    why = f"Nothing stands out: a step takes {ms(facts.speed.train.mean.value)} on average, and the largest part of it is {part}."
     next = "Nothing needs to be done; `sonde deep` shows the layers, if it should be faster."
     crowded = facts.health.crowded_host(policy)
+    excuse = _excuse(facts, policy, largest, rank.usual[largest])
+    if excuse is not None:
+        why = f"Inconclusive: {percent(shown.value)} of the step time is {PHASE_WORDS[largest]}, {excuse}."
     if crowded is not None:
         figures |= crowded.loads
-        why += f" But {crowded.told}: single long steps, items and waits may be their doing, and are not counted."
+        why += f" {crowded.told[:1].upper()}{crowded.told[1:]}: single long steps, items and waits may be their doing."
         next = "Let it run on a host that is free, to see what is its own."
     lost = facts.ends.lost
     if without_room(lost):
         figures["records lost"] = Figure(lost.total, QUERY)
         why = f"{told(lost)}In what is there, {why[0].lower()}{why[1:]}"
         next = REMEDY
-    doubted = crowded is not None or bool(without_room(lost))
+    doubted = crowded is not None or excuse is not None or bool(without_room(lost))
     return finding("BALANCED", INFO, 0.5 if doubted else 0.8, why, next, score=0.0, figures=figures)
+
+
+def _excuse(facts: Facts, policy: Policy, phase: str, usual: Figure) -> str | None:
+    """Why a large share of a phase that is no computing is no finding; None: it is small, or computing."""
+    part = OF_PHASE.get(phase)
+    if part is None or facts.speed.shown(phase).or_zero() < policy[f"{part}.warn_share"]:
+        return None
+    least = policy[f"{part}.warn_ms"]
+    if usual.or_zero() < 1e6 * least:
+        return f"but that is {ms(facts.speed.each(phase))} in a step, and below {least:g} ms no share matters"
+    if facts.health.crowded(policy):
+        return "but the host is busy"
+    return f"but not in most steps: half of them have no more than {ms(facts.speed.phases[phase].p50.value)} of it"

@@ -30,7 +30,7 @@ def comm_bound(facts: Facts, policy: Policy) -> Finding | None:
         "COMM_BOUND",
         severity,
         0.8,
-        f"Communication takes {ms(lasting.value)} of a usual step even for the last rank: "
+        f"Communication takes {ms(lasting.value)} of a median step even for the last rank: "
         f"{percent(share.value)} of its training time.",
         "Communicate less often (gradient accumulation, larger batches) or less (bf16 compression), or use a faster network.",
         score=share.value,

@@ -27,16 +27,18 @@ def compute_bound(facts: Facts, policy: Policy) -> Finding | None:
     whole = sum(share.or_zero() for share in shares.values())
     if whole < policy["compute_bound.share"]:
         return None
+    shown = facts.speed.shown(*shares)
     largest = max(shares, key=lambda phase: shares[phase].or_zero())
     return finding(
         "COMPUTE_BOUND",
         INFO,
         0.9,
-        f"{percent(min(whole, 1.0))} of a usual step is computing, most of it in {PHASE_WORDS[largest]} "
-        f"({ms(rank.usual[largest].value)} of {ms(rank.usual[TRAIN].value)}).",
+        f"{percent(shown.value)} of the step time is computing, most of it in {PHASE_WORDS[largest]} "
+        f"({ms(facts.speed.each(largest))} of {ms(facts.speed.step.mean.value if facts.speed.step else None)} on average).",
         "Nothing holds the model up; to go faster, make the model itself faster: `sonde deep` shows its layers.",
         score=min(whole, 1.0),
         figures={
+            "share of the step time": shown,
             "step ns": rank.usual[TRAIN],
             **{f"{phase}, share of the training time": share for phase, share in shares.items()},
             **{f"{phase} ns": rank.usual[phase] for phase in shares},

@@ -10,6 +10,7 @@ from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.rules.killed import signal_of
 from sonde.finding import CRITICAL, WARN, Finding
 from sonde.store import probe
+from sonde.store.alive import TERMINATED
 
 if TYPE_CHECKING:
     from sonde.analysis.dumps import Item
@@ -98,6 +99,8 @@ def _plain_known(item: Item) -> dict[str, object]:
 
 
 def _ended_so(end: End) -> bool:
+    if end.reason == TERMINATED:
+        return False
     if end.exception is not None:
         return end.exception not in NO_FAULT
     return bool(end.exit_code) and signal_of(end) is None and end.worker is None

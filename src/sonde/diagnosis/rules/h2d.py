@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 def h2d_bound(facts: Facts, policy: Policy) -> Finding | None:
     """The rank in the middle spends a large share of its training time copying data to a device."""
     share, copying = facts.speed.middle("h2d")
-    severity = graded(policy, "h2d_bound", share, copying)
+    severity, shown = graded(policy, "h2d_bound", share, copying), facts.speed.shown("h2d")
     if severity is None or not enough_steps(facts, policy):
         return None
     return finding(
         "H2D_BOUND",
         severity,
         0.85,
-        f"A usual step copies to the device for {ms(copying.value)}: {percent(share.value)} of its training time.",
+        f"Steps copy to the device for {ms(facts.speed.each('h2d'))} on average; that is {percent(shown.value)} of the step time.",
         "Use pin_memory=True and .to(device, non_blocking=True), and send smaller types, such as uint8 images.",
         score=share.value,
-        figures={"share of the training time": share, "copying in a step ns": copying},
+        figures={
+            "share of the step time": shown,
+            "share of the training time in a median step": share,
+            "copying in a step ns": copying,
+        },
     )

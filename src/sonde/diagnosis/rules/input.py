@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.speed import TRAIN
 from sonde.diagnosis.wording import ms, percent, several, times
 from sonde.finding import WARN
@@ -22,12 +23,15 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
     """The rank in the middle spends a large share of its training time waiting for data."""
     share, waited = facts.speed.middle("input_wait")
     severity = graded(policy, "input_bound", share, waited)
-    if severity is None or not enough_steps(facts, policy) or _waits_for_a_core(facts, policy, waited.or_zero()):
+    if severity is None or not enough_steps(facts, policy) or _waits_for_a_core(facts, policy):
         return None
-    if facts.health.crowded(policy):
-        severity = WARN  # with the cores that others take it might wait less
-    better = what_if(facts, policy)
-    why = f"A usual step waits {ms(waited.value)} for data: {percent(share.value)} of its training time."
+    own = _without_cores(facts, policy, share)
+    if own is not None:
+        severity = (
+            graded(policy, "input_bound", own, waited) or WARN
+        )  # with the cores that others take it might wait less
+    better, shown = what_if(facts, policy), facts.speed.shown("input_wait")
+    why = f"Steps wait {ms(facts.speed.each('input_wait'))} for data on average; that is {percent(shown.value)} of the step time."
     if facts.speed.inferred:
         why += " No loader was seen: it is the time between an update and the next forward."
     elif facts.loading.main is not None and facts.loading.batches["fetch"].value is not None:
@@ -41,7 +45,8 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
         "INPUT_BOUND", severity, 0.6 if facts.speed.inferred else 0.95, why, _next(facts, better),
         score=share.value,
         figures={
-            "share of the training time": share, "waiting in a step ns": waited,
+            "share of the step time": shown, "share of the training time in a median step": share,
+            "waiting in a step ns": waited,
             "a batch to make ns": facts.loading.batches["fetch"],
             "a batch to make, mean ns": facts.loading.batches["mean_fetch"],
             "an item to make ns": facts.loading.items["p50"],
@@ -51,12 +56,27 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
     )  # fmt: skip
 
 
-def _waits_for_a_core(facts: Facts, policy: Policy, waited: float) -> bool:
+def _without_cores(facts: Facts, policy: Policy, share: Figure) -> Figure | None:
+    """On a host whose cores others use, the share of waiting that is not waiting for a core; None: nobody takes the cores.
+
+    What sleeps or reads needs no core. Where it is not known how long processes waited for one, nothing is sure to be left.
+    """
+    host = facts.health.crowded_host(policy)
+    if host is None:
+        return None
+    return Figure(
+        max(0.0, (share.value or 0.0) - host.delay.or_zero() / 100) if host.delay.value is not None else 0.0, ""
+    )
+
+
+def _waits_for_a_core(facts: Facts, policy: Policy) -> bool:
     """On a host whose cores others use, waiting that the making of batches does not explain is waiting for a core."""
+    share, waited = facts.speed.middle("input_wait")
     main, fetch = facts.loading.main, facts.loading.batches["fetch"].value
-    if main is None or fetch is None or not facts.health.crowded(policy):
+    own = _without_cores(facts, policy, share)
+    if main is None or fetch is None or own is None or graded(policy, "input_bound", own, waited) is not None:
         return False
-    return 2 * fetch * _batches_in_a_step(facts) / max(1, main.workers or 0) < waited
+    return 2 * fetch * _batches_in_a_step(facts) / max(1, main.workers or 0) < waited.or_zero()
 
 
 def _next(facts: Facts, better: tuple[int, float] | None) -> str:
@@ -77,7 +97,9 @@ def _next(facts: Facts, better: tuple[int, float] | None) -> str:
 
 
 def what_if(facts: Facts, policy: Policy) -> tuple[int, float] | None:
-    """How many workers would do, and how many times as fast training would be, by the measured time to make a batch."""
+    """How many workers would do, and how many times as fast training would be: by the measured time to make a batch, and
+    what it costs to start them for each round over the data.
+    """
     main, fetch = facts.loading.main, facts.loading.batches["mean_fetch"].value
     ranks = [rank for rank in facts.speed.ranks if rank.usual["input_wait"].value is not None]
     if main is None or main.workers is None or not fetch or not ranks:
@@ -92,11 +114,18 @@ def what_if(facts: Facts, policy: Policy) -> tuple[int, float] | None:
         alone = step / (computing + making)
         return (0, alone) if alone >= 1.1 else None
     tried = [number for number in SEQUENCE if main.workers < number <= _most_workers(facts, policy)]
-    enough = next((number for number in tried if making / number <= 1.05 * computing), tried[-1] if tried else None)
-    if enough is None or computing <= 0:
+    if not tried or computing <= 0:
         return None
-    faster = step / max(computing, making / enough)
-    return (enough, faster) if faster >= 1.1 else None
+    start = 1e6 * policy["input_bound.start_ms"] / _steps_in_a_round(facts)
+    paces = {number: max(computing, making / number) + number * start for number in tried}
+    enough = next(number for number in tried if paces[number] <= 1.05 * min(paces.values()))
+    return (enough, step / paces[enough]) if step / paces[enough] >= 1.1 else None
+
+
+def _steps_in_a_round(facts: Facts) -> float:
+    """Over how many steps the start of workers is spread: those of one round over the data."""
+    rounds = facts.loading.main.rounds if facts.loading.main is not None else 1.0
+    return max(1.0, (facts.speed.steps.or_zero() + facts.speed.warmup.or_zero()) / max(1.0, rounds))
 
 
 def _most_workers(facts: Facts, policy: Policy) -> float:

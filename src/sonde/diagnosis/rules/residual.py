@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from sonde.diagnosis.evidence import enough_steps, finding, graded
 from sonde.diagnosis.wording import ms, percent
 
+KNOWN = 0.5  # of the time outside of phases: what a name must explain of it
+BYPASSED = 0.2  # of backward: a model whose forward is shorter is called in another way
+
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.figures import Figure
     from sonde.diagnosis.policy import Policy
     from sonde.finding import Finding
 
@@ -19,13 +23,39 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
     severity = graded(policy, "residual_heavy", share, lasting)
     if severity is None or not enough_steps(facts, policy):
         return None
+    shown = facts.speed.shown("residual")
+    named = next(iter(facts.speed.named.items()), None)
+    known = named is not None and named[1].or_zero() >= KNOWN * facts.speed.whole["residual"].or_zero()
     return finding(
         "RESIDUAL_HEAVY",
         severity,
-        0.8,
-        f"In a usual step {ms(lasting.value)} ({percent(share.value)} of its training time) lie in no phase: code of the loop "
-        "itself, such as logging, metrics, printing, .item() or moving data.",
-        "Look at what the loop does between forward, backward and update, mark it with sonde.span(), and do it less often.",
+        0.9 if known else 0.7,
+        f"Steps spend {ms(facts.speed.each('residual'))} outside of all phases on average; that is {percent(shown.value)} of the "
+        "step time. " + (_called(facts, *named) if known and named is not None else _unseen(facts)),
+        f"Make `{named[0]}` cheaper, or do it less often."
+        if known and named is not None
+        else "Look at what the loop does between its phases; sonde.span(name) around parts of it shows where the time goes.",
         score=share.value,
-        figures={"share of the training time": share, "outside of phases in a step ns": lasting},
+        figures={
+            "share of the step time": shown,
+            "share of the training time in a median step": share,
+            "outside of phases in a step ns": lasting,
+            **({f"{named[0]} ns": named[1]} if named is not None else {}),
+        },
+        spans=list(facts.speed.named),
     )
+
+
+def _called(facts: Facts, name: str, total: Figure) -> str:
+    return (
+        f"{percent(min(1.0, total.or_zero() / max(1.0, facts.speed.whole['residual'].or_zero())))} of it is `{name}`."
+    )
+
+
+def _unseen(facts: Facts) -> str:
+    """What such time may be, as far as it is not named."""
+    forward, backward = (facts.speed.phases.get(phase) for phase in ("forward", "backward"))
+    if backward is not None and (forward is None or forward.p50.or_zero() < BYPASSED * backward.p50.or_zero()):
+        seen = "No forward was seen" if forward is None else f"Only {ms(forward.p50.value)} of forward was seen"
+        return f"{seen} beside {ms(backward.p50.value)} of backward: a model that is called as model.forward(x) is not seen."
+    return "Sonde does not see what it is: logging, metrics, .item(), the environment of reinforcement learning, or data that the loop moves."
