@@ -224,6 +224,29 @@ def test_slow_items_that_workers_hide_are_no_finding(tmp_path: Path) -> None:
     assert "SLOW_ITEMS" not in kinds(diagnosed(tmp_path, built))
 
 
+def lazy(rank: int, step: int) -> dict[str, int]:
+    """The first evaluation takes 9 s, and the others 1 ms, as where torch.compile works; so does the first forward."""
+    return phases(evaluation=9000 if step < 10 else 1, forward=4000 if step == 0 else 3)
+
+
+def test_the_first_call_of_a_phase_is_start_up_and_makes_it_not_heavy(tmp_path: Path) -> None:
+    """It stands apart, with what the later ones take."""
+    built = processes(evaluate_every=10, phases=lazy)
+    found = diagnosed(tmp_path, built)
+    assert "EVALUATION_HEAVY" not in kinds(found)
+    assert {*found.facts.speed.startup} == {"evaluation", "forward"}
+    with open_run(tmp_path / "run") as run:
+        told = {one.phase: (one.first_ns, one.later_ns) for one in report(run).steps.startup}
+    assert told["forward"] == (4000 * MS, 3 * MS)
+
+
+def test_an_evaluation_that_is_long_each_time_is_heavy_in_spite_of_its_start(tmp_path: Path) -> None:
+    """Less what the first one took more."""
+    built = processes(evaluate_every=10, phases=lambda rank, step: phases(evaluation=9000 if step < 10 else 300))
+    told = of_kind(diagnosed(tmp_path, built), "EVALUATION_HEAVY")
+    assert "without its start-up (17.4 s)" in told.why
+
+
 def test_evaluation_counts_against_the_whole_time(tmp_path: Path) -> None:
     """Evaluation between steps is no waiting for data, and heavy when it takes most of the time."""
     found = diagnosed(tmp_path, processes(evaluate_every=10, phases=phases(evaluation=200)))

@@ -115,11 +115,6 @@ class Run:
         """How it ended, in the words that every command uses: finished, crashed, interrupted, killed, running or unknown."""
         return ending((info, state_of(info)) for info in self.infos)
 
-    @property
-    def ending(self) -> Ending:
-        """How it ended, in the words that every command uses: finished, crashed, interrupted, killed, running or unknown."""
-        return ending((info, state_of(info)) for info in self._infos)
-
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:

@@ -67,18 +67,21 @@ def graded(policy: Policy, part: str, share: Figure, ns: Figure | float | None) 
 def heavy(facts: Facts, policy: Policy, kind: str, phase: str, what: str, next: str) -> Finding | None:
     """A phase that comes now and then, and takes too large a share of the whole time; `what` it is begins the sentence."""
     total, whole = facts.speed.whole[phase], facts.speed.whole["whole"]
-    part = kind.lower()
-    if not total.at_least(1e9 * policy[f"{part}.least_s"]) or not whole.value:
+    part, first = kind.lower(), facts.speed.startup.get(phase)
+    lazy = 0.0 if first is None else first.excess  # start-up is not what makes it heavy
+    spent, all_of_it = total.or_zero() - lazy, whole.or_zero() - lazy
+    if spent < 1e9 * policy[f"{part}.least_s"] or all_of_it <= 0:
         return None
-    share = total.or_zero() / whole.value
+    share = spent / all_of_it
     if share < policy[f"{part}.warn_share"]:
         return None
     times = facts.speed.whole[f"{phase}_steps"]
+    but = "" if first is None else f" without its start-up ({ms(lazy)})"
     return finding(
         kind,
         CRITICAL if share >= policy[f"{part}.critical_share"] else WARN,
         0.9,
-        f"{what} took {ms(total.value)} of {ms(whole.value)} ({percent(share)}), in {several(times.or_zero(), 'step')}.",
+        f"{what} took {ms(spent)} of {ms(all_of_it)} ({percent(share)}){but}, {several(times.or_zero(), 'time')}.",
         next,
         score=share,
         figures={f"{phase} ns": total, "whole time ns": whole, "steps that waited for it": times},

@@ -29,6 +29,7 @@ AFTER_WARMUP = "NOT warmup AND residual_ns IS NOT NULL"
 SEGMENTS = 10  # of the run, to see whether it becomes slower
 SAMPLE = 400_000  # steps: of more than that, quantiles are taken of some blocks
 MOST_STEPS = 10  # that are listed
+FIRST_STEPS = 1000  # among which the first call of a phase is compared with the later ones
 MOSTLY = 1.1  # what comes after the last step is in no residual
 _STARTS = f"""
     SELECT DISTINCT step FROM events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITER}'
@@ -94,6 +95,19 @@ class Spikes:
 
 
 @dataclass(frozen=True)
+class FirstCall:
+    """A phase whose first time took many times as long as the later ones: compiling, caches, other lazy work. In ns."""
+
+    first: Figure
+    later: Figure  # the median
+
+    @property
+    def excess(self) -> float:
+        """What the first time took more."""
+        return self.first.or_zero() - self.later.or_zero()
+
+
+@dataclass(frozen=True)
 class Speed:
     """All of it. `whole`: totals of the rank with the most steps, with the warm-up and what came after the last step; of a run
     without steps, the evaluation and the backward passes.
@@ -112,6 +126,7 @@ class Speed:
     slowest: list[Slow] = field(default_factory=list)
     together: Row = field(default_factory=lambda: Row({}, {}))  # over steps that several ranks made together
     inferred: bool = False  # input wait is no measurement, but what lay between update and forward
+    startup: dict[str, FirstCall] = field(default_factory=dict)  # by phase
     named: dict[str, Figure] = field(default_factory=dict)  # the program's own spans outside of phases: time in all
 
     def middle(self, phase: str) -> tuple[Figure, Figure]:
@@ -162,6 +177,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
         whole=_whole(ask, _safe(longest)),
         inferred=_inferred(ask, seen),
     )
+    speed = replace(speed, startup=_startup(ask, policy, _safe(longest), seen))
     speed = replace(speed, named=_named(ask, _safe(longest), speed.whole["residual"].or_zero()))
     if not steps or not seen:
         return speed
@@ -211,6 +227,24 @@ def _whole(ask: Ask, process: str) -> Row:
     values = {"whole": sum(known) if known else None, **sums, **{f"{part}_steps": counts[part] for part in PARTS}}
     source = f"phases WHERE process = '{process}'"
     return Row({}, {name: Figure(values[name], f"SELECT {what} FROM {source}") for name, what in _TOTALS.items()})
+
+
+def _startup(ask: Ask, policy: Policy, process: str, seen: list[str]) -> dict[str, FirstCall]:
+    """The phases that began with lazy work, of those that come in every step or now and then."""
+    found = {}
+    for part in seen:
+        if part in ("residual", "input_wait"):  # waiting for the first batch is the start of workers
+            continue
+        rows = f"SELECT start_ns, dur_ns FROM phases WHERE process = '{process}' AND phase = '{part}'"
+        row = ask.one(
+            f"({rows} ORDER BY start_ns LIMIT {FIRST_STEPS})",
+            {"first": "arg_min(dur_ns, start_ns)", "later": "quantile_disc(dur_ns, 0.5)", "count": "count(*)"},
+        )
+        one = FirstCall(row["first"], row["later"])
+        lazy = one.first.or_zero() >= policy["startup.times"] * one.later.or_zero()
+        if lazy and row["count"].at_least(2) and one.excess >= 1e9 * policy["startup.least_s"]:
+            found[part] = one
+    return found
 
 
 def _inferred(ask: Ask, seen: list[str]) -> bool:

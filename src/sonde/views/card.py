@@ -189,6 +189,15 @@ def _step_time(view: Report, console: Console) -> None:
         *_in_steps(phases, steps.count),
     ]
     _grid(console, columns)
+    if steps.startup:
+        block(console, Text(f"start-up  {start_up(view)}"), hang=len("start-up  "))
+
+
+def start_up(view: Report) -> str:
+    """What the first calls cost, in a sentence."""
+    found = view.steps.startup
+    first = ", ".join(f"{phase_name(one.phase)} {took(one.first_ns)} (later {took(one.later_ns)})" for one in found)
+    return f"first {first}: compiling, caches or other lazy work"
 
 
 def _points(title: str, whole: float | None, parts: list[float | None], need: int) -> Column:

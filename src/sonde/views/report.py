@@ -89,6 +89,15 @@ class SlowStep:
 
 
 @dataclass(frozen=True)
+class StartUp:
+    """A phase whose first time took many times as long as the later ones, such as where torch.compile works."""
+
+    phase: str
+    first_ns: float
+    later_ns: float  # the median
+
+
+@dataclass(frozen=True)
 class Steps:
     """The time of a step, over all ranks, after the warm-up; that of the warm-up stands apart.
 
@@ -109,6 +118,7 @@ class Steps:
     skipped: int  # by the gradient scaler
     aborted: int  # blocks of `trace_step` that were left by an exception; not counted above
     loss: float | None  # the last one
+    startup: list[StartUp]
     slowest: list[SlowStep]
 
 
@@ -404,6 +414,7 @@ def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
         skipped=extra.skipped,
         aborted=extra.aborted,
         loss=extra.loss,
+        startup=[StartUp(phase, one.first.or_zero(), one.later.or_zero()) for phase, one in speed.startup.items()],
         slowest=slowest,
     )
 

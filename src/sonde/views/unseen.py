@@ -39,6 +39,7 @@ def blind_spots(run: Run, facts: Facts, policy: Policy, seen: set[str]) -> list[
         *_unequal(facts),
         *_clocks(run.rows),
         *_marks(run),
+        *_compiled(run, seen),
         *_threads(run),
         *_chosen(run.meta),
         *_loading(facts, seen),
@@ -97,6 +98,25 @@ def _marks(run: Run) -> list[str]:
         else:
             found.append(f"{_command(told.get('command'))}: {told.get('reason', 'Sonde did not reach it')}")
     return found
+
+
+def _compiled(run: Run, seen: set[str]) -> list[str]:
+    """Layers that torch.compile took: they are listed, and have no times."""
+    if "layer" not in seen:
+        return []
+    names = [
+        name
+        for (name,) in run.sql(
+            f"SELECT DISTINCT name FROM {BESIDE} WHERE kind = 'mark' AND cat = '{probe.LAYER_INFO}' "  # noqa: S608  our own names
+            "AND args->>'$.compiled' = 'true' ORDER BY 1"
+        ).fetchall()
+    ]
+    if not names:
+        return []
+    listed = ", ".join(name or "the model" for name in names[:MOST_NAMED]) + (
+        ", ..." if len(names) > MOST_NAMED else ""
+    )
+    return [f"{units.plural(len(names), 'layer')} inside of what torch.compile took ({listed}): it runs as a whole"]
 
 
 def _threads(run: Run) -> list[str]:
