@@ -115,3 +115,33 @@ def test_a_verdict_that_the_kernel_ended_is_asked_for_with_more_room_only(tmp_pa
     judge.look(over=False)
     assert judge._needed == 2 * before
     judge.close()
+
+
+def test_the_next_verdict_waits_for_what_the_last_one_cost_a_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy host a process of low priority takes long, and costs no more for it."""
+    monkeypatch.setattr("sonde.cli.judge.EVERY", 0.0)
+    judge = Judge(build_training(tmp_path / "run", steps=30))
+    judge.look(over=False)
+    judge._begun -= 3600 * 10**9  # it was asked an hour ago
+    until = time.monotonic() + SECONDS
+    while judge.opinion is None and time.monotonic() < until:
+        judge.look(over=False)
+        time.sleep(0.05)
+    assert 0 < judge._due - time.monotonic() < 600
+    judge.close()
+
+
+def test_a_verdict_has_an_age_until_the_run_is_over(tmp_path: Path) -> None:
+    """That of the moment when the run was read for it."""
+    judge = Judge(build_training(tmp_path / "run", steps=30))
+    until = time.monotonic() + SECONDS
+    while (opinion := judge.look(over=False)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert opinion is not None
+    assert opinion.age_ns is not None
+    while (opinion := judge.look(over=True)) and opinion.age_ns is not None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert opinion is not None
+    assert opinion.age_ns is None

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from sonde import guard
 from sonde.analysis.live import Live
 from sonde.testing import build_run, build_training
 from sonde.tui.app import Panel, Screen
-from sonde.views.watch import Watch, watch
+from sonde.views.watch import Opinion, Watch, watch
 
 Act = Callable[[Screen, "Pilot[None]"], Awaitable[None]]
 
@@ -257,3 +258,51 @@ def test_without_colours_letters_make_the_bar(tmp_path: Path, monkeypatch: pytes
         assert app.native_ansi_color
 
     drive(Screen(built(tmp_path, steps=20)), act)
+
+
+LONG = "3 items take over 5 ms to load, the median item takes 0.58 ms. " * 3 + "Slowest: item 237."
+
+
+def judged(look: Callable[[], Watch]) -> Callable[[], Watch]:
+    opinion = Opinion("SLOW_ITEMS", "critical", LONG, "Look at item 237 first.", age_ns=12 * 10**9)
+    return lambda: dataclasses.replace(still_running(look()), verdict=opinion)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)])
+def test_the_whole_verdict_can_be_read(tmp_path: Path, size: tuple[int, int]) -> None:
+    """`v` shows every word of it and how old it is; Escape shows the rest again."""
+
+    async def act(app: Screen, pilot: Pilot[None]) -> None:
+        assert "10 s ago" in text(app, "verdict")
+        await pilot.press("v")
+        await until(pilot, lambda: shown(app) == {"head", "whole", "keys"} and bool(text(app, "whole")))
+        words = text(app, "whole").split()
+        assert set(LONG.split()) < set(words)
+        assert " ".join(words).endswith("next Look at item 237 first.")
+        await pilot.press("escape")
+        await until(pilot, lambda: "steps" in shown(app) and "whole" not in shown(app))
+
+    drive(Screen(judged(built(tmp_path, steps=20)), lambda: b""), act, size)
+
+
+def test_a_question_mark_shows_what_each_key_does(tmp_path: Path) -> None:
+    """On the smallest screen too, where the line of keys has no room for all."""
+
+    async def act(app: Screen, pilot: Pilot[None]) -> None:
+        assert "? help" in text(app, "keys")
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "memory, items" in " ".join(text(app, "help").split()))
+
+    drive(Screen(judged(built(tmp_path, steps=20)), lambda: b""), act, (60, 20))
+
+
+def test_a_look_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    """The next one may go well."""
+    look = built(tmp_path, steps=20)
+    views = [still_running(look())]
+
+    async def act(app: Screen, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: guard.counts().get("reading the run for the screen", 0) > 0)
+        assert "step 19" in text(app, "head")
+
+    drive(Screen(lambda: views.pop(), lambda: b"", refresh=0.05), act)

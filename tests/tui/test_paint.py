@@ -113,7 +113,7 @@ def test_missing_is_na_and_never_zero(tmp_path: Path) -> None:
     live = Live(build_run(tmp_path / "run", []))
     live.look()
     view = watch(live)
-    assert rows(paint.headline(view, 100))[1] == "step n/a · n/a steps/s · n/a samples/s · loss n/a"
+    assert rows(paint.headline(view, 100))[1] == "step n/a · loss n/a · n/a steps/s · n/a samples/s"
     assert paint.step_time(view, 100, rows=2, coloured=True).plain == "Waiting for the first training step to end."
     assert paint.memory(view, 100, 5).plain == "No memory was measured yet."
 

@@ -49,6 +49,27 @@ def test_headline_tells_how_far_and_how_fast(tmp_path: Path) -> None:
     assert head.samples_per_s == pytest.approx(4e3 / 12)
 
 
+def test_the_epoch_is_known_from_the_loop_over_the_loader(tmp_path: Path) -> None:
+    """Its third round has 10 batches, of which 4 came, one each 12 ms: 6 are left."""
+    records = [
+        BuiltRecord("iter", "probe", start=START_NS, dur=MS, key=probe.batch_key(0, 2, 0), args={"length": 10}),
+        *(
+            BuiltRecord("input_wait", "probe", start=START_NS + 12 * MS * n, dur=MS, key=probe.batch_key(0, 2, n))
+            for n in range(4)
+        ),
+        *(BuiltRecord("update", "probe", kind=MARK, start=START_NS + 12 * MS * n + MS, step=n) for n in range(4)),
+    ]
+    head = view_of(build_run(tmp_path / "run", [BuiltProcess(records)])).headline
+    assert (head.epoch, head.batch, head.batches, head.epoch_left_ns) == (2, 4, 10, 6 * 12 * MS)
+
+
+def test_the_history_of_the_loss_is_there(tmp_path: Path) -> None:
+    """From old to new, one value for equal stretches of time."""
+    losses = training(tmp_path, steps=200, loss=lambda step: 5.0 - step / 100).step_time.losses
+    assert losses == sorted(losses, key=lambda loss: -(loss or 0))
+    assert len(losses) > 5
+
+
 def test_samples_of_all_ranks_are_added_up(tmp_path: Path) -> None:
     """Steps are not: the ranks do the same step together."""
     head = training(tmp_path, steps=20, ranks=3).headline

@@ -16,6 +16,7 @@ from sonde.analysis.plain import HIGHEST_NAME
 from sonde.analysis.slowest import Slowest
 from sonde.analysis.strata import CATEGORIES, Strata
 from sonde.analysis.tail import Fresh, Tail, nothing
+from sonde.analysis.timeline import INPUT_WAIT, ITER
 from sonde.analysis.window import OTHER, Window, code_of
 from sonde.store import probe, record
 from sonde.store.alive import RUNNING, UNKNOWN, outcome, running, settled, state_of
@@ -51,6 +52,17 @@ class Open(NamedTuple):
     seq: int
 
 
+class Loop(NamedTuple):
+    """A loop over a loader: how often it began (from 0), how many batches it took since `start_ns`, and of how many, if known."""
+
+    round: int
+    batches: int
+    length: int | None
+    start_ns: int
+    last_ns: int
+    total: int  # batches of all rounds
+
+
 class Source:
     """One process of the run, and what is kept of it."""
 
@@ -59,6 +71,7 @@ class Source:
         self.window = Window()
         self.state = UNKNOWN
         self.goes_on = False  # it runs, or is a launcher that was killed and has left its program
+        self.loops: dict[int, Loop] = {}  # by the number of the loader
         self.last_ns: int | None = None  # the last moment that any record tells of, on the monotonic clock
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
 
@@ -93,6 +106,37 @@ class Source:
             ends[spans] += fresh.records["dur"][spans]
             self.last_ns = max(self.last_ns or 0, int(ends.max()))
         return fresh
+
+    @property
+    def loop(self) -> Loop | None:
+        """The loop over the loader that gave the most batches, which is that of the training."""
+        return max(self.loops.values(), key=lambda one: one.total, default=None)
+
+    def take_loops(self, fresh: Fresh, codes: NDArray[np.uint8]) -> None:
+        """Take the starts of loops and the batches that were waited for."""
+        keyed = fresh.records["key"] != record.NO_KEY
+        for one in fresh.records[keyed & (codes == ITER)]:
+            length = self.tail.args(int(one["args"])).get("length")
+            loader, round, _ = probe.read_batch_key(int(one["key"]))
+            if isinstance(length, int) and length > 0:
+                start, total = int(one["start"]), self.loops[loader].total if loader in self.loops else 0
+                self.loops[loader] = Loop(round, 0, length, start, start, total)
+        waits = fresh.records[keyed & (codes == INPUT_WAIT)]
+        loaders, rounds, numbers = probe.read_batch_key(waits["key"].astype("i8"))
+        for loader in set(loaders.tolist()):
+            mine = loaders == loader
+            newest = int(rounds[mine].max())
+            last = waits["start"][mine & (rounds == newest)]
+            known = self.loops.get(loader)
+            same = known is not None and known.round == newest
+            self.loops[loader] = Loop(
+                newest,
+                int(numbers[mine & (rounds == newest)].max()) + 1,
+                known.length if known else None,
+                known.start_ns if known and same else int(last.min()),
+                int(last.max()),
+                (known.total if known else 0) + int(mine.sum()),
+            )
 
     def settle(self, info: Info) -> None:
         """Take over how it is, by what it says, or others say of it."""
@@ -200,6 +244,7 @@ class Live:
         codes, records, names = source.codes(fresh.records), fresh.records, source.tail.names
         source.window.add(fresh, np.where(codes < ITEM, codes, OTHER).astype(np.uint8))
         self._take_items(process, source, fresh, codes)
+        source.take_loops(fresh, codes)
         gauges = records[codes == GAUGE]
         if len(gauges):
             self.gauges.add(source.info.pid or 0, gauges, names)

@@ -102,7 +102,7 @@ class History:
         self._sums: list[float] = []
         self._counts: list[int] = []
 
-    def add(self, times: Ints, values: Ints) -> None:
+    def add(self, times: Ints, values: Ints | NDArray[np.float64]) -> None:
         """Take values and when they were."""
         import numpy as np
 
@@ -169,6 +169,7 @@ class Window:
         self.epoch: int | None = None
         self.newest_ns: int | None = None
         self.history = History()
+        self.losses = History()
         self._kept = nothing()
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
         self._probed: set[int] = set()  # phases that the probes told of
@@ -227,9 +228,12 @@ class Window:
         self._probed |= {int(code) for code in np.unique(codes) if code <= ITER}
         self._seen_loss |= bool(np.any(codes == LOSS))
         counters = (records["kind"] & record.KIND_MASK) == record.COUNTER  # the program may log a word, too
-        losses = records["dur"][counters & (codes == (LOSS if self._seen_loss else LOSS + VOCABULARY))]
-        if len(losses):
-            self.loss = float(losses[-1:].copy().view(np.float64)[0])
+        told = records[counters & (codes == (LOSS if self._seen_loss else LOSS + VOCABULARY))]
+        if len(told):
+            values = told["dur"].copy().view(np.float64)
+            self.loss = float(values[-1])
+            finite = np.isfinite(values)
+            self.losses.add(told["start"][finite].astype(np.int64), values[finite])
         updates = records[codes == UPDATE]
         if not len(updates):
             return

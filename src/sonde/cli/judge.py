@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +24,7 @@ from sonde.views import units
 from sonde.views.watch import Opinion
 
 EVERY = 5.0  # seconds between two verdicts, at least
-SHARE = 0.02  # of the time that may be spent on them
+SHARE = 0.02  # of a core: what they may cost. Not of the time they take: on a busy host that is mostly waiting
 NICE = 10
 FIRST_TO_GO = "1000"  # the highest mark that the kernel knows for processes that it may end for want of memory
 NEEDED = 100_000_000  # bytes for a verdict, before one was made
@@ -37,9 +38,11 @@ class Judge:
         self._run = run
         self._asked: subprocess.Popen[bytes] | None = None
         self._answer: IO[bytes] | None = None
-        self._begun = 0.0
+        self._begun = 0  # when the run was read for the answer that is waited for
         self._due = 0.0
         self._last = False  # the verdict on a run that is over was asked for
+        self._final = False  # and it is there
+        self._read = 0  # when the run was read for the verdict that is there
         self._needed = NEEDED
         self.opinion: Opinion | None = None
         self.notice: str | None = None  # why there is no new one
@@ -55,7 +58,9 @@ class Judge:
         if self._asked is None and not self._last and (over or time.monotonic() >= self._due) and self._is_room():
             self._last = over
             self._ask()
-        return self.opinion
+        if self.opinion is None or self._final:
+            return self.opinion
+        return replace(self.opinion, age_ns=time.monotonic_ns() - self._read)
 
     def close(self) -> None:
         """Ask no more."""
@@ -77,7 +82,7 @@ class Judge:
 
     def _ask(self) -> None:
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115  read when the answer is there
-        self._begun = time.monotonic()
+        self._begun = time.monotonic_ns()
         line = [sys.executable, "-P", "-m", "sonde.diagnosis", str(self._run)]
         self._asked = subprocess.Popen(  # noqa: S603  our own command
             line,
@@ -96,12 +101,12 @@ class Judge:
             return
         self._answer.seek(0)
         content = self._answer.read()
-        took = time.monotonic() - self._begun
-        self._due = time.monotonic() + max(EVERY, took / SHARE)
+        self._due = time.monotonic() + EVERY
         if self._asked.returncode == 0:
             answer = json.loads(content)
             self._needed = answer.pop("needed") or self._needed
-            self.opinion = Opinion(**answer)
+            self._due = time.monotonic() + max(EVERY, answer.pop("cpu") / SHARE)
+            self.opinion, self._read, self._final = Opinion(**answer), self._begun, self._last
         elif self._asked.returncode == -signal.SIGKILL:  # by the kernel, for want of memory
             self._needed *= 2
         self._forget()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 from sonde.analysis.run import Run
@@ -16,11 +17,11 @@ from sonde.diagnosis.diagnose import diagnose
 
 
 def main(path: str) -> None:
-    """Print the verdict on this run, and how many bytes it needed."""
+    """Print the verdict on this run, and how many bytes and seconds of a core it needed."""
     with Run([path], threads=1, thrifty=True) as run:
         found = diagnose(run).verdict
     said = {"kind": found.kind, "severity": found.severity, "why": found.why, "next": found.next}
-    print(json.dumps(said | {"needed": _needed()}))
+    print(json.dumps(said | {"needed": _needed(), "cpu": time.process_time()}))
 
 
 def _needed() -> int | None:

@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Static
 
+from sonde.guard import guard
 from sonde.tui import paint
 from sonde.tui.scroll import Scroll
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sonde.views.watch import Watch
 
 PANES = ("output", "ranks", "memory", "items", "layers")
+OVER = ("whole", "help")  # shown in the place of everything between headline and keys
 COLUMNS = {"left": {"ranks", "memory"}, "right": {"items", "layers"}}
 WIDE, TALL = 100, 34  # from this size on everything is shown at once
 HISTORY_ROWS = ((40, 4), (24, 2), (18, 1))  # from which height on the history has how many rows
@@ -91,6 +93,8 @@ class Screen(App[None]):
         Binding("ctrl+c", "interrupt", priority=True),
         Binding("ctrl+q", "leave", priority=True),
         *(Binding(pane[0], f"choose('{pane}')") for pane in PANES),
+        Binding("v", "choose('whole')"),
+        Binding("question_mark", "choose('help')"),
         Binding("escape", "choose('')"),
         Binding("up,k", "scroll(1)"),
         Binding("down,j", "scroll(-1)"),
@@ -137,6 +141,8 @@ class Screen(App[None]):
                 yield Panel("items", paint.items, paint.items_title)
                 yield Panel("layers", paint.layers, lambda _: "layers")
         yield Panel("output", self._draw_output, lambda _: self._output_title())
+        yield Panel("whole", paint.whole_verdict, lambda _: "verdict")
+        yield Panel("help", lambda _, width, __: paint.help_text(width), lambda _: "keys")
         yield Panel("keys", lambda _, width, __: paint.keys(self._keys(), self._pane(), width))
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,16 +158,16 @@ class Screen(App[None]):
         while True:
             begun = time.process_time()
             before = self.view
-            self.view = await asyncio.to_thread(self._look)
-            if self._read is not None:
-                self._scroll.feed(await asyncio.to_thread(self._read))
+            with guard("reading the run for the screen"):  # what was read before stays on the screen
+                self.view = await asyncio.to_thread(self._look)
+                if self._read is not None:
+                    self._scroll.feed(await asyncio.to_thread(self._read))
             self._show()
             await asyncio.sleep(self._pause(before, time.process_time() - begun))
 
     def _pause(self, before: Watch | None, cost: float) -> float:
         """Seconds until the next look, if the last one took so many seconds of a core."""
-        assert self.view is not None
-        if self.view.headline.state in ("ended", "died", "gone"):
+        if self.view is not None and self.view.headline.state in ("ended", "died", "gone"):
             return max(self._every, IDLE)
         if before is None or not before.step_time.steps:
             return min(SOON, self._every)
@@ -172,8 +178,10 @@ class Screen(App[None]):
         if view is None:
             return
         with self.batch_update():
-            self.query_one("#verdict").display = view.verdict is not None and self.size.height >= SHORT
-            self.query_one("#notices").display = bool(view.notices)
+            over = self._chosen in OVER
+            self.query_one("#verdict").display = not over and view.verdict is not None and self.size.height >= SHORT
+            self.query_one("#notices").display = not over and bool(view.notices)
+            self.query_one("#steps").display = not over
             self._arrange()
             for panel in self.query(Panel):
                 panel.show(view)
@@ -214,7 +222,11 @@ class Screen(App[None]):
         keys = [("q", leave)]
         if self._interrupt is not None and not over:
             keys.append(("^C", "interrupted" if self._interrupted else "interrupt"))
-        return keys + [(pane[0], pane) for pane in self._panes()] + ([("esc", "all")] if self._chosen else [])
+        if self._chosen:
+            keys.append(("esc", "all"))
+        if self.view.verdict is not None:
+            keys.append(("v", "verdict"))
+        return [*keys, ("?", "help"), *((pane[0], pane) for pane in self._panes())]
 
     # ── arranging ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,7 +240,7 @@ class Screen(App[None]):
 
     def _pane(self) -> str | None:
         """The one part that is shown; None: all."""
-        if self._chosen in self._panes():
+        if self._chosen in (*self._panes(), *OVER):
             return self._chosen
         return None if self._roomy() else self._panes()[0]
 
@@ -236,11 +248,11 @@ class Screen(App[None]):
         """Show what there is room for."""
         pane = self._pane()
         shown = set(self._panes()) if pane is None else {pane}
-        for name in PANES:
+        for name in (*PANES, *OVER):
             self.query_one(f"#{name}").display = name in shown
         for column, names in COLUMNS.items():
             self.query_one(f"#{column}").display = bool(shown & names)
-        self.query_one("#middle").display = bool(shown - {"output"})
+        self.query_one("#middle").display = bool(shown & {name for names in COLUMNS.values() for name in names})
 
     def on_resize(self, event: events.Resize) -> None:
         """Another size: arrange anew, and tell the program how wide its terminal is."""

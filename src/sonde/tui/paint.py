@@ -15,7 +15,7 @@ from sonde.views.text import printable, shorten
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sonde.views.watch import Headline, Item, Layer, Memory, Part, Rank, StepTime, Watch
+    from sonde.views.watch import Headline, Item, Layer, Memory, Opinion, Part, Rank, StepTime, Watch
 
 MISSING = "n/a"
 QUIET = "#7d8590"
@@ -73,9 +73,47 @@ def verdict(view: Watch, width: int, rows: int = 1) -> Text:
     found = view.verdict
     if found is None:
         return Text()
-    kind = Text(f"{found.kind}  ", f"bold {SEVERITIES.get(found.severity, WARN)}")
+    kind = Text(f"{found.kind}  ", f"bold {SEVERITIES.get(found.severity, WARN)}").append(
+        _age(found), f"not bold {QUIET}"
+    )
     why = _below(kind, found.why, "not bold #c9d1d9", width, rows)
     return Text("\n").join([*why, *_below(Text("next  ", QUIET), found.next, STRONG, width, rows)])
+
+
+def whole_verdict(view: Watch, width: int, height: int) -> Text:
+    """The verdict with every word of it."""
+    found = view.verdict
+    if found is None:
+        return Text("No verdict yet. It is made every few seconds, once there are steps.", QUIET)
+    colour = SEVERITIES.get(found.severity, WARN)
+    drawn = [Text(f"{found.kind}  ", f"bold {colour}").append(found.severity, colour).append(f"  {_age(found)}", QUIET)]
+    drawn += [Text(), *_below(Text("why   ", QUIET), found.why, "#c9d1d9", width, height)]
+    drawn += [Text(), *_below(Text("next  ", QUIET), found.next, STRONG, width, height)]
+    return Text("\n").join(drawn)
+
+
+def _age(found: Opinion) -> str:
+    """How old a verdict is, in steps of 5 seconds: a text that changes each second is restless."""
+    seconds = (found.age_ns or 0) // 5_000_000_000 * 5
+    return f"{units.duration(seconds * 1_000_000_000)} ago  ".replace(".0 s", " s") if seconds else ""
+
+
+HELP = (
+    ("q", "leave; the program goes on"),
+    ("Ctrl-C", "interrupt a program that was started here; elsewhere, leave"),
+    ("v", "the whole verdict"),
+    ("o r m i l", "only output, ranks, memory, items or layers"),
+    ("Esc", "all parts again"),
+    ("up down PgUp PgDn End", "scroll the output"),
+    ("?", "this help"),
+)
+
+
+def help_text(width: int) -> Text:
+    """What each key does."""
+    room = max(len(keys) for keys, _ in HELP) + 2
+    drawn = [line for keys, what in HELP for line in _below(Text(f"{keys:{room}}", ACCENT), what, "#c9d1d9", width, 3)]
+    return Text("\n").join([*drawn, Text(), Text("The same verdict with its evidence: sonde report", QUIET)])
 
 
 def _below(label: Text, sentence: str, style: str, width: int, rows: int) -> list[Text]:
@@ -105,10 +143,12 @@ def _first_line(head: Headline, width: int) -> Text:
 def _facts(head: Headline) -> list[Text]:
     facts = [_fact("step", units.count(head.step) if head.step is not None else MISSING)]
     if head.epoch is not None:
-        facts.append(_fact("epoch", units.count(head.epoch)))
+        of = "" if head.batch is None or head.batches is None else f" {head.batch:,}/{head.batches:,}"
+        left = "" if head.epoch_left_ns is None else f", {clock(head.epoch_left_ns)} left"
+        facts.append(_fact("epoch", f"{units.count(head.epoch)}{of}{left if head.state == 'recording' else ''}"))
+    facts.append(_fact("loss", MISSING if head.loss is None else f"{head.loss:.4g}"))
     facts.append(_fact("", f"{rate(head.steps_per_s)} steps/s"))
     facts.append(_fact("", f"{rate(head.samples_per_s)} samples/s"))
-    facts.append(_fact("loss", MISSING if head.loss is None else f"{head.loss:.4g}"))
     if head.ranks > 1:
         facts.append(_fact("", units.plural(head.ranks, "rank")))
     if head.workers:
@@ -172,7 +212,7 @@ def step_time(view: Watch, width: int, *, rows: int, coloured: bool, short: bool
     by_share = sorted(found.parts, key=lambda part: -part.share)
     drawn += legend(by_share, width, coloured=coloured)[:1] if short else legend(found.parts, width, coloured=coloured)
     if rows:
-        drawn += _history(found, width, rows)
+        drawn += _history(found, width, rows) + _losses(found, width, max(rows - 1, 1))
     return Text("\n").join(drawn)
 
 
@@ -254,6 +294,19 @@ def _history(found: StepTime, width: int, rows: int) -> list[Text]:
     drawn = spark(values, room, rows, top)
     drawn[0].append(" " * (room - drawn[0].cell_len + 1) + label, QUIET)
     drawn[-1].append(" " * (room - drawn[-1].cell_len + 1) + "0" if rows > 1 else "", QUIET)
+    return drawn
+
+
+def _losses(found: StepTime, width: int, rows: int) -> list[Text]:
+    """The history of the loss, drawn from its lowest to its highest value."""
+    known = [value for value in found.losses if value is not None]
+    if len(known) < 2:
+        return []
+    low, high = min(known), max(known)
+    label = f"loss {low:.3g} to {high:.3g}"
+    room = max(width - len(label) - 1, 1)
+    drawn = spark([None if value is None else value - low for value in found.losses], room, rows, high - low)
+    drawn[0].append(f" {label}", QUIET)
     return drawn
 
 
@@ -436,8 +489,8 @@ def keys(names: Sequence[tuple[str, str]], chosen: str | None, width: int) -> Te
     line = Text(no_wrap=True)
     for key, name in names:
         entry = Text.assemble((key, f"bold {ACCENT}"), (f" {name}", STRONG if name == chosen else QUIET))
-        if line.cell_len + 3 + cell_len(entry.plain) > width:
+        if line.cell_len + 2 + cell_len(entry.plain) > width:
             break
-        line.append("   " if line.plain else "")
+        line.append("  " if line.plain else "")
         line.append_text(entry)
     return line

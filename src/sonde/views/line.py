@@ -19,6 +19,8 @@ def line(view: Watch) -> str:
         f"{_number(head.steps_per_s)} steps/s",
         f"{_number(head.samples_per_s)} samples/s",
     ]
+    if head.epoch is not None:
+        facts.append(f"epoch {head.epoch}" + (f", batch {head.batch}/{head.batches}" if head.batches else ""))
     if head.loss is not None:
         facts.append(f"loss {head.loss:.4g}")
     if times.steps:
@@ -31,7 +33,8 @@ def line(view: Watch) -> str:
     used = sum(row.used or 0 for row in view.memory if row.limit is None)
     facts.append(f"memory {units.size(used) if used else MISSING}")
     if view.verdict is not None:
-        facts.append(f"{view.verdict.kind} ({view.verdict.severity})")
+        age = "" if view.verdict.age_ns is None else f", {units.duration(view.verdict.age_ns)} ago"
+        facts.append(f"{view.verdict.kind} ({view.verdict.severity}{age})")
     return "sonde: " + " | ".join(fact for fact in facts if fact)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,10 @@ class Headline:
     how: str  # how it ended: "exit code 3", "signal 9", "ValueError"
     elapsed_ns: int | None
     step: int | None
-    epoch: int | None
+    epoch: int | None  # as the program says, else how often the loop over the training data began before
+    batch: int | None  # of this epoch
+    batches: int | None  # that the epoch has
+    epoch_left_ns: int | None  # until its end, at the speed it has had so far
     steps_per_s: float | None
     samples_per_s: float | None
     loss: float | None
@@ -61,6 +65,7 @@ class StepTime:
     history: list[float | None]  # the step time in ns, from old to new; None: no step ended then
     history_ns: int  # how much time one value of the history stands for
     history_of: str = ""  # whose it is; nothing: of the only rank
+    losses: list[float | None] = field(default_factory=list)  # as the history, of the first rank
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,7 @@ class Opinion:
     severity: str
     why: str
     next: str
+    age_ns: int | None = field(default=None, compare=False)  # since the run was read for it; None: it is the last one
 
 
 @dataclass(frozen=True)
@@ -210,7 +216,7 @@ def _headline(live: Live, known: dict[Source, Steps]) -> Headline:
         how=_how(live),
         elapsed_ns=live.elapsed_ns,
         step=max(steps, default=None),
-        epoch=first.window.epoch if first else None,
+        **_progress(first),
         steps_per_s=_mean([_rate(live, source, found) for source, found in known.items()]),
         samples_per_s=_total([_samples_rate(live, source, found) for source, found in known.items()]),
         loss=first.window.loss if first else None,
@@ -218,6 +224,22 @@ def _headline(live: Live, known: dict[Source, Steps]) -> Headline:
         workers=sum(one.info.worker is not None and one.state == RUNNING for one in live.sources.values()),
         deep=_deep(live),
     )
+
+
+def _progress(source: Source | None) -> dict[str, Any]:
+    loop = source.loop if source else None
+    epoch = source.window.epoch if source else None
+    if loop is None or loop.length is None or loop.batches > loop.length:
+        return {"epoch": epoch, "batch": None, "batches": None, "epoch_left_ns": None}
+    left = (
+        (loop.last_ns - loop.start_ns) / (loop.batches - 1) * (loop.length - loop.batches) if loop.batches > 1 else None
+    )
+    return {
+        "epoch": loop.round if epoch is None else epoch,
+        "batch": loop.batches,
+        "batches": loop.length,
+        "epoch_left_ns": None if left is None else round(left),
+    }
 
 
 def _deep(live: Live) -> bool:
@@ -290,6 +312,7 @@ def _step_time(counted: dict[Source, Steps], warmup: int) -> StepTime:
         history=history,
         history_ns=width,
         history_of="slowest rank" if len(counted) > 1 else "",
+        losses=next(iter(counted)).window.losses.values(),
     )
 
 
