@@ -305,4 +305,4 @@ def test_a_look_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         await until(pilot, lambda: guard.counts().get("reading the run for the screen", 0) > 0)
         assert "step 19" in text(app, "head")
 
-    drive(Screen(lambda: views.pop(), lambda: b"", refresh=0.05), act)
+    drive(Screen(views.pop, lambda: b"", refresh=0.05), act)
