@@ -200,18 +200,22 @@ class Database:
     def _read_sealed(
         self, folder: Folder, name: str, columns: tables.Columns, limit: str = ""
     ) -> list[tuple[Any, ...]]:
-        """The rows of a sealed table."""
+        """The rows of a sealed table, whose columns must be those that it was written with."""
         import duckdb
 
         path = folder.path.resolve() / name
-        query = f"SELECT {tables.names(columns)} FROM read_parquet({tables.quoted(str(path))}){limit}"
+        source = f"read_parquet({tables.quoted(str(path))})"
         try:
-            return self.connection.execute(query).fetchall()
-        except duckdb.Error as error:
-            raise RunUnreadable(
-                f"The sealed tables of {folder.path} cannot be read: {_fault(path, str(error))}. "
-                "Restore the folder from a copy."
-            ) from None
+            found = {name: type for name, type, *_ in self.connection.execute(f"DESCRIBE FROM {source}").fetchall()}
+            wrong = next((name for name, type in columns if found.get(name) != type), None)
+            if wrong is None:
+                return self.connection.execute(f"SELECT {tables.names(columns)} FROM {source}{limit}").fetchall()
+            fault = f"{name} is damaged (it has no column {wrong!r} of the right type)"
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            fault = _fault(path, str(error))
+        raise RunUnreadable(
+            f"The sealed tables of {folder.path} cannot be read: {fault}. Restore the folder from a copy."
+        )
 
     # ── raw parts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
