@@ -26,7 +26,7 @@ def export(folder: Path, *args: str) -> Result:
     return CliRunner().invoke(main, ["export", "--dir", str(folder), *args])
 
 
-@pytest.mark.parametrize(("to", "name"), [("chrome", "run1.json"), ("pfw", "run1.pfw")])
+@pytest.mark.parametrize(("to", "name"), [("chrome", "run1.json"), ("pfw", "run1.pfw.gz")])
 def test_without_a_name_it_writes_into_the_working_folder(folder: Path, to: str, name: str) -> None:
     """The file is called after the run."""
     result = export(folder, "--to", to)
@@ -39,6 +39,17 @@ def test_gzip_ends_in_gz(folder: Path) -> None:
     """And holds the same JSON."""
     export(folder, "--to", "chrome", "--gzip")
     assert json.loads(gzip.decompress(Path("run1.json.gz").read_bytes()))["traceEvents"]
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "packed"), [("a.pfw", [], False), ("a.gz", [], True), ("a.pfw", ["--gzip"], True)]
+)
+def test_the_name_of_the_file_says_whether_it_is_compressed(
+    folder: Path, name: str, option: list[str], packed: bool
+) -> None:
+    """Unless an option does."""
+    assert export(folder, "--to", "pfw", "-o", name, *option).exit_code == 0
+    assert (Path(name).read_bytes()[:2] == b"\x1f\x8b") == packed
 
 
 def test_an_existing_file_is_kept(folder: Path) -> None:

@@ -20,7 +20,7 @@ from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.exchange import chrome, rows
 from sonde.store import record
-from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run
+from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run, build_training
 
 SLICES = """
     SELECT s.name, s.ts, s.dur, s.depth, p.name AS parent, t.tid, t.name AS thread, process.pid
@@ -154,6 +154,81 @@ def test_counters_are_counters(tmp_path: Path) -> None:
     )
     assert [(row["ts"], row["value"]) for row in found] == [(n, n / 4) for n in range(5)]
     assert {row["name"].split()[0] for row in found} == {"loss"}
+
+
+COUNTERS = """
+    SELECT t.name, p.name AS process, c.value FROM counter c JOIN process_counter_track t ON c.track_id = t.id
+    JOIN process p USING (upid) ORDER BY c.ts
+"""
+
+
+def test_counters_of_other_keys_or_categories_are_tracks_of_their_own(tmp_path: Path) -> None:
+    """No line jumps between things that have nothing to do with each other."""
+    counters = [
+        BuiltRecord("gpu", "user", kind=record.COUNTER, start=START_NS, value=0.0, key=0),
+        BuiltRecord("gpu", "user", kind=record.COUNTER, start=START_NS + 1, value=100.0, key=1),
+        BuiltRecord("gpu", "other", kind=record.COUNTER, start=START_NS + 2, value=1000.0),
+        BuiltRecord("samples", "probe", kind=record.COUNTER, start=START_NS + 3, value=8.0, key=1),
+        BuiltRecord("samples", "probe", kind=record.COUNTER, start=START_NS + 4, value=8.0, key=2),
+    ]
+    found = ask(written(tmp_path, one_thread(*counters)), COUNTERS)
+    names = [row["name"].removesuffix(" value") for row in found]
+    assert names == ["gpu [0]", "gpu [1]", "other.gpu", "probe.samples", "probe.samples"]
+
+
+def test_what_a_launcher_samples_of_processes_is_named_by_them(tmp_path: Path) -> None:
+    """The memory of a rank is not that of the launcher; two launchers can be told apart."""
+    sampled = [
+        BuiltRecord("rss", "system", kind=record.COUNTER, start=START_NS + n, value=float(n), key=key)
+        for n, key in enumerate((1, 2, 3, 99))
+    ]
+    processes = [
+        BuiltProcess(sampled, pid=1, process={"role": "launcher"}),
+        BuiltProcess([BuiltRecord(dur=1)], pid=2, process={"role": "launcher"}),
+        BuiltProcess([BuiltRecord(dur=1)], pid=3, process={"rank": 0, "role": "trainer"}),
+    ]
+    found = ask(written(tmp_path, processes), COUNTERS)
+    assert {row["process"] for row in found} == {"launcher (pid 1)"}
+    assert [row["name"].removesuffix(" value") for row in found] == [
+        "system.rss, launcher (pid 1)",
+        "system.rss, launcher (pid 2)",
+        "system.rss, rank 0",
+        "system.rss [99]",
+    ]
+
+
+def worker(pid: int, number: int, start: int, end: int) -> BuiltProcess:
+    """A loader worker that lived from `start` to `end`."""
+    times = {name: {"mono_ns": START_NS + at, "wall_ns": WALL_NS + at} for name, at in (("start", start), ("end", end))}
+    facts = {"rank": 0, "role": "worker", "worker": number, **times}
+    return BuiltProcess([BuiltRecord(f"w{pid}", start=START_NS + start, dur=end - start)], pid=pid, process=facts)
+
+
+def test_workers_of_one_number_share_a_track_over_epochs(tmp_path: Path) -> None:
+    """Unless they live at the same time, as those of two loaders."""
+    built = [worker(10, 0, 0, 50), worker(11, 1, 0, 50), worker(12, 0, 100, 150), worker(13, 0, 120, 170)]
+    found = {row["name"]: row["pid"] for row in ask(written(tmp_path, built), SLICES)}
+    assert found == {"w10": 10, "w11": 11, "w12": 10, "w13": 13}
+
+
+ARROWS = """
+    SELECT a.name AS source, b.name AS target FROM flow JOIN slice a ON a.id = flow.slice_out JOIN slice b ON b.id = flow.slice_in
+    ORDER BY a.ts, b.ts
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_steps_are_slices_and_arrows_lead_from_items_to_them(tmp_path: Path, workers: int) -> None:
+    """Each step has a slice; each item leads to its batch, each batch to the end of the step that used it."""
+    run = build_training(tmp_path / "run", ranks=1, steps=3, workers=workers, batch_size=2)
+    with open_run(run) as opened:
+        chrome.export(opened, tmp_path / "out")
+    content = (tmp_path / "out").read_bytes()
+    slices = ask(content, f"{SLICES} WHERE t.name = 'steps' AND s.dur > 0 ORDER BY s.ts")
+    assert [row["name"] for row in slices] == ["step 0", "step 1", "step 2"]
+    found = [(row["source"], row["target"]) for row in ask(content, ARROWS)]
+    items = [("item", f"batch {number}") for number in range(3) for _ in range(2)]
+    assert sorted(found) == sorted([*items, *((f"batch {number}", f"step {number} ends") for number in range(3))])
 
 
 @pytest.mark.parametrize(("value", "text"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])

@@ -134,3 +134,36 @@ def test_gzip_holds_the_same(tmp_path: Path) -> None:
         pfw.export(opened, tmp_path / "plain")
         pfw.export(opened, tmp_path / "packed", gzip=True)
     assert gzip.decompress((tmp_path / "packed").read_bytes()) == (tmp_path / "plain").read_bytes()
+
+
+PROBED = ("forward", "backward", "optimizer", "input_wait", "item", "h2d", "checkpoint", "evaluation")
+
+
+def test_what_the_probes_recorded_speaks_the_vocabulary(tmp_path: Path) -> None:
+    """DFTracer's readers find their layers in a run of an unedited program."""
+    spans = [BuiltRecord(name, "probe", start=START_NS + n, dur=1) for n, name in enumerate(PROBED)]
+    spans.append(BuiltRecord("communication.all_reduce", "probe", start=START_NS + 100, dur=1))
+    found = events(tmp_path, *spans, BuiltRecord("update", "probe", kind=record.MARK, start=START_NS + 200))
+    assert [f"{line['cat']}.{line['name']}" for line in found] == [
+        "compute.forward", "compute.backward", "compute.step", "dataloader.fetch.iter", "data.item", "device.transfer",
+        "checkpoint.capture", "pipeline.evaluate", "comm.all_reduce", "probe.update",
+    ]  # fmt: skip
+
+
+def test_what_the_program_marks_itself_is_not_counted_twice(tmp_path: Path) -> None:
+    """A process with events of its own for something keeps those of the probes apart."""
+    spans = [
+        BuiltRecord("forward", "compute", start=START_NS, dur=9),
+        BuiltRecord("forward", "probe", start=START_NS + 1, dur=5, parent=1, depth=1),
+        BuiltRecord("fetch.iter", "dataloader", start=START_NS + 20, dur=5),
+        BuiltRecord("input_wait", "probe", start=START_NS + 21, dur=3, parent=3, depth=1),
+        BuiltRecord("backward", "probe", start=START_NS + 30, dur=5),
+    ]
+    found = [f"{line['cat']}.{line['name']}" for line in events(tmp_path, *spans)]
+    assert found == [
+        "compute.forward",
+        "probe.forward",
+        "dataloader.fetch.iter",
+        "probe.input_wait",
+        "compute.backward",
+    ]

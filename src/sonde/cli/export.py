@@ -14,18 +14,19 @@ from sonde.errors import FolderRefused
 from sonde.exchange import chrome, pfw
 from sonde.views import units
 
-# (format, the end of its file's name, the function that writes it)
+# (format, the end of its file's name, the function that writes it). DFTracer's own tools read gzip only.
 FORMATS = (
     ("chrome", ".json", chrome.export),
-    ("pfw", ".pfw", pfw.export),
+    ("pfw", ".pfw.gz", pfw.export),
 )
+GZ = ".gz"
 STDOUT = "-"
 
 
 @click.command(
     epilog="""\b
 Example: sonde export --to chrome                     the newest run, for ui.perfetto.dev
-Example: sonde export train-3f2a --to pfw --gzip -o trace.pfw.gz
+Example: sonde export train-3f2a --to pfw -o trace.pfw.gz
 Example: sonde export --to pfw -o - | head"""
 )
 @one_run
@@ -40,11 +41,11 @@ Example: sonde export --to pfw -o - | head"""
     "-o",
     "--output",
     metavar="FILE",
-    help="The file to write, - for standard output; without it <run>.json or <run>.pfw in the working folder.",
+    help="The file to write, - for standard output; default: <run>.json or <run>.pfw.gz in the working folder.",
 )
-@click.option("--gzip", is_flag=True, help="Compress it; without -o the name ends in .gz.")
+@click.option("--gzip/--no-gzip", default=None, help="Compress, or not; default: if the name of the file ends in .gz.")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
-def command(run: str | None, dir: str | None, to: str, output: str | None, gzip: bool, force: bool) -> None:
+def command(run: str | None, dir: str | None, to: str, output: str | None, gzip: bool | None, force: bool) -> None:
     """Write a run in the format of another tool.
 
     RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run.
@@ -53,12 +54,14 @@ def command(run: str | None, dir: str | None, to: str, output: str | None, gzip:
     _, suffix, write = next(one for one in FORMATS if one[0] == to)
     if output == STDOUT:
         with open_run(path) as opened:
-            write(opened, sys.stdout.buffer, gzip)
+            write(opened, sys.stdout.buffer, bool(gzip))
         return
-    target = Path(output or path.resolve().name + suffix + (".gz" if gzip else ""))
+    if gzip is not None:
+        suffix = suffix.removesuffix(GZ) + (GZ if gzip else "")
+    target = Path(output or path.resolve().name + suffix)
     _check(target, force)
     with open_run(path) as opened, progress(f"Writing {target}") as told:
-        count = write(opened, target, gzip, told)
+        count = write(opened, target, target.suffix == GZ if gzip is None else gzip, told)
     size = units.size(target.stat().st_size)
     click.echo(f"Wrote {target}: {units.plural(count, 'event')}, {size}.")
 

@@ -1,12 +1,13 @@
 """Export to DFTracer's lines (`.pfw`), in the dialect that its guide shows: one JSON object per line.
 
 `id` is the number of the event in its process, `p_idx` that of its parent (0: none), `level` its depth from 1.
+What the probes recorded has the names of the vocabulary, so that DFTracer's readers know it: `compute.forward`, `data.item`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -14,8 +15,22 @@ from sonde.analysis.run import Run
 from sonde.exchange import rows, values
 from sonde.exchange.output import Progress, ignore, opened
 from sonde.exchange.rows import Process, Row
+from sonde.store import probe
 
 TRACER = "dftracer"  # the category of lines about the trace itself
+
+# What the probes record, as the vocabulary calls it. Waiting for a batch is what `ai.dataloader.fetch.iter(loader)` writes.
+_VOCABULARY = {
+    probe.INPUT_WAIT: ("dataloader", "fetch.iter"),
+    probe.ITEM: ("data", "item"),
+    probe.H2D: ("device", "transfer"),
+    probe.FORWARD: ("compute", "forward"),
+    probe.BACKWARD: ("compute", "backward"),
+    probe.OPTIMIZER: ("compute", "step"),
+    probe.CHECKPOINT: ("checkpoint", "capture"),
+    probe.EVALUATION: ("pipeline", "evaluate"),
+}
+Names = Mapping[tuple[str, str], tuple[str, str]]
 
 
 def export(run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progress | None = None) -> int:
@@ -28,6 +43,7 @@ def _write(run: Run, file: IO[str], progress: Progress) -> int:
     total, done = rows.counted(run), 0
     processes = {process.id: process for process in rows.processes(run)}
     hashes = {process.host: _hash(process.host) for process in processes.values()}
+    names = {id: _names({(one.cat, one.name) for one in named}) for id, named in run.database.source.census.items()}
     _put(file, _about(processes.values(), hashes))
     named: set[tuple[str, int]] = set()
     for batch in rows.batches(run):
@@ -36,10 +52,24 @@ def _write(run: Run, file: IO[str], progress: Progress) -> int:
             if (row.process, row.lane) not in named:
                 named.add((row.process, row.lane))
                 _put(file, [_metadata("thread_name", process.pid, row.tid, hashes[process.host], row.thread, row.tid)])
-            _put(file, [_event(row, process, hashes[process.host])])
+            cat, name = names[row.process].get((row.cat, row.name), (row.cat, row.name))
+            _put(file, [_event(row._replace(cat=cat, name=name), process, hashes[process.host])])
         done += len(batch)
         progress(done, total)
     return done
+
+
+def _names(there: set[tuple[str, str]]) -> Names:
+    """What the events of a process are called here. What the program marks itself is not told a second time by the probes."""
+    marked = {(cat, name.partition(".")[0]) for cat, name in there if cat != probe.PROBE}
+    found = {}
+    for cat, name in there:
+        known = _VOCABULARY.get(name)
+        if name.startswith(probe.COMMUNICATION):
+            known = ("comm", name.removeprefix(probe.COMMUNICATION))
+        if cat == probe.PROBE and known is not None and (known[0], known[1].partition(".")[0]) not in marked:
+            found[cat, name] = known
+    return found
 
 
 def _put(file: IO[str], lines: Iterable[dict[str, object]]) -> None:

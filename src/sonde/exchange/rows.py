@@ -43,12 +43,15 @@ class Row(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One process of the run; `id` is the name of its folder."""
+    """One process of the run; `id` is the name of its folder, `end` the last time it was seen."""
 
     id: str
     host: str
     pid: int
     label: str
+    worker: int | None = None
+    start: int = 0
+    end: int = 0
 
 
 def counted(run: Run) -> int:
@@ -72,11 +75,15 @@ def processes(run: Run) -> list[Process]:
     """All processes, in the order in which a viewer should list them: by rank, main ones before their workers."""
     found = run.sql(
         """
-        SELECT process, host, coalesce(pid, 0), role, rank, worker FROM processes
-        ORDER BY rank NULLS FIRST, worker NULLS FIRST, start_ns, process
+        SELECT process, host, coalesce(pid, 0), role, rank, worker, coalesce(start_ns, 0),
+               greatest(coalesce(end_ns, last_ns, start_ns, 0), coalesce(last_ns, 0))
+        FROM processes ORDER BY rank NULLS FIRST, worker NULLS FIRST, start_ns, process
         """
     ).fetchall()
-    return [Process(id, host, pid, label.process(role, rank, worker)) for id, host, pid, role, rank, worker in found]
+    return [
+        Process(id, host, pid, label.process(role, rank, worker), worker, start, end)
+        for id, host, pid, role, rank, worker, start, end in found
+    ]
 
 
 class _Place(NamedTuple):
