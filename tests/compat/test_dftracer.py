@@ -422,6 +422,21 @@ def test_a_custom_profiler(program: Program) -> None:
     assert arguments(lines, "solve.inner") == [{"epoch": 1, "image_size": 2.5}]
 
 
+def test_a_custom_profiler_is_a_class(program: Program) -> None:
+    """It can be derived from and asked for; every profiler of the tree is one; an empty name is that of the category."""
+    lines = program(
+        START
+        + """
+    class Mine(DFTracerAI):
+        def __init__(self): super().__init__(cat="sim", name="")
+    with Mine(): pass
+    assert isinstance(Mine(), DFTracerAI) and isinstance(Mine().derive("x"), DFTracerAI)
+    assert isinstance(ai.compute, DFTracerAI) and not isinstance(ai.compute, Mine)
+    """
+    )
+    assert shape(lines) == [("sim", "sim")]
+
+
 def test_hostile_values_give_valid_lines(program: Program) -> None:
     """Quotes, newlines, NaN, large numbers, long texts, broken objects: each line is JSON, the program does not notice."""
     lines = program(

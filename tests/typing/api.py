@@ -17,7 +17,7 @@ assert_type(ai.data.item.init, Node)
 assert_type(ai.data.preprocess.derive(name="collate").derive("deep"), Node)
 assert_type(ai.custom(cat="sim", name="solve", solver="cg", enable=True), Node)
 assert_type(ai.compute.forward(args={"a": 1}, enable=False, key=3, epoch=1), Profiler)
-assert_type(DFTracerAI(cat="sim", name="solve", epoch=1), Node)
+assert_type(DFTracerAI(cat="sim", name="solve", epoch=1), DFTracerAI)
 
 
 @ai.compute.forward

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import sonde
 from sonde import config, session
+from sonde.ai.node import OPTIONAL, Node, arguments
 from sonde.ai.tree import ai
 from sonde.compat.function import dft_fn
 from sonde.events import core
@@ -24,8 +25,6 @@ from sonde.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from sonde.ai.node import Node
 
 __all__ = [
     "DFTracerAI",
@@ -49,18 +48,31 @@ LOG = "trace.pfw"  # the file, if none is named
 RUNS = "sonde-runs"  # beside the file: the folder of the run folders
 
 
-def DFTracerAI(  # noqa: N802  their name
-    *,
-    cat: str,
-    name: str | None = None,
-    epoch: int | None = None,
-    step: int | None = None,
-    image_idx: int | None = None,
-    image_size: float | None = None,
-    enable: bool = True,
-) -> Node:
-    """A profiler of a category of its own; the given values go to all its events."""
-    return ai.custom(cat, name, enable=enable, epoch=epoch, step=step, image_idx=image_idx, image_size=image_size)
+class _Kind(type(Node)):  # type: ignore[misc]
+    """The type of DFTracerAI, of which every profiler is one, as in DFTracer: also `ai.compute`, and what it derives."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Node) if cls is DFTracerAI else super().__instancecheck__(instance)
+
+
+class DFTracerAI(Node, metaclass=_Kind):
+    """A profiler of a category of its own; the given values go to all its events. Without a name it is called like that."""
+
+    def __init__(
+        self,
+        *,
+        cat: str,
+        name: str | None = None,
+        epoch: int | None = None,
+        step: int | None = None,
+        image_idx: int | None = None,
+        image_size: float | None = None,
+        enable: bool = True,
+    ) -> None:
+        super().__init__(str(name or cat), str(cat))
+        if not enable:
+            self.disable()
+        self.update(args=arguments(None, dict(zip(OPTIONAL, (epoch, step, image_idx, image_size), strict=True))))
 
 
 class dftracer:  # noqa: N801  their name
