@@ -166,6 +166,16 @@ def test_drops_say_how_many_why_and_where(tmp_path: Path) -> None:
     assert str(drops).startswith("4 records lost: 3 could not be written: disk full")
 
 
+def test_records_of_processes_without_a_folder_are_lost(tmp_path: Path) -> None:
+    """A full disk: all that is left of them is a number in the run's own file."""
+    folder = sample(tmp_path / "run")
+    (folder / "usage").write_bytes((4096).to_bytes(8, "little") + (3000).to_bytes(8, "little"))
+    with open_run(folder) as run:
+        drops = run.drops
+    assert (drops.total, drops.by_reason["space"]) == (3004, 3003)
+    assert drops.by_process["processes that could not create their folder"] == 3000
+
+
 @pytest.mark.parametrize("damage", ["rings", "rings and events.seg", "header"])
 def test_what_nobody_can_count_is_not_nothing(tmp_path: Path, damage: str) -> None:
     """Which numbers were given out stands in the rings: without them it is not known what is missing, sealed or not."""

@@ -46,7 +46,7 @@ class FolderHost:
         self.asked = 0
         self.encoded = 0
 
-    def open(self) -> tuple[int, int, int, int, int] | None:
+    def open(self) -> tuple[int, int, int, int] | None:
         self.asked += 1
         if self.refuse > 0:
             self.refuse -= 1
@@ -62,13 +62,13 @@ class FolderHost:
         rings = _create(place / "rings") if self.mapped else -1
         seg, args, names = (_create(place / name) for name in ("events.seg", "args.bin", "names.jsonl"))
         os.write(args, b"SONDEARG")
-        return rings, seg, args, names, self._usage()
+        return rings, seg, args, names
 
-    def _usage(self) -> int:
-        """The run's count of bytes; it is never shorter, since another process may have mapped it by now."""
-        fd = os.open(self.folder / "usage", os.O_RDWR | os.O_CREAT, 0o600)
-        os.ftruncate(fd, 8)
-        return fd
+    def usage(self) -> int:
+        return os.open(self.folder / "usage", os.O_RDWR | os.O_CREAT, 0o600)
+
+    def torn(self) -> None:
+        print("torn", file=sys.stderr)
 
     def encode(self, args: Mapping[str, object]) -> tuple[bytes, bool]:
         self.encoded += 1

@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.events.harness import HALF, PLENTY, PROGRAM, RING, ROOT, FolderHost, Process, process, run
+
+from sonde.store.usage import homeless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,11 +195,11 @@ limit(4096 + 65536)
 gate = threading.Event()
 def body():
     for _ in range(100):
-        with core.Span("lost"): pass
+        with core.Span("early"): pass
     gate.wait()
     time.sleep(0.15)
     for _ in range(10):
-        with core.Span("kept"): pass
+        with core.Span("late"): pass
 thread = threading.Thread(target=body)
 thread.start()
 time.sleep(0.3)
@@ -207,12 +210,12 @@ core.end()
 """,
     )
     found = process(tmp_path)
-    assert (len(found.named("main")), len(found.named("lost")), len(found.named("kept"))) == (1, 0, 10)
-    assert found.gaps == found.header["lost_ring"] == 100
+    assert (len(found.named("main")), len(found.named("early")), len(found.named("late"))) == (1, 100, 10)
+    assert found.gaps == found.lost == 0
 
 
 def test_no_room_at_all_at_first(core_name: str, tmp_path: Path) -> None:
-    """When not even the header finds room, everything is lost and counted until it does."""
+    """When not even the header finds room, records wait in memory until it does."""
     run(
         core_name,
         tmp_path,
@@ -220,16 +223,17 @@ def test_no_room_at_all_at_first(core_name: str, tmp_path: Path) -> None:
         + """
 limit(1000)
 for _ in range(50):
-    with core.Span("lost"): core.counter("c", 1)
+    with core.Span("early", args={"a": 1}): core.counter("c", 1)
 limit(resource.RLIM_INFINITY)
 time.sleep(1.2)
-core.mark("kept")
+core.mark("late")
 core.end()
 """,
     )
     found = max((Process(place) for place in tmp_path.iterdir() if place.is_dir()), key=lambda one: len(one.events))
-    assert found.tree() == [("kept", None)]
-    assert found.gaps == found.header["lost_ring"] == 100
+    assert found.tree() == [("early", None), ("c", "early")] * 50 + [("late", None)]
+    assert found.args(found.named("early")[-1]) == {"a": 1}
+    assert found.gaps == found.lost == 0
 
 
 def test_no_room_for_arguments(core_name: str, tmp_path: Path) -> None:
@@ -277,6 +281,40 @@ core.end()
     assert process(tmp_path).tree() == [("first", None), ("second", None), ("third", None)]
 
 
+# ── records inside of our own work ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("inside", ["usage", "open", "thread_line", "name_line", "encode"])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_record_made_while_sonde_is_at_work_is_not_lost(core: Any, tmp_path: Path, inside: str, mapped: bool) -> None:
+    """A garbage collection or a signal handler records while a core asks its host for something."""
+    host = FolderHost(tmp_path, mapped=mapped)
+    answer, made = getattr(host, inside), []
+
+    def busy(*args: object) -> object:
+        if len(made) < 40:
+            made.append(1)
+            with core.Span("inner", args={"n": 1}):
+                core.mark("mark", args={"n": 2})
+        return answer(*args)
+
+    setattr(host, inside, busy)
+    core.begin(host, PLENTY)
+    for i in range(2 * RING):
+        with core.Span("outer", args={"i": i % 3}):
+            pass
+    thread = threading.Thread(target=lambda: core.mark("thread"))
+    thread.start()
+    thread.join()
+    core.end()
+    found = process(tmp_path)
+    assert made
+    assert (found.gaps, found.lost, found.header["lost_args"]) == (0, 0, 0)
+    assert [len(found.named(name)) for name in ("outer", "inner", "mark")] == [2 * RING, len(made), len(made)]
+    assert all(found.args(event) == {"n": 1} and not event.open for event in found.named("inner"))
+    assert len(found.threads) == len({event.thread for event in found.listed()}) == 2
+
+
 # ── foreign hands ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -309,29 +347,96 @@ for fd in mine:
     for i in range(40):
         assert (tmp_path / f"mine{i}").read_bytes() == b"ok"
     found = Process(next(place for place in tmp_path.iterdir() if place.is_dir()))
-    assert found.lost == found.gaps > 0
+    assert found.lost == found.gaps
+    assert found.lost + homeless(tmp_path) > 0
 
 
 def test_a_host_that_cannot_open_yet(core: Any, tmp_path: Path) -> None:
-    """Until the folder can be opened, records are lost; the number and the reason are kept."""
+    """Until the folder can be opened, records wait in memory, and the run counts them."""
     host = FolderHost(tmp_path, refuse=1)
     core.begin(host, PLENTY)
-    for _ in range(10):
-        with core.Span("lost"):
-            core.mark("lost")
+    for i in range(10):
+        with core.Span("early", args={"i": i}):
+            core.mark("inside")
     assert host.asked == 1
-    assert core.info()["lost_ring"] == 20
+    assert homeless(tmp_path) == 20
     time.sleep(1.1)
-    core.mark("kept")
+    core.mark("late")
     core.end()
     found = process(tmp_path)
-    assert found.tree() == [("kept", None)]
-    assert found.header["lost_ring"] == found.gaps == 20
-    assert found.only("kept").seq == 21
+    assert found.tree() == [("early", None), ("inside", "early")] * 10 + [("late", None)]
+    assert [found.args(event)["i"] for event in found.named("early")] == list(range(10))
+    assert found.gaps == found.lost == homeless(tmp_path) == 0
+
+
+def test_records_that_wait_too_long_for_a_folder_are_lost_and_counted(core: Any, tmp_path: Path) -> None:
+    """Memory for records without a folder is bounded: the oldest go, and are counted."""
+    core.begin(FolderHost(tmp_path, refuse=1), PLENTY)
+    for i in range(RING + 1):
+        core.mark("m", key=i)
+    core.end()
+    found = process(tmp_path)
+    assert [event.key for event in found.listed()] == list(range(HALF, RING + 1))
+    assert found.gaps == found.header["lost_space"] == HALF
+
+
+@pytest.mark.parametrize("end", ["core.end()", "pass", "os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_a_child_that_never_gets_a_folder_is_counted(core_name: str, tmp_path: Path, end: str) -> None:
+    """However it ends, the run knows how many records such a process has made."""
+    program = f"""
+core.mark("parent")
+host.refuse = 10**6
+if os.fork() == 0:
+    for _ in range(3000): core.mark("child")
+    {end}
+    os._exit(0)
+os.wait()
+core.end()
+"""
+    run(core_name, tmp_path, program)
+    assert process(tmp_path).tree() == [("parent", None)]
+    assert homeless(tmp_path) == 3000
+
+
+@pytest.mark.parametrize("name", ["usage", "rings", "events.seg", "args.bin", "names.jsonl"])
+def test_a_file_that_is_truncated_under_the_program_does_no_harm(core_name: str, tmp_path: Path, name: str) -> None:
+    """Another program cuts one of our files: this one goes on, and nothing is said to be there that is not."""
+    program = f"""
+span = core.Span("x", args={{"a": 1}})
+for _ in range(100):
+    with span: pass
+for path in [*folder.glob("{name}"), *folder.glob("*/{name}")]: os.truncate(path, 0)
+for i in range(5000):
+    with span: core.mark("m", args={{"i": i}})
+    core.set_context(i, 0)
+t = threading.Thread(target=lambda: core.mark("thread")); t.start(); t.join()
+core.end()
+print("alive")
+"""
+    done = run(core_name, tmp_path, program)
+    assert done.stdout == "alive\n"
+    assert done.stderr == ("torn\n" if (core_name, name) == ("c", "rings") else "")
+
+
+def test_the_end_of_a_recording_takes_its_signal_handler_away(core_name: str, tmp_path: Path) -> None:
+    """A fault of the program's own kills it as ever: while Sonde records, and after that."""
+    fault = """
+import mmap
+fd = os.open(folder / "mine", os.O_RDWR | os.O_CREAT); os.ftruncate(fd, 4096)
+mine = mmap.mmap(fd, 4096); os.ftruncate(fd, 0)
+"""
+    run(core_name, tmp_path, "core.mark('x')" + fault + "mine[0] = 1", code=-signal.SIGBUS)
+    run(core_name, tmp_path, "core.mark('x')\ncore.end()" + fault + "mine[0] = 1", code=-signal.SIGBUS)
+    run(core_name, tmp_path, "core.mark('x')\nos.kill(os.getpid(), signal.SIGBUS)\ntime.sleep(5)", code=-signal.SIGBUS)
+    own = "signal.signal(signal.SIGBUS, lambda *_: os._exit(7))\n"
+    run(core_name, tmp_path, own + "core.mark('x')\nos.kill(os.getpid(), signal.SIGBUS)\ntime.sleep(5)", code=7)
+    traced = "import faulthandler; faulthandler.enable()\n"
+    done = run(core_name, tmp_path, traced + "core.mark('x')" + fault + "mine[0] = 1", code=-signal.SIGBUS)
+    assert "Fatal Python error: Bus error" in done.stderr
 
 
 def test_a_host_that_never_opens(core: Any, tmp_path: Path) -> None:
-    """Without files a program runs as ever."""
+    """Without files a program runs as ever, and the run counts what it would have recorded."""
     host = FolderHost(tmp_path, refuse=1000)
     core.begin(host, PLENTY)
     span = core.Span("x", args={"a": 1})
@@ -341,7 +446,8 @@ def test_a_host_that_never_opens(core: Any, tmp_path: Path) -> None:
     assert list(core.iterate([1, 2], span, span)) == [1, 2]
     core.flush()
     core.end()
-    assert host.asked == 1
+    assert host.asked == 3  # at first, and once more each time that records would be written out
+    assert homeless(tmp_path) == 7
 
 
 def test_a_host_that_records(core: Any, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.launch.unseen import cleaned, ignored, interpreter, is_python, nothing, path_of
+from sonde.launch.unseen import cleaned, ignored, interpreter, is_python, nothing, path_of, without_folder
 from sonde.store.folder import create_run, host
 
 
@@ -125,3 +125,11 @@ def test_the_path_of_another_process_is_told(variables: dict[str, str], path: st
         child.stdout.readline()
         assert path_of(child.pid) == path
         child.communicate(b"\n")
+
+
+def test_records_of_processes_without_a_folder_are_told(tmp_path: Path) -> None:
+    """How many, and what to look at."""
+    assert without_folder(str(tmp_path)) == []
+    (tmp_path / "usage").write_bytes(bytes(8) + (1234).to_bytes(8, "little"))
+    (told,) = without_folder(str(tmp_path))
+    assert told.startswith("1,234 records were lost: their processes could not create a folder in ")

@@ -57,10 +57,10 @@ def test_run_json_says_what_ran(tmp_path: Path) -> None:
     assert {"schema", "command", "python", "platform", "sonde", "host", "git"} <= set(content)
 
 
-def test_the_usage_file_is_eight_zero_bytes(tmp_path: Path) -> None:
-    """The shared count of bytes starts at zero."""
+def test_the_usage_file_is_sixteen_zero_bytes(tmp_path: Path) -> None:
+    """The counts that processes share start at zero."""
     with open(os.path.join(new_run(tmp_path), "usage"), "rb") as file:
-        assert file.read() == bytes(8)
+        assert file.read() == bytes(16)
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o777])

@@ -27,7 +27,7 @@ def writer(path: Path, *, mapped: bool = True, most: int | None = None) -> Write
         taken[0] += count
         return most is None or taken[0] <= most
 
-    return Writer(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), take, mapped=mapped)
+    return Writer(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), take, at_once=mapped)
 
 
 def read(path: Path) -> tuple[list[Entry], list[str]]:
@@ -258,12 +258,12 @@ def test_no_room_for_the_buffer_itself(tmp_path: Path) -> None:
 
 
 def test_a_program_that_closes_all_descriptors_finds_none_of_our_bytes(tmp_path: Path) -> None:
-    """What would go into the closed file is counted as lost, and the number is not used for another."""
+    """The file is opened again, and nothing is lost."""
     path, other = tmp_path / "ledger.bin", tmp_path / "other"
     program = (
         "import os, sys\n"
         "from sonde.store.ledger import Packer, Writer\n"
-        "book = Writer(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True)\n"
+        "book = Writer(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True, sys.argv[1])\n"
         "os.closerange(3, 100)\n"
         "theirs = [os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o600) for _ in range(20)]\n"
         "for key in range(2000):\n"
@@ -276,8 +276,7 @@ def test_a_program_that_closes_all_descriptors_finds_none_of_our_bytes(tmp_path:
     subprocess.run([sys.executable, "-c", program, str(path), str(other)], check=True, timeout=60)
     assert other.read_bytes() == b""
     found, notes = read(path)
-    assert found[-1].key == 1999
-    assert f"lacks {2000 - len(found)} batches" in notes[0]
+    assert ([entry.key for entry in found], notes) == (list(range(2000)), [])
 
 
 def test_a_forked_child_lets_go_of_the_file(tmp_path: Path) -> None:
@@ -402,3 +401,32 @@ def test_recipes_of_earlier_versions_are_passed_by(tmp_path: Path) -> None:
     found, notes = read(tmp_path / "ledger.bin")
     assert notes == []
     assert [numbers(one) for one in found if one.code != ledger.RECIPE] == [[5, 3], [9, 2]]
+
+
+def test_a_ledger_that_is_truncated_goes_on(tmp_path: Path) -> None:
+    """What was behind the buffer is counted as lost; what comes later is there."""
+    path = tmp_path / "ledger.bin"
+    book, packer = writer(path), Packer()
+    items = tuple(range(500, 0, -1))
+    for key in range(200):
+        book.put(packer.batch(key, items) or b"")
+    os.truncate(path, 0)
+    for key in range(200, 400):
+        book.put(packer.batch(key, items) or b"")
+    book.close()
+    found, notes = read(path)
+    assert [entry.key for entry in found] == list(range(400 - len(found), 400))
+    assert len(found) > 200
+    assert f"lacks {400 - len(found)} batches" in notes[0]
+
+
+def test_a_ledger_that_is_truncated_before_its_first_spill_loses_nothing(tmp_path: Path) -> None:
+    """The buffer is in memory too."""
+    path = tmp_path / "ledger.bin"
+    book, packer = writer(path), Packer()
+    book.put(packer.batch(1, (3, 1)) or b"")
+    os.truncate(path, 0)
+    book.put(packer.batch(2, (5, 4)) or b"")
+    book.close()
+    found, notes = read(path)
+    assert ([numbers(entry) for entry in found], notes) == ([[3, 1], [5, 4]], [])

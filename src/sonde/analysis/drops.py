@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 # Reason -> what it means. The first three are counted by the process that lost the records.
 REASONS = {
-    "space": "could not be written: disk full, file-size limit, or closed file",
+    "space": "could not be written: disk full, file-size limit, or a file that was closed or truncated",
     "cap": "not taken: the run neared its size cap",
     "ring": "not taken: their thread could get no ring",
     "damage": "damaged in the file",
     "unknown": "missing for an unknown reason, such as a killed process or a deleted file",
 }
+NO_FOLDER = "processes that could not create their folder"
 UNCOUNTED = "were in files that are missing or damaged"
 
 
@@ -42,11 +43,11 @@ class Loss(NamedTuple):
 
     process: str
     missing: int | None
-    space: int
-    cap: int
-    ring: int
-    args: int
-    corrupt: int
+    space: int = 0
+    cap: int = 0
+    ring: int = 0
+    args: int = 0
+    corrupt: int = 0
 
 
 def drops_of(losses: list[Loss]) -> Drops:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sonde.analysis import tables
 from sonde.analysis.content import step_items
 from sonde.analysis.database import Database
-from sonde.analysis.drops import Drops, Loss, drops_of
+from sonde.analysis.drops import NO_FOLDER, Drops, Loss, drops_of
 from sonde.analysis.ends import Ending, ending
 from sonde.analysis.load import Offsets, load, offsets_of
 from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
@@ -17,6 +17,7 @@ from sonde.analysis.select import inside
 from sonde.errors import RunBusy, UnknownName
 from sonde.store.alive import outcome, running, settled, state_of
 from sonde.store.card import Info, read_info
+from sonde.store.usage import homeless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -144,7 +145,9 @@ class Run:
     @property
     def drops(self) -> Drops:
         """What was lost: total, by reason, by process; `print(run.drops)` says it in words."""
-        return drops_of([_loss(row) for row in self.database.rows])
+        lost = sum(homeless(folder.path) for folder in self._folders)
+        unseen = [Loss(NO_FOLDER, lost, space=lost)] if lost else []
+        return drops_of([_loss(row) for row in self.database.rows] + unseen)
 
     @property
     def notes(self) -> list[str]:

@@ -142,10 +142,8 @@ static int counted; /* the step was set by count_steps, and by nobody since */
 
 static void publish_context(void)
 {
-    if (g.header) {
-        g.header->step = g.step;
-        g.header->epoch = g.epoch == NO_EPOCH ? UINT32_MAX : g.epoch;
-    }
+    g.header->step = g.step;
+    g.header->epoch = g.epoch == NO_EPOCH ? UINT32_MAX : g.epoch;
 }
 
 static PyObject *count_steps(PyObject *Py_UNUSED(module), PyObject *from)
@@ -199,29 +197,41 @@ static PyObject *get_context(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(no
 
 static PyObject *flush(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    if (g.header) {
-        write_names();
-        write_pending();
-        for (Thread *t = g.all; t && g.header; t = t->next)
-            spill_all(t);
+    if (!g.open && g.seq > 1 && g.recording) { /* a last try, whenever the one before it was */
+        g.retry_at = 0;
+        open_process();
     }
+    write_names();
+    write_pending();
+    for (Thread *t = g.all; t; t = t->next)
+        spill_all(t);
+    if (g.unreported && g.open)
+        g.used = add_usage(USED_BYTES, g.unreported, g.used), g.unreported = 0;
+    if (g.torn)
+        stop_torn();
     Py_RETURN_NONE;
 }
 
 static PyObject *end(PyObject *module, PyObject *none)
 {
-    g.recording = 0; /* first: while names are asked for, other threads run */
-    g.limit = -1;
     Py_XDECREF(flush(module, none));
-    if (g.header && still_ours(&g.rings)) {
+    g.recording = 0;
+    g.limit = -1;
+    Py_XDECREF(flush(module, none)); /* while names were asked for, other threads ran */
+    if (g.open && !g.torn && still_ours(&g.rings)) {
         g.header->rings = 0; /* all is in events.seg: the header page is what remains of the rings */
         if (ftruncate(g.rings.fd, HEADER_BYTES) != 0)
             errno = 0;
     }
+    if (g.torn)
+        tell_torn(NULL);
     forget_process();
+    unwatch_bus();
+    file_close(&g.usage);
+    g.asked_usage = 0;
+    g.used = g.unreported = 0;
     Py_CLEAR(g.host);
     Py_CLEAR(g.pending);
-    g.early_lost = 0;
     Py_RETURN_NONE;
 }
 
@@ -238,7 +248,6 @@ static PyObject *begin(PyObject *module, PyObject *args)
     g.longest = longest ? PyLong_AsSsize_t(longest) : 0;
     Py_XDECREF(longest);
     forget_error();
-    g.retry_at = 0;
     g.recording = 1;
     g.limit = DETAIL;
     Py_RETURN_NONE;
@@ -276,12 +285,20 @@ static PyObject *set_clock(PyObject *Py_UNUSED(module), PyObject *clock)
     Py_RETURN_NONE;
 }
 
+/* Is there a record that a kill would lose? */
+static int is_waiting(void)
+{
+    for (Thread *t = g.all; t; t = t->next)
+        if (t->ring && t->generation == g.generation && t->head > t->spilled && (t->plain || g.rings.fd < 0))
+            return 1;
+    return 0;
+}
+
 static PyObject *info(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    Header nothing = {.next_seq = 1 + g.early_lost, .lost_ring = g.early_lost};
-    const Header *h = g.header ? g.header : &nothing;
+    const Header *h = g.header;
     return Py_BuildValue(
-        "{sNsNsIsIsnsKsNsNsKsKsKsK}", "recording", PyBool_FromLong(g.recording), "mapped", PyBool_FromLong(g.header && g.rings.fd >= 0),
+        "{sNsNsNsIsIsnsKsNsNsKsKsKsK}", "waiting", PyBool_FromLong(is_waiting()), "recording", PyBool_FromLong(g.recording), "mapped", PyBool_FromLong(g.open && g.rings.fd >= 0),
         "rings", h->rings, "threads", g.threads, "names", PyList_Size(g.names_list), "next_seq", h->next_seq,
         "step", number_or_none(g.step, NO_STEP), "epoch", number_or_none(g.epoch, NO_EPOCH), "lost_space", h->lost_space,
         "lost_cap", h->lost_cap, "lost_ring", h->lost_ring, "lost_args", h->lost_args);
@@ -335,7 +352,7 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *n
 static int add_files_type(PyObject *module)
 {
     PyObject *collections = PyImport_ImportModule("collections");
-    PyObject *files = collections ? PyObject_CallMethod(collections, "namedtuple", "s(sssss)", "Files", "rings", "seg", "args", "names", "usage") : NULL;
+    PyObject *files = collections ? PyObject_CallMethod(collections, "namedtuple", "s(ssss)", "Files", "rings", "seg", "args", "names") : NULL;
     int failed = files ? PyModule_AddObjectRef(module, "Files", files) : -1;
     Py_XDECREF(collections);
     Py_XDECREF(files);
@@ -350,6 +367,7 @@ static int fill(PyObject *module)
     g.ids = PyDict_New();
     g.names_list = PyList_New(0);
     g.user = PyUnicode_InternFromString("user");
+    reset_process();
     box_type = (PyTypeObject *)PyType_FromSpec(&box_spec);
     loop_type = (PyTypeObject *)PyType_FromSpec(&loop_spec);
     span_type = add_type(module, &span_spec, "Span");

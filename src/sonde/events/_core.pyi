@@ -21,7 +21,6 @@ class Files(NamedTuple):
     seg: int
     args: int
     names: int
-    usage: int  # 8 bytes, shared by all processes of the run: bytes written so far; -1: count for this process only
 
 class Host(Protocol):
     """What a core asks of Python. None of these may raise (the host guards them)."""
@@ -29,6 +28,8 @@ class Host(Protocol):
     longest: int  # text among arguments that `encode` does not cut, in characters
 
     def open(self) -> Files | None: ...  # called at the first record of each process; None: not now, try again in 1 s
+    def usage(self) -> int: ...  # the file that all processes of the run count in; -1: each counts for itself
+    def torn(self) -> None: ...  # another program has truncated the rings, and recording has ended
     def encode(
         self, args: Mapping[str, object]
     ) -> tuple[bytes, bool]: ...  # one JSON object; True if something was cut
@@ -194,7 +195,7 @@ def set_clock(clock: Callable[[], int] | None, /) -> None:
     """Replace the monotonic clock, for tests."""
 
 def info() -> dict[str, Any]:
-    """recording, mapped, rings, threads, names, next_seq, step, epoch, lost_space, lost_cap, lost_ring, lost_args."""
+    """recording, waiting (records that a kill would lose), mapped, rings, threads, names, next_seq, step, epoch, lost_space, lost_cap, lost_ring, lost_args."""
 
 def layout() -> dict[str, Any]:
     """The numbers of `store/record.py` as this core has them, for the test that compares them."""

@@ -133,6 +133,24 @@ class Recorder:
                 folder.discard_process(made.path)
             raise
 
+    @guard("opening the counts of the run", default=-1)
+    def usage(self) -> int:
+        """What the processes of the run count together; -1 on a network disk, where they cannot."""
+        if not filesystem.may_map(self.run):
+            return -1
+        with folder.opened(self.run) as run:
+            return folder.open_usage(run)
+
+    @guard("saying that the rings were truncated")
+    def torn(self) -> None:
+        """Say why recording has ended."""
+        import logging
+
+        logging.getLogger("sonde").warning(
+            "Another program truncated the file rings in %s. Sonde records no more of this process; what was in that file is lost.",
+            self.folder,
+        )
+
     @guard("encoding the arguments of an event", default=(b"{}", True))
     def encode(self, args: Mapping[str, object]) -> tuple[bytes, bool]:
         """The arguments as one JSON object, and whether something was cut."""
@@ -165,8 +183,6 @@ class Recorder:
                 held.append(rings)
                 files = folder.create_event_files(here)
                 held += files.values()
-                usage = self._open_usage()
-                held.append(usage)
                 facts = self._describe(made.n, writes, elsewhere)
                 folder.write_json(here, folder.PROCESS_FILE, facts)
         except BaseException:
@@ -177,7 +193,7 @@ class Recorder:
             raise
         self.pid, self.folder, self.facts, self.failure = os.getpid(), made.path, facts, {}
         self._watch_child()
-        return core.Files(rings, files[folder.SEGMENT_FILE], files[folder.ARGS_FILE], files[folder.NAMES_FILE], usage)
+        return core.Files(rings, files[folder.SEGMENT_FILE], files[folder.ARGS_FILE], files[folder.NAMES_FILE])
 
     def _open_rings(self, here: int, made: folder.ProcessFolder) -> tuple[int, str, str | None]:
         """The descriptor of the rings, how records are written, and where the rings are if not in the folder."""
@@ -194,14 +210,6 @@ class Recorder:
         name = f"{os.path.basename(self.run)}-{os.path.basename(made.path)}.rings"
         with folder.opened(private) as there:
             return folder.open_new(there, name), "mapped", os.path.join(private, name)
-
-    def _open_usage(self) -> int:
-        """Bytes of the whole run, shared by its processes; -1 where they cannot share memory: each counts its own."""
-        if not filesystem.may_map(self.run):
-            return -1
-        with guard("opening the count of bytes of the run"), folder.opened(self.run) as run:
-            return folder.open_usage(run)
-        return -1
 
     def _describe(self, n: int, writes: str, elsewhere: str | None) -> dict[str, Any]:
         role = self._role()
@@ -295,16 +303,18 @@ class Recorder:
 
     def at_exit(self) -> None:
         """Note that the process ends. Recording goes on: handlers that come later may still have something to tell."""
-        if not self.watching or self.pid != os.getpid():
+        if not self.watching:
+            return
+        with guard("writing what is left at the end of the process"):
+            if core.info()["waiting"]:
+                core.flush()
+        if self.pid != os.getpid():
             return
         self._tell_of_child()
         self._tell_of_unheard()
         with guard("writing what is left at the end of the process"):
             for end in _Now.ends:
                 end()
-        with guard("writing what is left at the end of the process"):
-            if self.facts.get("writes") == "block":
-                core.flush()
         self.note_end("exit")
 
     @guard("writing the end of process.json")

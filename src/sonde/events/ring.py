@@ -1,19 +1,20 @@
 """Rings and files of the Python core: where records go, how they leave a ring, and how losses are counted.
 
 This is `native/ring.h` in Python. One `Recording` lives from `begin()` to `end()` (or to a fork) and owns the files of
-one process folder; each thread that records has a `Lane` in it, which holds its ring. A lane is written by its own
-thread without a lock; everything that touches a file happens under the recording's lock.
+one process folder; each thread that records has a `Lane` in it, which holds its ring in plain memory. Each record is
+written to the file at once; C maps the file instead, but Python could not survive a file that is truncated under a map.
+A signal handler or a finalizer may record while one of these functions runs: what it records stays in the ring, and
+whoever was at it writes it.
 """
 
 from __future__ import annotations
 
-import mmap
 import struct
-import sys
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.store import usage
 from sonde.store.descriptor import File
 from sonde.store.record import (
     ARGS_ALIGN,
@@ -39,21 +40,26 @@ from sonde.store.record import (
 if TYPE_CHECKING:
     from sonde.events._core import Host
 
-# Places in the header, counted in its 64-bit words and in its 32-bit words.
+# Places in the header, counted in its 64-bit words and in its 32-bit words, and where its fields end.
 NEXT_SEQ, SEG_LEN, ARGS_LEN, LOST_SPACE, LOST_CAP, LOST_RING, LOST_ARGS = 3, 4, 5, 8, 9, 10, 11
 RINGS, STEP, EPOCH = 5, 12, 13
+FIELDS_END = 96
 # Places in a ring's head, in 64-bit words.
 HEAD, SPILLED = 0, 1
 
+LOST = -2  # in place of the index of a record
 RETRY_OPEN_S = 1.0
 RETRY_RING_S = 0.1
 WAIT_S = 2.0  # for another thread that opens the process folder
+REPORT_BYTES = 32 * 1024
+MOST_EARLY = 2**20  # bytes of arguments that wait for their file
 LAST_ARGS_ID = 2**32 - 1
 LAST_SEQ = 2**32 - 2**20  # from here on nothing is taken: far enough from the end for what is already on its way
 MOST_BLOBS = 1024  # encoded arguments that are remembered, so that equal ones are written once
 
-# Maps that must not be closed, because their descriptor's number may belong to the user by now.
-_kept: list[mmap.mmap] = []
+# As RECORD, in the machine's own byte order and alignment (which are the same on every machine this runs on), because
+# that packs whole words. The layout has no padding either way. A counter has a float in place of the duration.
+_pack = struct.Struct("@QqqIIIIIHBB").pack_into
 
 
 class Files(NamedTuple):
@@ -63,43 +69,45 @@ class Files(NamedTuple):
     seg: int
     args: int
     names: int
-    usage: int
 
 
 class Lane:
     """One thread's part of a recording: its ring, and the innermost of its open spans."""
 
-    __slots__ = ("claim", "head", "limit", "loose", "ordinal", "recording", "retry_at", "tasks", "top", "view", "words")
+    __slots__ = (
+        "claim", "head", "limit", "loose", "ordinal", "place", "ready", "recording", "retry_at", "tasks", "tid", "top", "view", "words",
+        "written",
+    )  # fmt: skip
 
     def __init__(self, recording: Recording, tasks: bool) -> None:
         self.recording = recording
         self.tasks = tasks  # an event loop runs in this thread
         self.top: Any = None
         self.loose: dict[int, Any] = {}  # open frames that were entered while a loop ran here, oldest first
+        self.tid = threading.get_native_id()
         self.ordinal = 0
+        self.place: int | None = None  # of the ring in its file
+        self.ready = False  # the folder is open, and the ring has its place, if it is to have one
         self.retry_at = 0.0
         self.head = 0  # the index of the next record
-        self.claim = 0  # records below this one are in the file, or on their way to it
-        self.limit = 0  # the first index for which the ring has no slot; 0 without a ring
-        self.view = memoryview(b"")  # the ring by bytes
-        self.words = memoryview(b"")  # the ring by signed 64-bit words
+        self.claim = 0  # records below this one are in events.seg, or on their way to it
+        self.written = 0  # records below this one are in the file of the rings
+        self.limit = RING_RECORDS  # the first index for which the ring has no slot
+        self.view = memoryview(bytearray(RING_BYTES))  # the ring by bytes
+        self.words = self.view.cast("q")  # the ring by signed 64-bit words
 
-    def use(self, view: memoryview, head: int) -> None:
-        """Take over a ring whose records have all been spilled."""
-        self.view = view
-        self.words = view.cast("q")
-        self.head = self.claim = head
-        self.limit = head + RING_RECORDS
+    def records(self, first: int, count: int) -> list[tuple[memoryview, int]]:
+        """The records from index `first` on, in one piece or two, and where in the ring each is."""
+        start = RING_HEAD_BYTES + first % RING_RECORDS * RECORD_SIZE
+        straight = min(count, RING_RECORDS - first % RING_RECORDS) * RECORD_SIZE
+        rest = RING_HEAD_BYTES + count * RECORD_SIZE - straight
+        pieces = [(self.view[start : start + straight], start)]
+        return pieces if rest == RING_HEAD_BYTES else [*pieces, (self.view[RING_HEAD_BYTES:rest], RING_HEAD_BYTES)]
 
     def block(self, first: int, count: int) -> bytes:
-        """The records from index `first` on, with their head, as they go to the file."""
+        """The same with their head, as they go to events.seg."""
         head = RECORD.pack(BLOCK_MAGIC, first, count, self.ordinal, 0, 0, 0, 0, 0, BLOCK, 0)
-        start = RING_HEAD_BYTES + first % RING_RECORDS * RECORD_SIZE
-        end = start + count * RECORD_SIZE
-        if end <= RING_HEAD_BYTES + RING_RECORDS * RECORD_SIZE:
-            return head + self.view[start:end]
-        rest = end - RING_RECORDS * RECORD_SIZE
-        return head + self.view[start : RING_HEAD_BYTES + RING_RECORDS * RECORD_SIZE] + self.view[RING_HEAD_BYTES:rest]
+        return b"".join((head, *(piece for piece, _ in self.records(first, count))))
 
 
 class _Departure:
@@ -117,7 +125,14 @@ class _Departure:
 class Recording:
     """What `begin()` starts and `end()` ends: the files of this process, its rings, its counts."""
 
-    def __init__(self, host: Host, cap: int, names: list[tuple[str, str]], context: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        cap: int,
+        names: list[tuple[str, str]],
+        context: tuple[int, int],
+        counts: usage.Usage | None = None,
+    ) -> None:
         self.host = host
         self.cap = cap
         self.names = names  # of the whole process; id - 1 -> (cat, name)
@@ -127,38 +142,37 @@ class Recording:
         self.next_seq = 1  # the number of the next record; also in the header, at all times
         self.level = DETAIL  # records of a level above this are not taken
         self.lock = threading.RLock()
-        self.busy = False  # a file is being written; a signal handler or finalizer may come back here meanwhile
+        self.busy = False  # events.seg or names.jsonl is being written
         self.equipping = False
         self.door = threading.RLock()  # held while the host opens the folder, which may take its time
         self.opening = False
         self.closed = False
         self.retry_at = 0.0
         self.files: tuple[File, File, File, File] | None = None  # rings, seg, args, names
-        self.maps: list[mmap.mmap] = []
-        self.mapped = False
+        self.mapped = False  # as C calls it: each record is in a file when it has been made
         self.lanes: list[Lane] = []
-        self.free: list[Lane] = []
-        self.spare: list[memoryview] = []
+        self.free: list[Lane] = []  # of threads that have ended
         self.threads = 0
         self.named = 0
         self.names_len = 0
         self.pending = b""
+        self.early = bytearray()  # arguments, until there is a file for them
         self.blobs: dict[bytes, int] = {}
-        self.usage = memoryview(bytearray(8)).cast("Q")
-        self.page_done = False
-        self._head_with(memoryview(bytearray(HEADER_BYTES)))
+        self.usage = counts  # of the run; None: not asked for yet
+        self.used = self.unreported = 0
+        self.homeless = 0  # records of this process that are counted in `usage` as having no folder
+        self.page = memoryview(bytearray(HEADER_BYTES))
+        self.counts, self.smalls = self.page.cast("Q"), self.page.cast("I")
         self.page[:8] = RINGS_MAGIC
         struct.pack_into("<III", self.page, 8, FORMAT_VERSION, RECORD_SIZE, RING_BYTES)
         self.counts[NEXT_SEQ] = self.next_seq
         self.counts[ARGS_LEN] = len(ARGS_MAGIC)
         self.set_context(*context)
 
-    def _head_with(self, page: memoryview) -> None:
-        self.page, self.counts, self.smalls = page, page.cast("Q"), page.cast("I")
-
     def set_context(self, step: int, epoch: int) -> None:
         self.smalls[STEP] = step
         self.smalls[EPOCH] = 0xFFFFFFFF if epoch == 0xFFFF else epoch
+        self._write_rings()
 
     # ── sequence numbers and losses ──────────────────────────────────────────────────────────────────────────────────
 
@@ -176,15 +190,36 @@ class Recording:
         with self.lock:
             self.counts[why] += 1
             self.counts[NEXT_SEQ] = self.next_seq
+            self._write_rings()
 
     def use_bytes(self, count: int) -> None:
         """Count bytes against the cap of the run, and decide what is still taken."""
-        self.usage[0] = total = min(self.usage[0] + count, 2**64 - 1)
-        share = total / self.cap if self.cap > 0 else 0.0
+        self.unreported += count
+        if self.unreported >= REPORT_BYTES:
+            self._report_bytes()
+        share = (self.used + self.unreported) / self.cap if self.cap > 0 else 0.0
         if share >= 1.0 or self.next_seq > LAST_SEQ:
             self.level = -1
         else:
             self.level = ESSENTIAL if share >= THIN_NORMAL else NORMAL if share >= THIN_DETAIL else DETAIL
+
+    def _report_bytes(self) -> None:
+        more, self.unreported = self.unreported, 0
+        counts = self._run_counts()
+        counts.add(usage.BYTES, more)
+        self.used = counts.known[usage.BYTES]
+
+    def _run_counts(self) -> usage.Usage:
+        if self.usage is None:
+            self.usage = usage.Usage(self.host.usage())
+        return self.usage
+
+    def _report_homeless(self) -> None:
+        """A process that has no folder tells the run how many records it has made."""
+        now = 0 if self.files is not None else self.next_seq - 1
+        before, self.homeless = self.homeless, now
+        if now != before:
+            self._run_counts().add(usage.HOMELESS, now - before)
 
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -206,126 +241,148 @@ class Recording:
     def _open(self) -> bool:
         self.opening = True
         try:
+            self._run_counts()
             files = self.host.open()
             if files is None:
                 self.retry_at = monotonic() + RETRY_OPEN_S
                 return False
-            rings, seg, args, names, usage = files
             with self.lock:
-                self._map_usage(usage)
-                self.use_bytes(0)
-                self.mapped = rings >= 0
-                self.files = (File(rings), File(seg), File(args), File(names))
+                self._start(*(File(fd) for fd in files))
         finally:
             self.opening = False
         self.note(b"")
+        for lane in list(self.lanes):
+            self.equip(lane)
+        self._report_homeless()
         return True
 
-    def _map_usage(self, fd: int) -> None:
-        if fd < 0:
-            return
-        file = File(fd)
-        page = self._map(file, 0, 8)
-        if page is not None:
-            self.usage = page.cast("Q")
-        file.close()
-
-    def _map(self, file: File, offset: int, size: int) -> memoryview | None:
-        over = offset % mmap.ALLOCATIONGRANULARITY
-        # Without this option (before Python 3.13) each map keeps a descriptor of its own.
-        options = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-        try:
-            pages = mmap.mmap(file.fd, size + over, offset=offset - over, **options)
-        except (OSError, ValueError):
-            return None
-        self.maps.append(pages)
-        return memoryview(pages)[over:]
-
-    def _place_page(self) -> bool:
-        """The header begins in plain memory, and moves to the file as soon as the disk has room for it."""
-        if self.page_done or not self.mapped:
-            return True
-        assert self.files is not None
-        rings = self.files[0]
-        page = self._map(rings, 0, HEADER_BYTES) if rings.allocate(0, HEADER_BYTES) else None
-        if page is None:
-            return False
-        counts, smalls = page.cast("Q"), page.cast("I")
-        # No call from here to the switch: what a signal handler counted in between would stay in the page that is left.
-        page[8:] = self.page[8:]
-        page[:8] = self.page[:8]
-        self.page, self.counts, self.smalls = page, counts, smalls
-        self.counts[NEXT_SEQ] = self.next_seq
-        self.page_done = True
-        self.use_bytes(HEADER_BYTES)
-        return True
+    def _start(self, rings: File, seg: File, args: File, names: File) -> None:
+        self.mapped = rings.fd >= 0
+        if self.early and not args.write((bytes(self.early), len(ARGS_MAGIC))):
+            self.counts[LOST_ARGS] += 1
+        self.use_bytes(HEADER_BYTES + len(self.early))
+        self.early = bytearray()
+        if self.mapped:
+            rings.allocate(0, HEADER_BYTES)
+        self.files = rings, seg, args, names
+        self._write_rings()
 
     # ── threads and their rings ──────────────────────────────────────────────────────────────────────────────────────
 
     def new_lane(self, tasks: bool) -> Lane:
         lane: Lane = self.local.__dict__.setdefault("lane", Lane(self, tasks))  # a signal handler may have been quicker
+        if lane not in self.lanes:
+            self.lanes.append(lane)
+            self.local.departure = _Departure(lane)
         return lane
 
-    def make_room(self, lane: Lane) -> bool:
-        """Give the lane of this thread a free slot: from its first ring, or by spilling the older half."""
-        if lane.limit:
-            return self.spill(lane, SPILL_RECORDS) and lane.head < lane.limit
+    def put(self, lane: Lane, *fields: int) -> int:
+        """Write a record into the next slot; its index, or LOST if there is no slot (which is not counted here).
+
+        A signal handler, or a finalizer during garbage collection, may record something in between. It can come only after
+        a call: so the slot is chosen immediately before it is written, and taken only if it was not taken since.
+        """
+        while True:
+            index = lane.head
+            if index < lane.limit:
+                _pack(lane.view, index % RING_RECORDS * RECORD_SIZE + RING_HEAD_BYTES, *fields)
+                if lane.head == index:
+                    lane.words[HEAD] = lane.head = index + 1
+                    self.counts[NEXT_SEQ] = self.next_seq
+                    self.publish(lane)
+                    return index
+            elif not self.spill(lane, SPILL_RECORDS) or lane.head >= lane.limit:
+                return LOST
+
+    def change(self, lane: Lane, index: int, *fields: int) -> None:
+        """Write a record of the ring again, in its place."""
+        place = index % RING_RECORDS * RECORD_SIZE + RING_HEAD_BYTES
+        _pack(lane.view, place, *fields)
+        if lane.place is not None and self.files is not None:
+            with self.lock:
+                self._write_rings((lane.view[place : place + RECORD_SIZE], lane.place + place))
+
+    def publish(self, lane: Lane) -> None:
+        """Write the new records of a ring to its file."""
+        if not lane.ready:
+            self.equip(lane)
+        elif lane.place is not None:
+            with self.lock:
+                first, lane.written = lane.written, lane.head
+                if not self._write_rings(*self._content(lane, first), (lane.view[:16], lane.place)):
+                    self._count_stray(lane.written - first)
+
+    def _count_stray(self, count: int) -> None:
+        """The program has closed our files, and so nobody else counts these records."""
+        if not self._run_counts().add(usage.HOMELESS, count):
+            self.usage = usage.Usage(self.host.usage())
+            self.usage.add(usage.HOMELESS, count)
+
+    def _content(self, lane: Lane, first: int) -> list[tuple[memoryview, int]]:
+        assert lane.place is not None
+        first = max(first, lane.claim)
+        return [(piece, lane.place + at) for piece, at in lane.records(first, lane.head - first)]
+
+    def _write_rings(self, *pieces: tuple[memoryview, int]) -> bool:
+        """Write these pieces, and the header after them."""
+        return self.mapped and self.files is not None and self.files[0].write(*pieces, (self.page[:FIELDS_END], 0))
+
+    def equip(self, lane: Lane) -> None:
+        """Give a ring its place in the file, and its thread a name."""
         if monotonic() < lane.retry_at or not self.ready():
-            return False
+            if self.files is None and not self.opening and not self.closed:
+                self._report_homeless()
+            return
         with self.lock:
-            if lane.limit:  # a signal handler was quicker
-                return True
-            if self.busy or self.equipping or self.closed:  # the first two: we are inside of one of them already
-                return False
+            if lane.ready or self.equipping or self.closed:
+                return
             self.equipping = True
             try:
-                done = self._equip(lane)
+                lane.ready = self._equip(lane)
+                if not lane.ready:
+                    lane.retry_at = monotonic() + RETRY_RING_S
             finally:
                 self.equipping = False
-        if not done:
-            lane.retry_at = monotonic() + RETRY_RING_S
-        return done
 
     def _equip(self, lane: Lane) -> bool:
-        head = 0
-        if self.free:
-            left = self.free.pop()
-            self.spill(left, RING_RECORDS)
-            self.lanes.remove(left)
-            view, head = left.view, left.head
-        elif not (self._place_page() and self._add_rings()):
+        if not lane.ordinal:
+            self.threads += 1
+            lane.ordinal = self.threads
+            struct.pack_into("<IIQ", lane.view, 16, lane.ordinal, 0, lane.tid)
+            self.note(self.host.thread_line(lane.ordinal, lane.tid))
+        if not self.mapped:
+            self.smalls[RINGS] += 1
+            return True
+        place = self._leftover() or self._new_place()
+        if place is None:
             return False
-        else:
-            view = self.spare.pop()
-        self.threads += 1
-        lane.ordinal = self.threads
-        tid = threading.get_native_id()
-        self.note(self.host.thread_line(lane.ordinal, tid))
-        struct.pack_into("<Q", view, 24, tid)
-        struct.pack_into("<I", view, 16, lane.ordinal)
-        lane.use(view, head)
-        self.lanes.append(lane)
-        self.local.departure = _Departure(lane)
+        lane.place = place
+        self._write_ring(lane)
         return True
 
-    def _add_rings(self) -> bool:
-        """One ring at first; where there are many threads, several at once, because each map costs a descriptor."""
-        if self.spare:
-            return True
-        have = self.smalls[RINGS]
-        count = max(1, have // 4) if self.mapped else 1
-        if self.mapped:
-            assert self.files is not None
-            rings, offset, size = self.files[0], HEADER_BYTES + have * RING_BYTES, count * RING_BYTES
-            area = self._map(rings, offset, size) if rings.allocate(offset, size) else None
-            if area is None:
-                return False
-            self.use_bytes(size)
-        else:
-            area = memoryview(bytearray(RING_BYTES))
-        self.spare = [area[i * RING_BYTES : (i + 1) * RING_BYTES] for i in reversed(range(count))]
-        self.smalls[RINGS] = have + count
-        return True
+    def _write_ring(self, lane: Lane) -> None:
+        """Write all of a ring: records first, for its head says which count."""
+        assert lane.place is not None
+        lane.written = lane.head
+        self._write_rings(*self._content(lane, lane.claim), (lane.view[:RING_HEAD_BYTES], lane.place))
+
+    def _leftover(self) -> int | None:
+        """The place of a ring whose thread has ended."""
+        for left in [lane for lane in self.free if lane.place is not None]:
+            self.free.remove(left)
+            self.spill(left, RING_RECORDS)
+            self.lanes.remove(left)
+            return left.place
+        return None
+
+    def _new_place(self) -> int | None:
+        assert self.files is not None
+        place = HEADER_BYTES + self.smalls[RINGS] * RING_BYTES
+        if not self.files[0].allocate(place, RING_BYTES):
+            return None
+        self.smalls[RINGS] += 1
+        self.use_bytes(RING_BYTES)
+        return place
 
     # ── writing files ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -344,102 +401,126 @@ class Recording:
     def _spill(self, lane: Lane, most: int) -> None:
         first = lane.claim
         count = min(most, lane.head - first)
-        if count <= 0 or self.files is None:
+        if count <= 0:
             return
-        self._write_pending()
         lane.claim = first + count  # before the copy: who completes a record after it was copied sees this
         data = lane.block(first, count)
-        if self.files[1].write(data, self.counts[SEG_LEN]):
+        lane.limit = first + count + RING_RECORDS
+        while self._write_pending():
+            pass
+        if self.files is not None and self.files[1].write((data, self.counts[SEG_LEN])):
             self.counts[SEG_LEN] += len(data)
             self.use_bytes(len(data))
         else:
             self.counts[LOST_SPACE] += count
         lane.words[SPILLED] = first + count
-        lane.limit = first + count + RING_RECORDS
+        if lane.place is not None:
+            self._mend()
+            self._write_rings((lane.view[:16], lane.place))
+
+    def _mend(self) -> None:
+        """Another program may have truncated the rings: what they held is still here."""
+        assert self.files is not None
+        end = HEADER_BYTES + self.smalls[RINGS] * RING_BYTES
+        if self.files[0].size() < end and self.files[0].allocate(0, end):
+            for lane in self.lanes:
+                if lane.place is not None:
+                    self._write_ring(lane)
 
     def note(self, line: bytes) -> None:
         """Write a line and all new names to names.jsonl. What cannot be written now waits for the next time."""
         with self.lock:
             self.pending += line
-            if self.busy or self.files is None:
+            if self.busy:
                 return
             self.busy = True
             try:
-                self._write_pending()
+                while self._write_pending():
+                    pass
             finally:
                 self.busy = False
 
-    def _write_pending(self) -> None:
+    def _write_pending(self) -> bool:
+        """Write what waits; True: something was written, and more may wait by now."""
+        if self.files is None:
+            return False
         lines = [self.pending]
         while self.named < len(self.names):
             cat, name = self.names[self.named]
             self.named += 1
             lines.append(self.host.name_line(self.named, cat, name))
-        self.pending = data = b"".join(lines)
-        if data and self.files is not None and self.files[3].write(data, self.names_len):
-            self.names_len += len(data)
-            self.pending = self.pending[len(data) :]
+        self.pending = data = b"".join(lines) + self.pending[len(lines[0]) :]
+        if not data or self.files is None or not self.files[3].write((data, self.names_len)):
+            return False
+        self.names_len += len(data)
+        self.pending = self.pending[len(data) :]
+        return True
 
     def blob(self, data: bytes) -> int:
         """Write encoded arguments; their id, or 0 if they could not be written (counted)."""
-        if not self.ready():
-            return 0
+        self.ready()
         with self.lock:
             known = self.blobs.get(data)
-            if known is not None:
-                return known
-            if self.busy:
-                self.counts[LOST_ARGS] += 1
-                return 0
-            self.busy = True
-            try:
-                return self._blob(data)
-            finally:
-                self.busy = False
+            return self._blob(data) if known is None else known
 
     def _blob(self, data: bytes) -> int:
+        size = 4 + len(data)
+        size += -size % ARGS_ALIGN
+        whole = struct.pack("<I", len(data)) + data.ljust(size - 4, b"\0")
         offset = self.counts[ARGS_LEN]
-        whole = struct.pack("<I", len(data)) + data
-        whole += bytes(-len(whole) % ARGS_ALIGN)
-        if offset // ARGS_ALIGN > LAST_ARGS_ID or self.files is None or not self.files[2].write(whole, offset):
+        self.counts[ARGS_LEN] = offset + size  # at once: what is written in between has another place
+        if offset // ARGS_ALIGN > LAST_ARGS_ID or not self._write_args(whole, offset):
             self.counts[LOST_ARGS] += 1
             return 0
-        self.counts[ARGS_LEN] = offset + len(whole)
-        self.use_bytes(len(whole))
         if len(self.blobs) >= MOST_BLOBS:
             self.blobs.clear()
         self.blobs[data] = offset // ARGS_ALIGN
         return offset // ARGS_ALIGN
 
+    def _write_args(self, whole: bytes, offset: int) -> bool:
+        if self.files is not None:
+            self.use_bytes(len(whole))
+            return self.files[2].write((whole, offset))
+        if len(self.early) + len(whole) > MOST_EARLY:
+            return False
+        self.early += whole
+        return True
+
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def is_waiting(self) -> bool:
+        """Is there a record that a kill would lose?"""
+        return any(lane.place is None and lane.head > lane.claim for lane in self.lanes)
 
     def flush(self) -> None:
         """Spill every ring."""
+        if self.files is None and self.next_seq > 1:
+            self.retry_at = 0.0  # a last try, whenever the one before it was
+            self.ready()
         with self.lock:
+            if self.files is None:
+                return
             for lane in list(self.lanes):
+                self.equip(lane)
                 self.spill(lane, RING_RECORDS)
+            self._report_bytes()
 
     def close(self) -> None:
         """Spill every ring, and let go of the files."""
         with self.lock:
-            if self.files is not None:
-                self.note(b"")
+            self.note(b"")
             self.flush()
             self.abandon()
+            if self.usage is not None:
+                self.usage.close()
 
     def abandon(self) -> None:
         """Let go of the files as they are; what a forked child does with those of its parent."""
-        files = self.files or ()
-        if not all(file.is_ours() for file in files if file.fd >= 0):
-            _kept.extend(self.maps)
+        files, self.files = self.files or (), None
         for file in files:
             file.close()
-        self.files = None
         self.closed = True
-        # Without what refers to them the maps go at once, and with them their descriptors.
         self.local = threading.local()
         for lane in self.lanes:
             lane.top, lane.loose = None, {}
-        self.lanes, self.free, self.spare, self.maps = [], [], [], []
-        self._head_with(memoryview(bytearray(self.page)))
-        self.usage = memoryview(bytearray(self.usage)).cast("Q")
+        self.lanes, self.free = [], []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonde.events.dress import dress
 from sonde.events.plain import as_context, as_dict, as_key, as_number, as_text
-from sonde.events.ring import LOST_ARGS, LOST_CAP, LOST_RING, LOST_SPACE, RINGS, Files, Lane, Recording
+from sonde.events.ring import LOST, LOST_ARGS, LOST_CAP, LOST_RING, LOST_SPACE, RINGS, Files, Lane, Recording
 from sonde.guard import guard
 from sonde.store import record as _layout
 from sonde.store.record import (
@@ -32,7 +32,6 @@ from sonde.store.record import (
     NORMAL,
     OPEN,
     OVERFLOW_NAME,
-    RING_RECORDS,
     SPAN,
     VOID,
 )
@@ -55,11 +54,8 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 KIND = "python"
 Wrapped = type(dress)  # a recorded function is a plain function here
-CLOSED, LOST = -1, -2  # in place of an index: left already; open, but not recorded
+CLOSED = -1  # in place of an index, as LOST: left already
 
-# As RECORD, in the machine's own byte order and alignment (which are the same on every machine this runs on), because
-# that packs whole words. The layout has no padding either way. A counter has a float in place of the duration.
-_pack = struct.Struct("@QqqIIIIIHBB").pack_into
 _as_integer = struct.Struct("=q").unpack
 _as_float = struct.Struct("=d").pack
 _UNSET: Any = object()
@@ -118,24 +114,6 @@ def _lane_of(recording: Recording) -> Lane:
     return lane
 
 
-def _put(recording: Recording, lane: Lane, *fields: int) -> int:
-    """Write a record into the next slot; its index, or LOST if there is no slot (which is not counted here).
-
-    A signal handler, or a finalizer during garbage collection, may record something in between. It can come only after
-    a call: so the slot is chosen immediately before it is written, and taken only if it was not taken since.
-    """
-    while True:
-        index = lane.head
-        if index < lane.limit:
-            _pack(lane.view, index % RING_RECORDS * 48 + 64, *fields)
-            if lane.head == index:
-                lane.words[0] = lane.head = index + 1
-                recording.counts[3] = recording.next_seq
-                return index
-        elif not recording.make_room(lane):
-            return LOST
-
-
 def _enter(span: Span, key: int, identity: object) -> Frame | None:
     """Open a span. None: nothing is being recorded."""
     recording = _recording
@@ -154,7 +132,7 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
     if span._level > recording.level:
         recording.lose(LOST_CAP)
     else:
-        frame.index = _put(recording, lane, *frame.fields(0, frame.flags))
+        frame.index = recording.put(lane, *frame.fields(0, frame.flags))
         if frame.index == LOST:
             recording.lose(LOST_RING)
     if lane.tasks:
@@ -251,9 +229,9 @@ def _leave(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int)
     frame.index = CLOSED
     here = frame.lane is lane and index >= lane.claim
     if here:
-        _pack(lane.view, index % RING_RECORDS * 48 + 64, *frame.fields(dur, flags))
+        recording.change(lane, index, *frame.fields(dur, flags))
     if index != LOST and (not here or index < lane.claim):  # flush() in another thread may have copied it meanwhile
-        _put(recording, lane, *frame.fields(dur, flags | AGAIN))
+        recording.put(lane, *frame.fields(dur, flags | AGAIN))
     _unlink(recording, lane, frame)
 
 
@@ -773,7 +751,7 @@ def _point(
     key = NO_KEY if number is None else number
     seq = recording.take_seq()
     start = when or _clock()
-    if _put(recording, lane, start, dur, key, name_id, blob_id, seq, parent, at_step, at_epoch, kind, depth) == LOST:
+    if recording.put(lane, start, dur, key, name_id, blob_id, seq, parent, at_step, at_epoch, kind, depth) == LOST:
         recording.lose(LOST_RING)
 
 
@@ -867,13 +845,14 @@ def set_clock(clock: Callable[[], int] | None, /) -> None:
 
 
 def info() -> dict[str, Any]:
-    """recording, mapped, rings, threads, names, next_seq, step, epoch, lost_space, lost_cap, lost_ring, lost_args."""
+    """recording, waiting, mapped, rings, threads, names, next_seq, step, epoch, lost_space, lost_cap, lost_ring, lost_args."""
     recording = _recording
     step, epoch = get_context()
     counts = None if recording is None else recording.counts
     lost = {"lost_space": LOST_SPACE, "lost_cap": LOST_CAP, "lost_ring": LOST_RING, "lost_args": LOST_ARGS}
     return {
         "recording": recording is not None,
+        "waiting": recording is not None and recording.is_waiting(),
         "mapped": recording is not None and recording.mapped,
         "rings": 0 if recording is None else recording.smalls[RINGS],
         "threads": 0 if recording is None else recording.threads,
@@ -904,7 +883,7 @@ def _in_child() -> None:
     _names_lock = threading.RLock()
     parent = _recording
     if parent is not None:
-        _recording = Recording(parent.host, parent.cap, _names, (_step, _epoch))
+        _recording = Recording(parent.host, parent.cap, _names, (_step, _epoch), parent.usage)
         parent.abandon()
 
 

@@ -224,7 +224,8 @@ class _Desk:
             self._recorder.note_end("finish")
         with guard("looking at what was recorded"):
             told = unseen.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)
-            self.notices += unseen.nothing(self.run, self._pythons(), told=told)
+            lost = unseen.without_folder(self.run)
+            self.notices += lost or unseen.nothing(self.run, self._pythons(), told=told)
 
     def _pythons(self) -> set[str]:
         """The interpreters that the program is known to have run with."""

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sonde.store.folder import host
+from sonde.store.usage import homeless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,6 +93,13 @@ def interpreter(named: str, program: str, folder: str, path: str | None) -> str:
     """
     found = os.path.join(folder, named) if os.sep in named else shutil.which(named, path=path)
     return found if found and os.path.realpath(found) == os.path.realpath(program) else program
+
+
+def without_folder(run: str) -> list[str]:
+    """A notice if processes of the run could not create their folders."""
+    lost = homeless(run)
+    where = f"their processes could not create a folder in {run}. Check the free space and the rights there"
+    return [f"{lost:,} records were lost: {where}."] if lost else []
 
 
 def nothing(run: str, pythons: Iterable[str], *, told: bool = False) -> list[str]:

@@ -5,7 +5,6 @@ The probe of loaders calls it. Not in loader workers: what counts is what was de
 
 from __future__ import annotations
 
-import mmap
 import os
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from sonde.guard import guard
 from sonde.probes.off import switch_off
 from sonde.store import filesystem, folder
 from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
+from sonde.store.usage import BYTES, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,8 +145,8 @@ def _open() -> Writer | None:
         with folder.opened(here) as process:
             fd = folder.open_new(process, folder.LEDGER_FILE)
         _book.shared = filesystem.may_map(here)
-        mapped = settings.writes == "mapped" or (settings.writes == "auto" and _book.shared)
-        _book.writer, _book.where = Writer(fd, _take, mapped=mapped), here
+        at_once = settings.writes == "mapped" or (settings.writes == "auto" and _book.shared)
+        _book.writer, _book.where = Writer(fd, _take, os.path.join(here, folder.LEDGER_FILE), at_once=at_once), here
     return _book.writer
 
 
@@ -164,12 +164,12 @@ def _take(count: int) -> bool:
 
 def _take_shared(run: str, count: int, cap: int) -> bool:
     with folder.opened(run) as there:
-        fd = folder.open_usage(there)
+        counts = Usage(folder.open_usage(there))
     try:
-        with mmap.mmap(fd, folder.USAGE_BYTES) as page, memoryview(page) as view, view.cast("Q") as used:
-            if 0 < cap < used[0] + count:
-                return False
-            used[0] += count
-            return True
+        counts.add(BYTES, count)
+        if 0 < cap < counts.known[BYTES]:
+            counts.add(BYTES, -count)
+            return False
+        return True
     finally:
-        os.close(fd)
+        counts.close()

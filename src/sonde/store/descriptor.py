@@ -17,10 +17,12 @@ class File:
     A program that closes all descriptors and opens others must never find our bytes in its files.
     """
 
-    __slots__ = ("fd", "identity")
+    __slots__ = ("fd", "identity", "path")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str | None = None) -> None:
+        """With `path`, it is opened again after such a program."""
         self.fd = fd
+        self.path = path
         self.identity = self._look()
 
     def _look(self) -> tuple[int, int] | None:
@@ -32,14 +34,32 @@ class File:
 
     def is_ours(self) -> bool:
         """Does the descriptor still stand for that file?"""
-        return self.fd >= 0 and self.identity is not None and self._look() == self.identity
+        if self.fd < 0 or self.identity is None:
+            return False
+        return self._look() == self.identity or (self.path is not None and self._reopen(self.path))
 
-    def write(self, data: bytes, offset: int) -> bool:
-        """All of it, or False. A short write stays where it is: the length that counts does not grow."""
-        if not self.is_ours() or not _within_limit(offset + len(data)):
+    def _reopen(self, path: str) -> bool:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return False
+        self.fd, before = fd, self.fd
+        if self._look() == self.identity:
+            return True
+        os.close(fd)
+        self.fd = before
+        return False
+
+    def size(self) -> int:
+        """How long the file is; 0 if it is not ours any more."""
+        return os.fstat(self.fd).st_size if self.is_ours() else 0
+
+    def write(self, *pieces: tuple[bytes | memoryview, int]) -> bool:
+        """Write data, each at its offset: all, or False. A short write stays where it is: the length that counts does not grow."""
+        if not self.is_ours() or not _within_limit(max(offset + len(data) for data, offset in pieces)):
             return False
         try:
-            return os.pwrite(self.fd, data, offset) == len(data)
+            return all(os.pwrite(self.fd, data, offset) == len(data) for data, offset in pieces)
         except OSError:
             return False
 
@@ -50,15 +70,16 @@ class File:
         try:
             os.posix_fallocate(self.fd, offset, size)
         except AttributeError:  # macOS
-            return self.write(bytes(size), offset)
+            return self.write((bytes(size), offset))
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                return self.write(bytes(size), offset)
+                return self.write((bytes(size), offset))
             return False
         return True
 
     def close(self) -> None:
         """Close it, if it is ours to close."""
+        self.path = None
         if self.is_ours():
             os.close(self.fd)
         self.fd = -1

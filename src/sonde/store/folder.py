@@ -29,7 +29,7 @@ NAMES_FILE = "names.jsonl"
 ARGS_FILE = "args.bin"
 LEDGER_FILE = "ledger.bin"
 
-USAGE_BYTES = 8
+USAGE_BYTES = 16
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 MAX_SLUG = 40
@@ -155,14 +155,13 @@ def create_event_files(folder: int) -> dict[str, int]:
 
 
 def open_usage(run: int) -> int:
-    """The descriptor of the count of bytes in an opened run folder."""
+    """The descriptor of what the processes of an opened run folder count together."""
     fd = os.open(USAGE_FILE, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=run)
     found = os.fstat(fd)
-    if stat.S_ISREG(found.st_mode) and found.st_size == USAGE_BYTES:
+    if stat.S_ISREG(found.st_mode):
         return fd
     os.close(fd)
-    # A mapping of a shorter file would kill the program at the first touch.
-    raise FolderRefused(f"{USAGE_FILE} is no file of {USAGE_BYTES} bytes. Remove the run, and start a new one.")
+    raise FolderRefused(f"{USAGE_FILE} is not a plain file. Remove the run, and start a new one.")
 
 
 def discard_process(path: str) -> None:

@@ -1,14 +1,12 @@
 """The ledger of a process: which items went into which batch, for the whole run. Its layout, and how it is written.
 
-`docs/store.md` describes the file. An entry is written into a buffer in the file's mapped beginning, which costs no call of
-the system and is safe from a kill; a full buffer goes behind it with one write. `entries.py` reads it.
+`docs/store.md` describes the file. An entry goes into a buffer at the file's beginning at once, and so is safe from a kill; a
+full buffer goes behind it with one write. `entries.py` reads it.
 """
 
 from __future__ import annotations
 
-import mmap
 import struct
-import sys
 import threading
 from array import array
 from typing import TYPE_CHECKING
@@ -49,18 +47,15 @@ MOST_RECIPE = 1 << 16  # bytes
 MOST_ITEMS = 2**28  # of one batch
 MOST_REMEMBERED = 1024
 WAIT_S = 1.0
-BLOCK_ROOM = 4096  # without a mapping, a kill loses at most so much
+BLOCK_ROOM = 4096  # where entries gather in memory, a kill loses at most so much
 
 _RANGED = struct.Struct(ENTRY.format + "q")
 _HASHED = struct.Struct(ENTRY.format + "Q")
 _LOADER_SHIFT = 44
-USED, ROOM, BATCHES, BUSY = range(
-    4
-)  # of a writer's state: bytes in its buffer, bytes that it may hold, batches in it, at work
+# Of a writer's state: bytes in its buffer, bytes that it may hold, batches in it, at work; then the file, for C: its descriptor
+# (-1: entries stay in memory), device and number.
+USED, ROOM, BATCHES, BUSY, DESCRIPTOR = range(5)
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-
-# Maps that must not be closed, because their descriptor's number may belong to the user by now.
-_kept: list[mmap.mmap] = []
 
 
 class Packer:
@@ -126,21 +121,25 @@ def pack_digest(key: int, digest: int, *, whole: bool) -> bytes:
 class Writer:
     """The ledger of this process, open for writing. What cannot be written is counted in its head."""
 
-    def __init__(self, fd: int, take: Callable[[int], bool], *, mapped: bool = True) -> None:
-        """Takes over the descriptor of a new file. `take` asks whether the run may grow by so many bytes.
+    def __init__(self, fd: int, take: Callable[[int], bool], path: str | None = None, *, at_once: bool = True) -> None:
+        """Takes over the descriptor of a new file, the one at `path`. `take` asks whether the run may grow by so many bytes.
 
-        Without `mapped` the buffer lies in plain memory, and is written out often.
+        Without `at_once` entries gather in memory first.
         """
-        self._file = File(fd)
+        self._file = File(fd, path)
         self._take = take
-        self._map = self._mapped() if mapped else None
-        page = memoryview(self._map or bytearray(DATA))
-        self._head = page[:HEAD_BYTES].cast("Q")
-        self.buffer = page[HEAD_BYTES:]
+        self._at_once = at_once and self._file.allocate(0, DATA)
+        self._head = memoryview(bytearray(HEAD_BYTES)).cast("Q")
+        self._written = 0  # batches behind the buffer
+        self.buffer = memoryview(bytearray(BUFFER_BYTES))
         # C writes into the buffer too (`put_quickly` in native/ledger.h): while there is room, and nobody else is at it.
-        self.state = array("q", [0, BUFFER_BYTES if self._map is not None else BLOCK_ROOM, 0, 0])
+        file = (fd, *(self._file.identity or (0, 0))) if self._at_once else (-1, 0, 0)
+        self.state = array(
+            "q", [0, BUFFER_BYTES if self._at_once else BLOCK_ROOM, 0, 0, *(_signed(one) for one in file)]
+        )
         self._lock = threading.Lock()
-        page[: len(MAGIC)] = MAGIC
+        self._head.cast("B")[: len(MAGIC)] = MAGIC
+        self._write_head()
         self._take(DATA)
 
     def put(self, entry: bytes, batches: int = 1) -> None:
@@ -156,20 +155,25 @@ class Writer:
                 return
             start = state[USED]
             end = start + len(entry)
-            self.buffer[start + 1 : end] = entry[1:]
-            self.buffer[start] = entry[0]  # last: from now on it counts
+            self.buffer[start:end] = entry
             state[USED] = end
             state[BATCHES] += batches
+            if self._at_once:
+                self._file.write((entry, HEAD_BYTES + start))
+                state[DESCRIPTOR] = self._file.fd
         finally:
             state[BUSY] = 0
             self._lock.release()
 
     def flush(self) -> None:
-        """Write out what a mapping would have kept."""
-        if self._map is None and self._lock.acquire(timeout=WAIT_S):
+        """Write out what is in memory only."""
+        if self._lock.acquire(timeout=WAIT_S):
             self.state[BUSY] = 1
             try:
-                self._spill()
+                if self._at_once:
+                    self._mend()
+                else:
+                    self._spill()
             finally:
                 self.state[BUSY] = 0
                 self._lock.release()
@@ -181,19 +185,11 @@ class Writer:
 
     def abandon(self) -> None:
         """Let go of the file as it is; what a forked child does with that of its parent."""
-        self.state[ROOM] = self.state[USED] = self.state[BATCHES] = 0  # first: C knows where the buffer is
-        if self._map is not None and not self._file.is_ours():
-            _kept.append(self._map)
+        self.state[ROOM] = self.state[USED] = self.state[BATCHES] = 0  # C knows where the buffer is
+        self.state[DESCRIPTOR] = -1
         self._file.close()
-        self._head, self.buffer, self._map = memoryview(bytearray(HEAD_BYTES)).cast("Q"), memoryview(b""), None
-
-    def _mapped(self) -> mmap.mmap | None:
-        # Without this option (before Python 3.13) each map keeps a descriptor of its own.
-        options = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-        try:
-            return mmap.mmap(self._file.fd, DATA, **options) if self._file.allocate(0, DATA) else None
-        except (OSError, ValueError):
-            return None
+        self._at_once = False
+        self.buffer = memoryview(b"")
 
     def _make_room(self, entry: bytes, batches: int) -> bool:
         """Empty the buffer. An entry that is larger than it goes straight into the file: False."""
@@ -210,21 +206,41 @@ class Writer:
         used = self.state[USED]
         if not used:
             return
+        self._mend()
         self._append(bytes(self.buffer[:used]), self.state[BATCHES])
+        if self._at_once:
+            self._write_head()  # from now on the buffer does not count
+            self._file.write((bytes(used), HEAD_BYTES))
         self.buffer[:used] = bytes(used)
-        self._head[BASE] = self._head[LENGTH]  # after that: until now the buffer did not count
+        self._head[BASE] = self._head[LENGTH]
         self.state[USED] = self.state[BATCHES] = 0
         self._write_head()
+
+    def _mend(self) -> None:
+        """Another program may have truncated the file: what was behind the buffer is lost."""
+        length = self._head[LENGTH]
+        if self._file.size() >= (DATA + length if length or self._at_once else 0):
+            return
+        self._head[LOST_SPACE] += self._written
+        self._head[LENGTH] = self._head[BASE] = self._written = 0
+        self._write_head()
+        if self._at_once:
+            self._file.write((bytes(self.buffer), HEAD_BYTES))
 
     def _append(self, content: bytes, batches: int) -> None:
         length = self._head[LENGTH]
         if not self._take(len(content)):
             self._head[LOST_CAP] += batches
-        elif self._file.write(content, DATA + length):
+        elif self._file.write((content, DATA + length)):
             self._head[LENGTH] = length + len(content)
+            self._written += batches
         else:
             self._head[LOST_SPACE] += batches
 
     def _write_head(self) -> None:
-        if self._map is None:
-            self._file.write(bytes(self._head[:WORDS]), 0)
+        self._file.write((bytes(self._head[:WORDS]), 0))
+
+
+def _signed(number: int) -> int:
+    """The same 64 bits, as a number with a sign."""
+    return (number & _HIGHEST) - (number & -_LOWEST)

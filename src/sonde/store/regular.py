@@ -19,7 +19,7 @@ class RegularFile:
 
     __slots__ = ("fd", "owner", "path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = path
         self.fd = os.open(path, _FLAGS)  # O_NONBLOCK: opening a pipe must not wait for its writer
         status = os.fstat(self.fd)

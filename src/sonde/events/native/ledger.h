@@ -4,12 +4,15 @@
 
 #include "abi.h"
 
-#include <stdatomic.h>
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The fields of `Writer.state`. */
-enum { USED, ROOM, IN_BUFFER, BUSY, STATE_FIELDS };
+enum { USED, ROOM, IN_BUFFER, BUSY, FILE_DESCRIPTOR, FILE_DEVICE, FILE_NUMBER, STATE_FIELDS };
+#define LEDGER_HEAD_BYTES 4096 /* before the buffer, in the file */
 
 /* The writer that was met last. Its memory is nobody's as soon as it says that there is no room, so only the numbers are held on to. */
 static struct {
@@ -75,10 +78,13 @@ static int put_quickly(PyObject *writer, const char *entry, int64_t size, int ba
     int64_t *state = known_ledger.state.buf;
     if (state[BUSY] || state[USED] < 0 || state[ROOM] - state[USED] < size)
         return 0;
-    volatile char *place = known_ledger.buffer + state[USED];
-    memcpy((char *)place + 1, entry + 1, (size_t)size - 1);
-    atomic_signal_fence(memory_order_release);
-    *place = *entry; /* last: from now on it counts */
+    int fd = (int)state[FILE_DESCRIPTOR];
+    struct stat st;
+    if (fd >= 0 && (fstat(fd, &st) != 0 || (int64_t)st.st_dev != state[FILE_DEVICE] || (int64_t)st.st_ino != state[FILE_NUMBER]))
+        return 0; /* the program has closed it */
+    memcpy(known_ledger.buffer + state[USED], entry, (size_t)size);
+    if (fd >= 0 && pwrite(fd, entry, (size_t)size, LEDGER_HEAD_BYTES + state[USED]) < 0)
+        errno = 0; /* it is in memory, and goes to the file with the others */
     state[USED] += size;
     state[IN_BUFFER] += batches;
     return 1;

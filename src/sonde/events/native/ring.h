@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -16,6 +17,8 @@
 
 #define RETRY_OPEN_NS 1000000000ull
 #define RETRY_RING_NS 100000000ull
+#define REPORT_BYTES 32768
+#define MOST_EARLY (1 << 20)
 
 static inline void publish(uint64_t *where, uint64_t value)
 {
@@ -68,12 +71,48 @@ static int write_at(const File *file, struct iovec *parts, int count, uint64_t o
     return written == total; /* a short write is left where it is: the length that counts does not grow */
 }
 
-/* ---- the size cap ---- */
+/* ---- what all processes of a run count together ---- */
+
+enum { USED_BYTES, HOMELESS_RECORDS };
+
+static PyObject *call_host(const char *method, PyObject *arguments);
+static void forget_error(void);
+
+static int has_usage(void)
+{
+    if (!g.asked_usage && g.host) {
+        g.asked_usage = 1;
+        PyObject *fd = call_host("usage", PyTuple_New(0));
+        g.usage = file_of(fd ? (int)PyLong_AsLong(fd) : -1);
+        Py_XDECREF(fd);
+        forget_error();
+    }
+    return still_ours(&g.usage);
+}
+
+/* Add to a count of the run; what it is then. Two processes at the same moment may lose one of their numbers. A file that was cut counts from `least`. */
+static uint64_t add_usage(int which, uint64_t more, uint64_t least)
+{
+    uint64_t count = least;
+    off_t place = which * (off_t)sizeof count;
+    if (!has_usage())
+        return least + more;
+    if (pread(g.usage.fd, &count, sizeof count, place) != sizeof count)
+        count = least;
+    count += more;
+    struct iovec part = {&count, sizeof count};
+    write_at(&g.usage, &part, 1, (uint64_t)place);
+    return count;
+}
 
 static void use_bytes(uint64_t bytes)
 {
-    uint64_t total = g.usage ? __atomic_add_fetch(g.usage, bytes, __ATOMIC_RELAXED) : (g.own_usage += bytes);
-    double share = g.cap ? (double)total / (double)g.cap : 0.0;
+    g.unreported += bytes;
+    if (g.unreported >= REPORT_BYTES) {
+        g.used = add_usage(USED_BYTES, g.unreported, g.used);
+        g.unreported = 0;
+    }
+    double share = g.cap ? (double)(g.used + g.unreported) / (double)g.cap : 0.0;
     g.limit = !g.recording ? -1 : share >= 1.0 ? -1 : share >= THIN_NORMAL ? ESSENTIAL : share >= THIN_DETAIL ? NORMAL : DETAIL;
 }
 
@@ -87,12 +126,17 @@ static inline uint32_t next_seq(void)
 
 static void lose_one(int capped)
 {
-    if (!g.header) {
-        g.early_lost++;
-        return;
-    }
     g.header->next_seq = ++g.seq;
     ++*(capped ? &g.header->lost_cap : &g.header->lost_ring);
+}
+
+/* A process that has no folder tells the run how many records it has made. */
+static void report_homeless(void)
+{
+    uint64_t now = g.open ? 0 : g.seq - 1;
+    if (now != g.homeless)
+        add_usage(HOMELESS_RECORDS, now - g.homeless, g.homeless);
+    g.homeless = now;
 }
 
 /* ---- names ---- */
@@ -144,9 +188,9 @@ static PyObject *name_line(Py_ssize_t index)
 static void write_names(void)
 {
     uint32_t generation = g.generation;
-    while (g.header && g.names_written < PyList_Size(g.names_list)) {
+    while (g.open && g.names_written < PyList_Size(g.names_list)) {
         PyObject *line = name_line(g.names_written);
-        if (g.generation != generation || !g.header) {
+        if (g.generation != generation || !g.open) {
             Py_XDECREF(line);
             break;
         }
@@ -162,41 +206,6 @@ static void write_names(void)
     }
     forget_error();
 }
-
-/* ---- spilling ---- */
-
-static void spill(Thread *t, uint64_t count)
-{
-    Ring *ring = t->ring;
-    uint32_t first = (uint32_t)(t->spilled % RING_RECORDS);
-    uint64_t straight = RING_RECORDS - first < count ? RING_RECORDS - first : count;
-    Record head = {.start = BLOCK_MAGIC, .dur = (int64_t)t->spilled, .key = (int64_t)count, .name = t->ordinal, .kind = BLOCK};
-    struct iovec parts[3] = {
-        {&head, sizeof head},
-        {&ring->records[first], straight * sizeof(Record)},
-        {ring->records, (count - straight) * sizeof(Record)},
-    };
-    uint64_t bytes = (count + 1) * sizeof(Record);
-    if (!count)
-        return;
-    write_pending();
-    if (write_at(&g.seg, parts, count > straight ? 3 : 2, g.header->seg_len)) {
-        publish(&g.header->seg_len, g.header->seg_len + bytes);
-        use_bytes(bytes);
-    } else {
-        g.header->lost_space += count;
-    }
-    t->spilled += count;
-    publish(&ring->spilled, t->spilled);
-}
-
-static inline void spill_all(Thread *t)
-{
-    if (t->ring && t->generation == g.generation)
-        spill(t, t->head - t->spilled);
-}
-
-/* ---- maps ---- */
 
 /* Allocated before it is mapped: on a full disk this fails here instead of killing the program with SIGBUS. */
 static int allocate(const File *file, uint64_t offset, uint64_t size)
@@ -216,69 +225,203 @@ static int allocate(const File *file, uint64_t offset, uint64_t size)
     return 1;
 }
 
-static void *map_rings(uint64_t offset, uint64_t size)
+/* ---- rings that another program has truncated ---- */
+
+static struct sigaction before_bus; /* what was there before `on_bus` */
+static int bus_is_ours;
+
+static void *map_at(const char *place, size_t *size)
 {
-    void *place;
-    if (g.rings.fd < 0)
-        place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    else if (!allocate(&g.rings, offset, size))
-        return NULL;
-    else
-        place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, g.rings.fd, (off_t)offset);
+    *size = HEADER_BYTES;
+    if (g.header != &g.plain && place >= (char *)g.header && place < (char *)g.header + HEADER_BYTES)
+        return g.header;
+    *size = RING_BYTES;
+    for (Thread *t = g.all; t; t = t->next)
+        if (t->ring && !t->plain && place >= (char *)t->ring && place < (char *)t->ring + RING_BYTES)
+            return t->ring;
+    return NULL;
+}
+
+/* A page of ours has no file behind it any more: plain memory takes its place, and recording ends at the next spill. Only a
+   thread that holds the GIL touches our maps. Whatever else raised the signal is for the handler before us: a fault comes
+   again as soon as that is back. */
+static void on_bus(int number, siginfo_t *info, void *Py_UNUSED(context))
+{
+    int error = errno;
+    size_t size;
+    void *place = info->si_code == BUS_ADRERR ? map_at(info->si_addr, &size) : NULL;
+    if (place && mmap(place, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == place) {
+        g.torn = 1;
+    } else {
+        sigaction(SIGBUS, &before_bus, NULL);
+        if (info->si_code != BUS_ADRALN && info->si_code != BUS_ADRERR && info->si_code != BUS_OBJERR && info->si_code != BUS_MCEERR_AR)
+            raise(number); /* sent by somebody, so it does not come again */
+    }
+    errno = error;
+}
+
+static void watch_bus(void)
+{
+    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+    ours.sa_sigaction = on_bus;
+    sigemptyset(&ours.sa_mask);
+    if (!bus_is_ours && sigaction(SIGBUS, &ours, &before_bus) == 0)
+        bus_is_ours = 1; /* never twice: who came after us may hand on to us */
+}
+
+static void unwatch_bus(void)
+{
+    struct sigaction now;
+    if (bus_is_ours && sigaction(SIGBUS, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_bus)
+        bus_is_ours = sigaction(SIGBUS, &before_bus, NULL) != 0;
+}
+
+static int tell_torn(void *Py_UNUSED(nothing))
+{
+    if (g.host && !g.torn_told && (g.torn_told = 1))
+        Py_XDECREF(call_host("torn", PyTuple_New(0)));
+    forget_error();
+    return 0;
+}
+
+/* What was in the rings is gone, and the header says so. */
+static void stop_torn(void)
+{
+    Header header = {
+        .magic = RINGS_MAGIC, .version = FORMAT_VERSION, .record_size = sizeof(Record), .ring_bytes = RING_BYTES, .next_seq = g.seq,
+        .seg_len = g.seg_len, .args_len = g.args_len, .step = g.step, .epoch = g.epoch == NO_EPOCH ? UINT32_MAX : g.epoch, .lost_space = g.seq};
+    struct iovec part = {&header, sizeof header};
+    g.limit = -1;
+    if (!g.recording)
+        return;
+    g.recording = 0;
+    if (allocate(&g.rings, 0, HEADER_BYTES))
+        write_at(&g.rings, &part, 1, 0);
+    Py_AddPendingCall(tell_torn, NULL);
+}
+
+/* ---- spilling ---- */
+
+static void spill(Thread *t, uint64_t count)
+{
+    Ring *ring = t->ring;
+    uint32_t first = (uint32_t)(t->spilled % RING_RECORDS);
+    uint64_t straight = RING_RECORDS - first < count ? RING_RECORDS - first : count;
+    Record head = {.start = BLOCK_MAGIC, .dur = (int64_t)t->spilled, .key = (int64_t)count, .name = t->ordinal, .kind = BLOCK};
+    struct iovec parts[3] = {
+        {&head, sizeof head},
+        {&ring->records[first], straight * sizeof(Record)},
+        {ring->records, (count - straight) * sizeof(Record)},
+    };
+    uint64_t bytes = (count + 1) * sizeof(Record);
+    if (!count)
+        return;
+    if (g.torn)
+        stop_torn();
+    else if (g.open && (write_pending(), write_at(&g.seg, parts, count > straight ? 3 : 2, g.seg_len))) {
+        g.seg_len += bytes;
+        publish(&g.header->seg_len, g.seg_len);
+        use_bytes(bytes);
+    } else {
+        g.header->lost_space += count;
+    }
+    t->spilled += count;
+    publish(&ring->spilled, t->spilled);
+}
+
+static inline void spill_all(Thread *t)
+{
+    if (g.open && t->ring && t->generation == g.generation)
+        spill(t, t->head - t->spilled);
+}
+
+/* ---- maps ---- */
+
+static void *plain_memory(uint64_t size)
+{
+    void *place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return place == MAP_FAILED ? NULL : place;
 }
 
-static void map_usage(int fd)
+/* A part of the file; without a file, plain memory. */
+static void *map_rings(uint64_t offset, uint64_t size)
 {
-    struct stat st;
-    if (fd < 0)
-        return;
-    if (fstat(fd, &st) == 0 && st.st_size >= 8) {
-        void *place = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        g.usage = place == MAP_FAILED ? NULL : place;
-    }
-    close(fd);
+    if (g.rings.fd < 0)
+        return plain_memory(size);
+    if (!allocate(&g.rings, offset, size))
+        return NULL;
+    void *place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, g.rings.fd, (off_t)offset);
+    return place == MAP_FAILED ? NULL : place;
 }
 
 /* ---- the process ---- */
 
-static int start_process(int rings, int seg, int args, int names, int usage)
+static void close_files(void)
+{
+    file_close(&g.rings);
+    file_close(&g.seg);
+    file_close(&g.args);
+    file_close(&g.names);
+}
+
+/* Nothing is recorded yet, nor is there a folder. */
+static void reset_process(void)
+{
+    g.open = g.torn = g.torn_told = 0;
+    g.plain = (Header){.next_seq = 1, .args_len = sizeof ARGS_MAGIC - 1};
+    g.header = &g.plain;
+    g.seq = 1;
+    g.seg_len = 0;
+    g.args_len = g.header->args_len;
+    g.early_len = g.early_count = g.homeless = 0;
+    g.threads = 0;
+    g.rings.fd = g.seg.fd = g.args.fd = g.names.fd = -1;
+    g.retry_at = 0;
+}
+
+/* Write the arguments that have been waiting for the file. */
+static void write_early(void)
+{
+    struct iovec part = {g.early, g.early_len};
+    if (g.early_len && !write_at(&g.args, &part, 1, sizeof ARGS_MAGIC - 1))
+        g.header->lost_args += g.early_count;
+    use_bytes(g.early_len);
+    g.early_len = g.early_count = 0;
+}
+
+static int ring_to_file(Thread *t);
+
+static int start_process(int rings, int seg, int args, int names)
 {
     g.rings = file_of(rings);
     g.seg = file_of(seg);
     g.args = file_of(args);
     g.names = file_of(names);
-    g.usage = NULL;
-    g.own_usage = 0;
-    map_usage(usage);
     Header *header = map_rings(0, HEADER_BYTES);
     if (!header) {
-        file_close(&g.rings);
-        file_close(&g.seg);
-        file_close(&g.args);
-        file_close(&g.names);
-        if (g.usage)
-            munmap(g.usage, 8);
-        g.usage = NULL;
+        close_files();
         return 0;
     }
+    watch_bus();
+    *header = g.plain;
     header->version = FORMAT_VERSION;
     header->record_size = sizeof(Record);
     header->ring_bytes = RING_BYTES;
-    header->next_seq = g.seq = 1 + g.early_lost;
-    header->lost_ring = g.early_lost;
-    header->args_len = sizeof ARGS_MAGIC - 1;
     header->step = g.step;
     header->epoch = g.epoch == NO_EPOCH ? UINT32_MAX : g.epoch;
-    g.early_lost = 0;
-    g.names_written = 0;
-    g.names_len = 0;
-    Py_CLEAR(g.pending);
-    g.threads = 0;
     __atomic_thread_fence(__ATOMIC_RELEASE);
     memcpy(header->magic, RINGS_MAGIC, 8);
     g.header = header;
+    g.open = 1;
+    g.names_written = 0;
+    g.names_len = 0;
+    Py_CLEAR(g.pending);
     use_bytes(HEADER_BYTES);
+    write_early();
+    for (Thread *t = g.all; t; t = t->next)
+        if (t->ring && t->generation == g.generation)
+            ring_to_file(t);
+    report_homeless();
     return 1;
 }
 
@@ -290,50 +433,42 @@ static void forget_process(void)
             munmap(t->ring, RING_BYTES);
         t->ring = NULL;
     }
-    if (g.header)
+    if (g.header != &g.plain)
         munmap(g.header, HEADER_BYTES);
-    if (g.usage)
-        munmap(g.usage, 8);
-    g.header = NULL;
-    g.usage = NULL;
     g.generation++;
-    file_close(&g.rings);
-    file_close(&g.seg);
-    file_close(&g.args);
-    file_close(&g.names);
+    close_files();
+    reset_process();
 }
 
-/* Ask the host for the process folder. Threads that come meanwhile wait for it. */
-static int open_process(void)
+/* Ask the host for the process folder. Threads that come meanwhile wait for it; until it is there, rings are plain memory. */
+static void open_process(void)
 {
-    int fds[5], done = 0;
+    int fds[4], done = 0;
     uint64_t now = monotonic();
     if (g.opening && pthread_equal(g.opener, pthread_self()))
-        return 0; /* a span inside our own opening */
+        return; /* a span inside our own opening */
     for (int waited = 0; g.opening && waited < 20000; waited++) {
         Py_BEGIN_ALLOW_THREADS
         usleep(100);
         Py_END_ALLOW_THREADS
     }
-    if (g.header)
-        return 1;
-    if (g.opening || !g.recording || now < g.retry_at)
-        return 0;
+    if (g.open || g.opening || !g.recording || now < g.retry_at)
+        return;
     uint32_t generation = g.generation;
     g.opening = 1;
     g.opener = pthread_self();
+    has_usage();
     PyObject *files = call_host("open", PyTuple_New(0));
     g.opening = 0;
-    int got = files && files != Py_None && PyArg_ParseTuple(files, "iiiii", fds, fds + 1, fds + 2, fds + 3, fds + 4);
-    if (got && g.generation == generation && g.recording && !g.header)
-        done = start_process(fds[0], fds[1], fds[2], fds[3], fds[4]);
+    int got = files && files != Py_None && PyArg_ParseTuple(files, "iiii", fds, fds + 1, fds + 2, fds + 3);
+    if (got && g.generation == generation && g.recording && !g.open)
+        done = start_process(fds[0], fds[1], fds[2], fds[3]);
     Py_XDECREF(files);
     forget_error();
     if (done)
         write_names();
     else
         g.retry_at = now + RETRY_OPEN_NS;
-    return done && g.header;
 }
 
 /* ---- threads ---- */
@@ -369,34 +504,62 @@ static Thread *thread_new(void)
         t->tasks = 0;
     }
     t->ordinal = 0;
+    t->ready = 0;
     self_thread = t;
     pthread_setspecific(g.key, t);
     return t;
 }
 
-static int give_ring(Thread *t)
+/* Give a thread a ring in the file, with what is in the one that it has. */
+static int ring_to_file(Thread *t)
 {
-    uint64_t now = monotonic();
-    if (t->ring)
-        return 1;
-    if (now < t->retry_at)
+    Ring *old = t->ring, *ring = map_rings(HEADER_BYTES + (uint64_t)g.header->rings * RING_BYTES, RING_BYTES);
+    if (!ring)
         return 0;
-    t->ring = map_rings(HEADER_BYTES + (uint64_t)g.header->rings * RING_BYTES, RING_BYTES);
-    if (!t->ring) {
-        t->retry_at = now + RETRY_RING_NS;
-        return 0;
+    if (old) {
+        memcpy(ring->records, old->records, sizeof ring->records);
+        memcpy(ring, old, RING_HEAD_BYTES);
+        munmap(old, RING_BYTES);
     }
-    t->head = t->spilled = t->slot = 0;
+    t->ring = ring;
+    t->plain = 0;
     g.header->rings++;
     use_bytes(RING_BYTES);
     return 1;
 }
 
-/* This thread's state, with a ring in the current process; NULL: it cannot record now. */
+static int give_ring(Thread *t)
+{
+    uint64_t now = t->ring && !t->plain ? 0 : monotonic();
+    int retry = now && (!t->ring || now >= t->retry_at);
+    if (!retry || (g.open && ring_to_file(t)))
+        return t->ring != NULL;
+    t->retry_at = now + RETRY_RING_NS;
+    if (!t->ring) {
+        t->ring = plain_memory(RING_BYTES);
+        t->plain = 1;
+    }
+    return t->ring != NULL;
+}
+
+static void name_thread(Thread *t)
+{
+    uint32_t generation = g.generation;
+    PyObject *line = call_host("thread_line", Py_BuildValue("(IK)", t->ordinal, (unsigned long long)t->ring->tid));
+    if (g.generation == generation && g.open && !t->named) {
+        t->named = 1;
+        append_line(line);
+    } else {
+        Py_XDECREF(line);
+    }
+    forget_error();
+}
+
+/* This thread's state, with a ring; NULL: it cannot record now. */
 static Thread *attach(void)
 {
-    if (!g.header && !open_process())
-        return NULL;
+    if (!g.open)
+        open_process();
     Thread *t = self_thread ? self_thread : thread_new();
     if (!t)
         return NULL;
@@ -405,30 +568,30 @@ static Thread *attach(void)
         t->retry_at = 0;
         t->ordinal = 0;
         t->generation = g.generation;
+        t->head = t->spilled = t->slot = 0;
+        t->named = t->ready = 0;
     }
     if (!give_ring(t))
         return NULL;
     if (!t->ordinal) {
-        uint32_t generation = g.generation, ordinal = ++g.threads;
-        uint64_t tid = (uint64_t)syscall(SYS_gettid);
-        PyObject *line = call_host("thread_line", Py_BuildValue("(IK)", ordinal, (unsigned long long)tid));
-        if (g.generation != generation || !g.header) {
-            Py_XDECREF(line);
-            forget_error();
-            return NULL;
-        }
-        append_line(line);
-        t->ordinal = ordinal;
-        t->ring->tid = tid;
-        __atomic_store_n(&t->ring->owner, ordinal, __ATOMIC_RELEASE);
+        t->ordinal = ++g.threads;
+        t->named = 0;
+        t->ring->tid = (uint64_t)syscall(SYS_gettid);
+        __atomic_store_n(&t->ring->owner, t->ordinal, __ATOMIC_RELEASE);
     }
+    if (g.open && !t->named) {
+        name_thread(t);
+        if (t->generation != g.generation)
+            return NULL;
+    }
+    t->ready = g.open && t->named && !t->plain;
     return t;
 }
 
 static inline Thread *current_thread(void)
 {
     Thread *t = self_thread;
-    return likely(t && t->generation == g.generation && t->ordinal) ? t : attach();
+    return likely(t && t->generation == g.generation && t->ready) ? t : attach();
 }
 
 /* ---- putting a record into the ring ---- */
@@ -443,6 +606,8 @@ static inline uint32_t put(Thread *t, const Record *record)
     t->slot = slot + 1 == RING_RECORDS ? 0 : slot + 1;
     publish(&t->ring->head, ++t->head);
     g.header->next_seq = g.seq;
+    if (unlikely(!g.open) && !g.opening)
+        report_homeless();
     return slot;
 }
 
@@ -464,8 +629,7 @@ static void forked_child(void)
         }
     }
     g.opening = 0;
-    g.retry_at = 0;
-    g.early_lost = 0;
+    g.unreported = 0;
 }
 
 #endif

@@ -64,7 +64,7 @@ static uint32_t new_name(PyObject *pair)
 {
     Py_ssize_t id = PyList_Size(g.names_list) + 1;
     PyObject *number = PyLong_FromSsize_t(id);
-    if (number && PyDict_SetItem(g.ids, pair, number) == 0 && PyList_Append(g.names_list, pair) == 0 && g.header)
+    if (number && PyDict_SetItem(g.ids, pair, number) == 0 && PyList_Append(g.names_list, pair) == 0 && g.open)
         write_names();
     Py_XDECREF(number);
     return (uint32_t)id;
@@ -126,23 +126,42 @@ static PyObject *host_merge(PyObject *outer, PyObject *inner)
     return both ? both : Py_NewRef(inner);
 }
 
+/* Remember a blob until there is a file for it. */
+static int keep_early(const struct iovec *parts, int count, uint64_t whole)
+{
+    char *longer = g.early_len + whole <= MOST_EARLY ? realloc(g.early, g.early_len + whole) : NULL;
+    if (!longer)
+        return 0;
+    g.early = longer;
+    for (int i = 0; i < count; i++) {
+        memcpy(g.early + g.early_len, parts[i].iov_base, parts[i].iov_len);
+        g.early_len += parts[i].iov_len;
+    }
+    g.early_count++;
+    return 1;
+}
+
 /* Write a blob; its id, or 0 when it could not be written. */
 static uint32_t write_args(PyObject *bytes)
 {
     static const char padding[ARGS_ALIGN];
     char *text;
     Py_ssize_t size;
-    if (!bytes || PyBytes_AsStringAndSize(bytes, &text, &size) != 0 || (!g.header && !open_process()))
+    if (!bytes || PyBytes_AsStringAndSize(bytes, &text, &size) != 0)
         return 0;
+    if (!g.open)
+        open_process();
     uint32_t length = (uint32_t)size;
-    uint64_t offset = g.header->args_len, whole = (sizeof length + (uint64_t)size + ARGS_ALIGN - 1) / ARGS_ALIGN * ARGS_ALIGN;
+    uint64_t offset = g.args_len, whole = (sizeof length + (uint64_t)size + ARGS_ALIGN - 1) / ARGS_ALIGN * ARGS_ALIGN;
     struct iovec parts[3] = {{&length, sizeof length}, {text, (size_t)size}, {(void *)padding, whole - sizeof length - (size_t)size}};
-    if (offset / ARGS_ALIGN > UINT32_MAX || !write_at(&g.args, parts, 3, offset)) {
+    if (offset / ARGS_ALIGN > UINT32_MAX || !(g.open ? write_at(&g.args, parts, 3, offset) : keep_early(parts, 3, whole))) {
         g.header->lost_args++;
         return 0;
     }
-    publish(&g.header->args_len, offset + whole);
-    use_bytes(whole);
+    g.args_len = offset + whole;
+    publish(&g.header->args_len, g.args_len);
+    if (g.open)
+        use_bytes(whole);
     return (uint32_t)(offset / ARGS_ALIGN);
 }
 
@@ -162,7 +181,7 @@ static uint32_t encode_args(Span *span)
         span->args_generation = 0;
         Py_XDECREF(old);
     }
-    if (span->args_generation != g.generation || !g.header) {
+    if (span->args_generation != g.generation) {
         span->args_id = write_args(span->encoded);
         span->args_generation = span->args_id ? g.generation : 0;
     }

@@ -44,9 +44,12 @@ struct Thread {
     uint32_t ordinal;
     uint32_t generation;   /* of the process it has its ring in */
     uint8_t tasks;         /* an event loop runs here */
+    uint8_t plain;         /* its ring is plain memory: the file is not there yet, has no room, or is not wanted */
+    uint8_t named;
+    uint8_t ready;         /* nothing is left to do before a record is put */
     Frame *top;            /* innermost open frame; owned */
     Frame *task_frames;    /* newest open frame entered while a loop ran here; the list owns its frames */
-    uint64_t retry_at;     /* no ring could be had: when to try again */
+    uint64_t retry_at;     /* when to try again to get a ring in the file */
     Thread *next;          /* list of all */
     Thread *next_free;
 };
@@ -58,16 +61,24 @@ static struct {
     uint64_t seq;          /* the next sequence number */
     uint32_t step;
     uint16_t epoch;
-    Header *header;        /* NULL until the process folder is open */
+    int open;              /* the process folder is */
+    int torn, torn_told;   /* another program has truncated the rings */
+    Header plain;          /* the header until then */
+    Header *header;        /* `plain`, or mapped */
+    uint64_t seg_len, args_len; /* as in the header, which another program may truncate */
     File rings, seg, args, names;
-    uint64_t *usage;       /* bytes recorded by all processes of the run */
-    uint64_t own_usage;    /* the same for this process alone, where the file is missing */
+    File usage;            /* of the run: bytes of all its processes, and records of those that have no folder */
+    int asked_usage;
+    uint64_t used;         /* bytes of the run when they were counted last */
+    uint64_t unreported;   /* bytes of this process since */
+    uint64_t homeless;     /* records of this process that are counted in `usage` as having no folder */
     uint64_t cap;
     Py_ssize_t longest;    /* text among arguments that is not cut, in characters; 0: not known */
     int opening;           /* a thread is asking the host to open the process folder */
     pthread_t opener;
     uint64_t retry_at;
-    uint64_t early_lost;   /* records lost before there was a header to count them in */
+    char *early;           /* arguments, until there is a file for them */
+    uint64_t early_len, early_count;
     uint32_t threads;      /* ordinals given out */
     uint64_t args_version; /* raised when any shared arguments change */
     PyObject *host;
@@ -84,7 +95,8 @@ static struct {
     Thread *all, *free;
     pthread_mutex_t free_lock;
     pthread_key_t key;
-} g = {.limit = -1, .generation = 1, .step = NO_STEP, .epoch = NO_EPOCH, .free_lock = PTHREAD_MUTEX_INITIALIZER};
+} g = {.limit = -1, .generation = 1, .step = NO_STEP, .epoch = NO_EPOCH, .header = &g.plain, .usage = {.fd = -1},
+     .free_lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local Thread *self_thread;
 
