@@ -135,8 +135,8 @@ class Event(NamedTuple):
 
     @property
     def lasting(self) -> tuple[int, ...]:
-        """What writing a record again must not change; its key and name may have been given when it was left."""
-        return (self.start, self.seq, self.parent, self.step, self.epoch, self.depth)
+        """What writing a record again must not change; key, name, step and epoch may be known only when it was left."""
+        return (self.start, self.seq, self.parent, self.depth)
 
 
 class Process:
@@ -258,7 +258,7 @@ def _merge(raw: list[Event]) -> dict[int, Event]:
         assert event.sort in (SPAN, COUNTER, MARK, VOID)
         known = events.setdefault(event.seq, event)
         assert known.lasting == event.lasting
-        if known.open and not event.open:
+        if not event.open and (known.open or event.kind & AGAIN):
             events[event.seq] = event._replace(thread=known.thread)
     return events
 

@@ -289,7 +289,8 @@ core.end()
 def test_a_record_made_while_sonde_is_at_work_is_not_lost(core: Any, tmp_path: Path, inside: str, mapped: bool) -> None:
     """A garbage collection or a signal handler records while a core asks its host for something."""
     host = FolderHost(tmp_path, mapped=mapped)
-    answer, made = getattr(host, inside), []
+    answer = getattr(host, inside)
+    made: list[int] = []
 
     def busy(*args: object) -> object:
         if len(made) < 40:

@@ -10,7 +10,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.events.harness import AGAIN, ERROR, SPAN, VOID, process
+from tests.events.harness import AGAIN, ERROR, RING, SPAN, VOID, process
 
 from sonde.events.decorate import decorate as decorate_function
 
@@ -610,3 +610,63 @@ def test_an_async_generator_left_half_way_is_closed(span: Any, decorate: Any, do
 
     asyncio.run(main())
     assert done().only("x").kind == SPAN
+
+
+# ── the step of a round ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def stamps(found: Process, name: str) -> list[tuple[int, int]]:
+    return [(event.epoch, event.step) for event in found.named(name)]
+
+
+@pytest.mark.parametrize("records", [0, 2 * RING])
+def test_waits_and_blocks_have_the_step_that_was_set_in_their_round(
+    recording: Any, done: Callable[[], Process], records: int
+) -> None:
+    """The program learns its step from the item: both belong to it, also where their records have left the ring."""
+    spans = {
+        name: recording.Span(name) for name in ("epoch.iter", "epoch.block", "fetch.iter", "fetch.block", "inside")
+    }
+    for epoch in recording.iterate(range(2), spans["epoch.iter"], spans["epoch.block"]):
+        for step in recording.iterate(range(2), spans["fetch.iter"], spans["fetch.block"]):
+            recording.set_context(step, epoch)
+            with spans["inside"]:
+                for _ in range(records):
+                    recording.mark("m")
+    found = done()
+    each = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert stamps(found, "inside") == stamps(found, "fetch.iter") == stamps(found, "fetch.block") == each
+    assert stamps(found, "epoch.iter") == stamps(found, "epoch.block") == [(0, 1), (1, 1)]
+
+
+def test_counted_steps_end_no_round(recording: Any, loop: Any, done: Callable[[], Process]) -> None:
+    """Where Sonde counts the steps, a round ends with its step: what is counted then is the next one."""
+    recording.count_steps(0)
+    for _ in loop("ab"):
+        recording.advance(recording.Span("update"))
+    found = done()
+    assert (
+        [event.step for event in found.named("fetch.iter")]
+        == [event.step for event in found.named("fetch.block")]
+        == [0, 1]
+    )
+
+
+def test_an_epoch_that_is_set_leaves_counted_steps_alone(
+    recording: Any, loop: Any, done: Callable[[], Process]
+) -> None:
+    """Each of the two is the program's, or not."""
+    recording.count_steps(0)
+    for epoch, _ in enumerate(loop("ab")):
+        recording.set_context(None, epoch)
+        recording.advance(recording.Span("update"))
+    assert stamps(done(), "fetch.block") == [(0, 0), (1, 1)]
+
+
+def test_a_round_that_is_broken_off_has_its_step(recording: Any, loop: Any, done: Callable[[], Process]) -> None:
+    """`break` ends a round as the next item does."""
+    for step, _ in enumerate(loop("ab")):
+        recording.set_context(step, None)
+        break
+    found = done()
+    assert [event.step for event in found.named("fetch.iter") + found.named("fetch.block")] == [0, 0]

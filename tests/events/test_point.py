@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
-from tests.events.harness import COUNTER, MARK, META, NO_EPOCH, NO_KEY, NO_STEP
+from tests.events.harness import COUNTER, MARK, META, NO_EPOCH, NO_KEY, NO_STEP, process, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,20 +227,17 @@ def test_hostile_values_do_not_raise(recording: Any, done: Callable[[], Process]
     assert {event.key for event in found.listed()} == {NO_KEY}
 
 
-def test_names_without_end(recording: Any, tmp_path: Path, core_name: str) -> None:
-    """A program that makes up names keeps the first 65,536; of the others the name is among the arguments."""
-    from tests.events.harness import process, run
-
-    folder = tmp_path / "many"
-    folder.mkdir()
-    run(core_name, folder, "for i in range(65_600): core.mark(f'name {i}')\ncore.end()")
-    found = process(folder)
-    assert len(found.events) == 65_600
-    assert len(found.names) <= 65_536 + 1
+@pytest.mark.parametrize(("count", "length", "most"), [(16_500, 1, 16_384), (2_200, 500, 2**20 // 500 + 1)])
+def test_names_without_end(tmp_path: Path, core_name: str, count: int, length: int, most: int) -> None:
+    """A program that makes up names keeps the first of them; of the others the name is among the arguments."""
+    run(core_name, tmp_path, f"for i in range({count}): core.mark(f'name {{i}}'.ljust({length}))\ncore.end()")
+    found = process(tmp_path)
+    assert len(found.events) == count
+    assert most - 20 <= len(found.names) <= most + 1
     last = found.listed()[-1]
     assert found.name(last) == "(too many names)"
-    assert found.args(last)["name"] == "name 65599"
-    assert found.name(found.listed()[60_000]) == "name 60000"
+    assert found.args(last)["name"].strip() == f"name {count - 1}"
+    assert found.name(found.listed()[2000]).strip() == "name 2000"
 
 
 @given(

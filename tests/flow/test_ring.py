@@ -45,7 +45,7 @@ class Book:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         self.settings: object | None = True
         self.path = path
-        self.writer: Any = Writer(fd, lambda _count: True, mapped=False)
+        self.writer: Any = Writer(fd, lambda _count: True, at_once=False)
 
     def note(self, key: int, digest: int, of_all: bool) -> None:
         """As `note_digest` does it."""

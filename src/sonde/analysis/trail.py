@@ -322,7 +322,7 @@ def _table(names: Mapping[int, tuple[str, str]], wanted: Wanted) -> NDArray[np.u
     marks = {(probe.PROBE, probe.UPDATE): _UPDATE, (probe.PROBE, probe.GC): _GC}
     counted = {(_category(name, wanted), name): _COUNTER + place for place, name in enumerate(COUNTERS)}
     known = {**marks, **counted, **wanted.codes}
-    table = np.full(min(max(names, default=0), 2 * record.MAX_NAMES) + 2, _OTHER, np.uint8)
+    table = np.full(min(max(names, default=0), record.HIGHEST_NAME) + 2, _OTHER, np.uint8)
     for id, name in names.items():
         if 0 < id < len(table) - 1:
             table[id] = known.get(name, _OTHER)

@@ -179,6 +179,8 @@ static PyObject *set_context(PyObject *Py_UNUSED(module), PyObject *const *args,
     g.step = step_of(args[0], g.step, NO_STEP);
     g.epoch = (uint16_t)step_of(args[1], g.epoch, NO_EPOCH);
     counted = counted && args[0] == Py_None;
+    g.steps_set += args[0] != Py_None;
+    g.epochs_set += args[1] != Py_None;
     publish_context();
     Py_RETURN_NONE;
 }
@@ -307,10 +309,10 @@ static PyObject *info(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     return Py_BuildValue(
-        "{sisisisisnsnsKsLsIsisisisisi}", "FORMAT_VERSION", FORMAT_VERSION, "RECORD_SIZE", (int)sizeof(Record), "HEADER_BYTES",
+        "{sisisisisnsnsKsLsIsisisisisisi}", "FORMAT_VERSION", FORMAT_VERSION, "RECORD_SIZE", (int)sizeof(Record), "HEADER_BYTES",
         HEADER_BYTES, "RING_BYTES", RING_BYTES, "RING_RECORDS", (Py_ssize_t)RING_RECORDS, "SPILL_RECORDS",
         (Py_ssize_t)SPILL_RECORDS, "BLOCK_MAGIC", BLOCK_MAGIC, "NO_KEY", NO_KEY, "NO_STEP", NO_STEP, "NO_EPOCH", NO_EPOCH,
-        "OPEN", OPEN, "AGAIN", AGAIN, "MAX_NAMES", MAX_NAMES, "MAX_NAME_CHARS", MAX_NAME_CHARS);
+        "OPEN", OPEN, "AGAIN", AGAIN, "MAX_NAMES", MAX_NAMES, "MAX_NAMES_CHARS", MAX_NAMES_CHARS, "MAX_NAME_CHARS", MAX_NAME_CHARS);
 }
 
 static PyMethodDef functions[] = {

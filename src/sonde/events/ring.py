@@ -450,11 +450,14 @@ class Recording:
             self.named += 1
             lines.append(self.host.name_line(self.named, cat, name))
         self.pending = data = b"".join(lines) + self.pending[len(lines[0]) :]
-        if not data or self.files is None or not self.files[3].write((data, self.names_len)):
+        if not data or not self._append_names(data):
             return False
         self.names_len += len(data)
         self.pending = self.pending[len(data) :]
         return True
+
+    def _append_names(self, data: bytes) -> bool:
+        return self.files is not None and self.files[3].write((data, self.names_len))
 
     def blob(self, data: bytes) -> int:
         """Write encoded arguments; their id, or 0 if they could not be written (counted)."""

@@ -25,6 +25,7 @@ from sonde.store.record import (
     ESSENTIAL,
     MARK,
     MAX_NAMES,
+    MAX_NAMES_CHARS,
     META,
     NO_EPOCH,
     NO_KEY,
@@ -64,10 +65,12 @@ _recording: Recording | None = None
 _clock: Callable[[], int] = monotonic_ns
 _step = NO_STEP
 _epoch = NO_EPOCH
+_steps_set = _epochs_set = 0  # how often the program has set them
 _counted = False  # the step was set by count_steps, and by nobody since
 _modes = threading.local()  # .tasks: an event loop runs in this thread
 _ids: dict[tuple[str, str], int] = {}
 _names: list[tuple[str, str]] = []
+_names_chars = 0
 _names_lock = threading.RLock()
 
 
@@ -78,26 +81,24 @@ class Frame:
     """An open span: where its record is, and what stands in it."""
 
     __slots__ = (
-        "args", "blob", "depth", "epoch", "flags", "identity", "index", "key", "lane", "name", "parent", "seq", "start", "step", "up",
+        "args", "blob", "depth", "dur", "epoch", "flags", "identity", "index", "key", "lane", "name", "parent", "seq", "start", "step", "up",
     )  # fmt: skip
 
     def __init__(self, up: Frame | None, identity: object, lane: Lane) -> None:
         self.up = up  # what was innermost at the entry
-        self.identity = (
-            identity  # the span object that a later exit looks for; None: the frame's maker leaves it itself
-        )
+        self.identity = identity  # the span object that an exit looks for; None: the frame's maker leaves it itself
         self.lane = lane
         self.index = LOST  # of its record among those of the lane
         self.start, self.key, self.name, self.args, self.flags = 0, NO_KEY, 0, 0, 0
-        self.seq = self.parent = 0
+        self.seq = self.parent = self.dur = 0
         self.depth = -1
         self.step, self.epoch = NO_STEP, NO_EPOCH
         self.blob: bytes | None = None  # its encoded arguments
 
-    def fields(self, dur: int, flags: int) -> tuple[int, ...]:
+    def fields(self, flags: int) -> tuple[int, ...]:
         """What stands in its record."""
         return (
-            self.start, dur, self.key, self.name, self.args, self.seq, self.parent, self.step, self.epoch, flags, self.depth,
+            self.start, self.dur, self.key, self.name, self.args, self.seq, self.parent, self.step, self.epoch, flags, self.depth,
         )  # fmt: skip
 
     def below(self) -> tuple[int, int]:
@@ -132,7 +133,7 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
     if span._level > recording.level:
         recording.lose(LOST_CAP)
     else:
-        frame.index = recording.put(lane, *frame.fields(0, frame.flags))
+        frame.index = recording.put(lane, *frame.fields(frame.flags))
         if frame.index == LOST:
             recording.lose(LOST_RING)
     if lane.tasks:
@@ -226,12 +227,12 @@ def _leave(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int)
     index = frame.index
     if index == CLOSED:
         return
-    frame.index = CLOSED
+    frame.index, frame.dur, frame.flags = CLOSED, dur, flags
     here = frame.lane is lane and index >= lane.claim
     if here:
-        recording.change(lane, index, *frame.fields(dur, flags))
+        recording.change(lane, index, *frame.fields(flags))
     if index != LOST and (not here or index < lane.claim):  # flush() in another thread may have copied it meanwhile
-        recording.put(lane, *frame.fields(dur, flags | AGAIN))
+        recording.put(lane, *frame.fields(flags | AGAIN))
     _unlink(recording, lane, frame)
 
 
@@ -269,17 +270,19 @@ def _cancel(frame: Frame | None) -> None:
 
 def _name_id(cat: object, name: object) -> tuple[int, bool]:
     """The id of a name, and whether it is the one that stands for all that are too many."""
+    global _names_chars
     pair = (as_text(cat), as_text(name))
     known = _ids.get(pair)
     if known is not None:
         return known, False
     with _names_lock:
-        full = len(_names) >= MAX_NAMES
+        full = len(_names) >= MAX_NAMES or _names_chars >= MAX_NAMES_CHARS
         if full:
             pair = ("sonde", OVERFLOW_NAME)
         if pair not in _ids:
             _names.append(pair)
             _ids[pair] = len(_names)
+            _names_chars += len(pair[0]) + len(pair[1])
         known = _ids[pair]
     if _recording is not None:
         _recording.note(b"")
@@ -557,7 +560,7 @@ class Life:
 class _Loop:
     """An iterator that records how long each item was waited for, and how long it was held."""
 
-    __slots__ = ("_before", "_block", "_held", "_iterator", "_keys", "_wait", "count")
+    __slots__ = ("_before", "_block", "_held", "_iterator", "_keys", "_set", "_wait", "_waited", "count")
 
     def __init__(
         self, iterator: Iterator[Any], wait: Span | None, block: Span | None, first: int, keys: Iterator[object] | None
@@ -566,6 +569,8 @@ class _Loop:
         self._wait = wait
         self._block = block
         self._keys = keys
+        self._waited: tuple[Frame, int] | None = None  # the wait of this round, which is over, and its index
+        self._set = (0, 0)  # how often step and epoch had been set when this round began
         self._held: Frame | None = None
         self._before = first - 1
         self.count = 0
@@ -576,6 +581,7 @@ class _Loop:
     def __next__(self) -> Any:
         self.close()
         number = self._before + self.count + 1
+        self._set = _steps_set, _epochs_set
         frame = _enter_counted(self._wait, number)
         try:
             item = next(self._iterator)
@@ -585,6 +591,7 @@ class _Loop:
         except BaseException as error:
             _finish(frame, type(error))
             raise
+        self._waited = None if frame is None else (frame, frame.index)
         _finish(frame, None)
         self.count += 1
         self._held = _enter_counted(self._block, number) if self._keys is None else self._hold_keyed(self._keys)
@@ -606,12 +613,38 @@ class _Loop:
     def close(self, error: type[BaseException] | None = None, /) -> None:
         """End the block that is open, perhaps by an exception of this type."""
         frame, self._held = self._held, None
+        self._stamp(frame)
         _finish(frame, error)
+
+    def _stamp(self, held: Frame | None) -> None:
+        """A round knows its step and epoch when it ends, if the program has set them in it."""
+        waited, self._waited = self._waited, None
+        if held is not None:
+            self._restamp(held)
+        recording = _recording
+        if waited is None or recording is None or waited[0].lane.recording is not recording:
+            return
+        frame, index = waited
+        if index != LOST and self._restamp(frame):
+            lane = _lane_of(recording)
+            here = frame.lane is lane and index >= lane.claim
+            if here:
+                recording.change(lane, index, *frame.fields(frame.flags))
+            if not here or index < lane.claim:
+                recording.put(lane, *frame.fields(frame.flags | AGAIN))
+
+    def _restamp(self, frame: Frame) -> bool:
+        before = frame.step, frame.epoch
+        frame.step = frame.step if self._set[0] == _steps_set else _step
+        frame.epoch = frame.epoch if self._set[1] == _epochs_set else _epoch
+        return before != (frame.step, frame.epoch)
 
     def __del__(self) -> None:
         """`break` and exceptions in the body end here, when the loop lets go of its iterator."""
-        frame = getattr(self, "_held", None)  # torch.compile makes objects without calling their __init__
-        self._held = None
+        if not hasattr(self, "count"):  # torch.compile makes objects without calling their __init__
+            return
+        frame, self._held = self._held, None
+        self._stamp(frame)
         if frame is not None:
             _finish(frame, None, failed=_is_unwinding(sys._getframe(1)))
 
@@ -777,8 +810,9 @@ def _note(span: Span, kind: int, dur: int, when: int | None, key: int | None = N
 
 def count_steps(step: int, /) -> None:
     """Set the step of this process, as one that is counted."""
-    global _counted
+    global _counted, _steps_set
     set_context(step, None)
+    _steps_set -= 1  # not the program
     _counted = _step != NO_STEP
 
 
@@ -794,7 +828,9 @@ def advance(span: Span, when: int | None = None, /) -> bool:
 
 def set_context(step: int | None, epoch: int | None, /) -> None:
     """Set the step and epoch of this process; None leaves it as it is, -1 unsets it. Out of range: unset."""
-    global _step, _epoch, _counted
+    global _step, _epoch, _counted, _steps_set, _epochs_set
+    _steps_set += step is not None
+    _epochs_set += epoch is not None
     _counted = _counted and step is None
     _step = as_context(step, NO_STEP, _step)
     _epoch = as_context(epoch, NO_EPOCH, _epoch)

@@ -98,7 +98,10 @@ DETAIL = 2
 THIN_DETAIL = 0.80  # share of the cap from which DETAIL is no longer taken
 THIN_NORMAL = 0.95
 
-# Distinct names a process may use; further ones are recorded as OVERFLOW_NAME, the name itself among the arguments.
-MAX_NAMES = 65_536
+# Distinct names a process may use, and characters of all of them, which keeps them below 10 MB; further ones are recorded as
+# OVERFLOW_NAME, the name itself among the arguments.
+MAX_NAMES = 16_384
+MAX_NAMES_CHARS = 2**20
+HIGHEST_NAME = 131_072  # a name's number above this is damage
 MAX_NAME_CHARS = 512
 OVERFLOW_NAME = "(too many names)"

@@ -176,6 +176,8 @@ static inline void complete(Thread *t, Frame *frame, uint64_t dur, uint8_t kind)
         Record *slot = &t->ring->records[frame->slot];
         slot->args = r->args;
         slot->key = r->key;
+        slot->step = r->step;
+        slot->epoch = r->epoch;
         slot->dur = r->dur;
         __atomic_store_n(&slot->kind, kind, __ATOMIC_RELEASE);
         return;
@@ -245,6 +247,20 @@ static inline void leave(Frame *frame)
 static void cancel(Frame *frame)
 {
     leave_as(frame, frame->record.start, VOID);
+}
+
+/* Give the record of a frame that was left the step and epoch that the frame has. */
+static void stamp_again(Frame *frame)
+{
+    Thread *t = current_thread();
+    Record *r = &frame->record;
+    if (t && t->ordinal == frame->ordinal && frame->index >= t->spilled) {
+        t->ring->records[frame->slot].step = r->step;
+        t->ring->records[frame->slot].epoch = r->epoch;
+    } else if (t) {
+        r->kind = (uint8_t)((r->kind & ~OPEN) | AGAIN);
+        put(t, r);
+    }
 }
 
 /* Give an open frame another name, also where its record stands already. */

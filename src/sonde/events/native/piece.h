@@ -132,6 +132,9 @@ typedef struct {
     PyObject *iterator;
     Span *wait, *block; /* either may be NULL */
     PyObject *keys;     /* of `iterate_keyed`: an iterator over the keys of the blocks; else NULL */
+    Frame *waited;      /* the wait of this round, which is over */
+    uint32_t generation; /* in which it ended */
+    uint32_t steps_set, epochs_set; /* when this round began */
     Frame *held;        /* the block that is open */
     Span *holder;       /* its span */
     long long count;    /* items handed out */
@@ -140,13 +143,34 @@ typedef struct {
 
 static PyTypeObject *loop_type;
 
+/* A round knows its step and epoch when it ends, if the program has set them in it. */
+static int loop_stamp(const Loop *self, Frame *frame)
+{
+    uint32_t step = self->steps_set == g.steps_set ? frame->record.step : g.step;
+    uint16_t epoch = self->epochs_set == g.epochs_set ? frame->record.epoch : g.epoch;
+    int changed = step != frame->record.step || epoch != frame->record.epoch;
+    frame->record.step = step;
+    frame->record.epoch = epoch;
+    return changed;
+}
+
 /* End the block that is open, if any; by an exception of this type, or by the current one. */
 static void loop_release(Loop *self, PyObject *error, int failed)
 {
     Frame *held = self->held;
     Span *holder = self->holder;
-    self->held = NULL;
+    Frame *waited = self->waited;
+    self->held = self->waited = NULL;
     self->holder = NULL;
+    if (waited && self->generation == g.generation && loop_stamp(self, waited)) {
+        PyObject *kind, *value, *trace;
+        PyErr_Fetch(&kind, &value, &trace);
+        stamp_again(waited);
+        PyErr_Restore(kind, value, trace);
+    }
+    frame_unref(waited);
+    if (held)
+        loop_stamp(self, held);
     if (held && failed)
         leave_error(held, holder, error);
     else if (held)
@@ -181,12 +205,17 @@ static PyObject *loop_next(PyObject *object)
     if (!self->iterator)
         return NULL;
     int64_t number = self->before + self->count + 1;
+    self->steps_set = g.steps_set;
+    self->epochs_set = g.epochs_set;
     Frame *frame = self->wait && taken(self->wait) ? enter_span(self->wait, number, NULL) : NULL;
     PyObject *item = PyIter_Next(self->iterator);
     if (frame) {
-        if (item)
+        if (item) {
+            frame->refs++;
             leave(frame);
-        else if (PyErr_Occurred())
+            self->waited = frame;
+            self->generation = g.generation;
+        } else if (PyErr_Occurred())
             leave_error(frame, self->wait, NULL);
         else
             cancel(frame);
@@ -271,6 +300,7 @@ static Loop *new_loop(PyObject *iterator, PyObject *wait, PyObject *block)
     self->wait = span_or_null(wait);
     self->block = span_or_null(block);
     self->keys = NULL;
+    self->waited = NULL;
     self->held = NULL;
     self->holder = NULL;
     self->count = self->before = 0;

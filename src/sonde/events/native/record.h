@@ -33,7 +33,8 @@ enum { ESSENTIAL = 0, NORMAL = 1, DETAIL = 2 };
 #define SPILL_RECORDS (RING_RECORDS / 2)
 #define THIN_DETAIL 0.80
 #define THIN_NORMAL 0.95
-#define MAX_NAMES 65536
+#define MAX_NAMES 16384
+#define MAX_NAMES_CHARS (1 << 20)
 #define MAX_NAME_CHARS 512
 #define OVERFLOW_NAME "(too many names)"
 

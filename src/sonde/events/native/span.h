@@ -80,10 +80,10 @@ static uint32_t name_id(PyObject *cat, PyObject *name, int *full)
     *full = 0;
     if (known)
         id = (uint32_t)PyLong_AsUnsignedLong(known);
-    else if (pair && PyList_Size(g.names_list) >= MAX_NAMES)
+    else if (pair && (PyList_Size(g.names_list) >= MAX_NAMES || g.names_chars >= MAX_NAMES_CHARS))
         *full = 1;
-    else if (pair)
-        id = new_name(pair);
+    else if (pair && (id = new_name(pair)))
+        g.names_chars += PyUnicode_GetLength(clean_cat) + PyUnicode_GetLength(clean_name);
     Py_XDECREF(pair);
     Py_XDECREF(clean_cat);
     Py_XDECREF(clean_name);

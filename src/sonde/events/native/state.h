@@ -61,6 +61,7 @@ static struct {
     uint64_t seq;          /* the next sequence number */
     uint32_t step;
     uint16_t epoch;
+    uint32_t steps_set, epochs_set; /* how often the program has set them */
     int open;              /* the process folder is */
     int torn, torn_told;   /* another program has truncated the rings */
     Header plain;          /* the header until then */
@@ -86,6 +87,7 @@ static struct {
     PyObject *user;        /* "user", the default category */
     PyObject *ids;         /* (cat, name) -> id */
     PyObject *names_list;  /* id - 1 -> (cat, name) */
+    Py_ssize_t names_chars;
     Py_ssize_t names_written;
     uint64_t names_len;
     PyObject *pending;     /* lines for names.jsonl that could not be written yet */
