@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -252,3 +254,35 @@ def test_children_share_what_init_was_given_about_probes(tmp_path: Path, monkeyp
     with sonde.init(dir=tmp_path, mode="manual", steps="10:", every=2, ranks=[0, 3], deep=True):
         assert [os.environ.get(name) for name in names] == ["manual", "10:", "2", "0,3", "1"]
     assert [os.environ.get(name) for name in names] == [None, None, "3", None, None]
+
+
+SUBINTERPRETER = """
+import sys, sonde
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+session = sonde.init(dir=sys.argv[1])
+with sonde.span("around"):
+    for _ in range(3):
+        one = interpreters.create()
+        interpreters.run_string(one, "import sonde; sonde.init(); sonde.mark('inside'); sonde.finish()")
+        interpreters.destroy(one)
+sonde.mark("after")
+"""
+
+
+def test_a_subinterpreter_leaves_the_recording_of_the_main_one_alone(tmp_path: Path) -> None:
+    """It records nothing and says so; with the Python core, it records into a folder of its own."""
+    program = [sys.executable, "-c", SUBINTERPRETER, str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=True)
+    (path,) = tmp_path.iterdir()
+    with sonde.open_run(path) as run:
+        first = run.sql(
+            "SELECT name FROM events WHERE process LIKE '%-0' AND cat = 'user' ORDER BY start_ns"
+        ).fetchall()
+        assert first == [("around",), ("after",)]
+        assert run.sql("SELECT count(*) FROM events WHERE open").fetchall() == [(0,)]
+        assert run.drops.total == 0
+    if core.KIND == "c" and sys.version_info < (3, 12):
+        assert "nothing of this subinterpreter is recorded" in done.stderr

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from sonde import config, hooks, probes
 from sonde.errors import SondeError
-from sonde.events import core
+from sonde.events import MAIN, core
 from sonde.events.recorder import Recorder, tell_failure
 from sonde.guard import guard
 from sonde.store import scratch
@@ -152,7 +152,10 @@ def start_from_environment() -> None:
 
 def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
     outer = config.peek("run")
-    recorder = _recorder(settings) if settings.enabled is not False else None
+    wanted = settings.enabled is not False
+    if wanted and not MAIN:
+        _tell(_WARNING, "Sonde records the main interpreter only: nothing of this subinterpreter is recorded.")
+    recorder = _recorder(settings) if wanted and MAIN else None
     session = Session(settings.name, recorder, arguments, outer)
     if recorder is None:
         return session

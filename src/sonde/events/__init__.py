@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.events.choose import CORE_NOTE, core
+from sonde.events.choose import CORE_NOTE, MAIN, core
 from sonde.events.decorate import decorate
 from sonde.events.span import Span
 
@@ -12,4 +12,4 @@ mark = core.mark
 set_context = core.set_context
 get_context = core.get_context
 
-__all__ = ["CORE_NOTE", "Life", "Span", "core", "counter", "decorate", "get_context", "mark", "set_context"]
+__all__ = ["CORE_NOTE", "MAIN", "Life", "Span", "core", "counter", "decorate", "get_context", "mark", "set_context"]

@@ -306,6 +306,12 @@ static PyObject *info(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
         "lost_cap", h->lost_cap, "lost_ring", h->lost_ring, "lost_args", h->lost_args);
 }
 
+/* What is static here belongs to the main interpreter: an object of another one would outlive it. */
+static PyObject *is_main(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return PyBool_FromLong(PyInterpreterState_GetID(PyInterpreterState_Get()) == 0);
+}
+
 static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     return Py_BuildValue(
@@ -335,6 +341,7 @@ static PyMethodDef functions[] = {
     {"flush", flush, METH_NOARGS, "Spill every ring, and go on."},
     {"task_mode", task_mode, METH_O, "Say whether an event loop runs in this thread."},
     {"set_clock", set_clock, METH_O, "Replace the monotonic clock, for tests."},
+    {"is_main", is_main, METH_NOARGS, "Is this the main interpreter?"},
     {"info", info, METH_NOARGS, "Counts and states."},
     {"_remake", span_remake, METH_VARARGS, "Make a copied or unpickled span."},
     {"layout", layout, METH_NOARGS, "The numbers of the format, as this core has them."},

@@ -197,5 +197,8 @@ def set_clock(clock: Callable[[], int] | None, /) -> None:
 def info() -> dict[str, Any]:
     """recording, waiting (records that a kill would lose), mapped, rings, threads, names, next_seq, step, epoch, lost_space, lost_cap, lost_ring, lost_args."""
 
+def is_main() -> bool:
+    """Is this the main interpreter? Another one must not use the C core: there is one for the whole process."""
+
 def layout() -> dict[str, Any]:
     """The numbers of `store/record.py` as this core has them, for the test that compares them."""

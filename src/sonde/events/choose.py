@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sonde import config
 
+MAIN = True  # False: a subinterpreter, in which nothing is recorded, for the C core is that of the main one
 CORE_NOTE: str | None = None  # why the Python twin records; None: the C core does
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ else:
                 "Reinstall sonde with a C compiler, or set SONDE_CORE=auto.",
                 CORE_NOTE,
             )
+    if core is not None and not core.is_main():
+        core, MAIN, CORE_NOTE = None, False, "this is a subinterpreter"
     if core is None:
         from sonde.events import twin as core
 
-__all__ = ["CORE_NOTE", "core"]
+__all__ = ["CORE_NOTE", "MAIN", "core"]

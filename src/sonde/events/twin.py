@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KIND", "Files", "Life", "Span", "Wrapped", "advance", "begin", "cancel", "count_steps", "counter", "end",
-    "enter", "flush", "get_context", "info", "iterate", "iterate_keyed", "iterate_on", "layout", "leave", "mark", "note",
+    "enter", "flush", "get_context", "info", "is_main", "iterate", "iterate_keyed", "iterate_on", "layout", "leave", "mark", "note",
     "set_clock", "set_context", "task_mode", "turn",
 ]  # fmt: skip
 
@@ -898,6 +898,11 @@ def info() -> dict[str, Any]:
         "epoch": epoch,
         **{name: 0 if counts is None else counts[place] for name, place in lost.items()},
     }
+
+
+def is_main() -> bool:
+    """Each interpreter has a twin of its own."""
+    return True
 
 
 def layout() -> dict[str, Any]:
