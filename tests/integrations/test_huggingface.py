@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("transformers")
 from tests.integration.launching import run, script
 from tests.integrations.loops import Words, arguments, bert, digest
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 
 import sonde
 from sonde.errors import SettingError
@@ -157,3 +157,37 @@ def test_a_script_needs_no_edit_under_sonde_run(bare: str, programs: Programs) -
         (step, 4, 8) for step in range(4)
     ]
     assert programs.rows("select count(*) > 20, min(calls), max(calls) from layers where step = 1") == [(True, 4, 4)]
+
+
+# ── without an edit ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("counts_items", [True, False])
+def test_a_bare_trainer_has_epochs_and_the_loss_that_it_logs(tmp_path: Path, counts_items: bool) -> None:
+    """However the Trainer scales the losses of its micro-batches."""
+    logged: list[float] = []
+
+    class Logging(TrainerCallback):
+        def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
+            logged.extend([logs["loss"]] if "loss" in logs else [])
+
+    trainer = Trainer(
+        model=bert(),
+        args=arguments(tmp_path, logging_strategy="steps", logging_steps=1),
+        train_dataset=Words(),
+        callbacks=[Logging()],
+    )
+    trainer.model_accepts_loss_kwargs = counts_items
+    with record() as recorded:
+        trainer.train()
+        assert rows(recorded, STEPS) == TWO_EPOCHS
+        losses = [loss for (loss,) in rows(recorded, "select loss from steps order by step")]
+    assert losses == pytest.approx(logged, abs=1e-3)  # it rounds them
+
+
+def test_what_the_program_says_of_its_epoch_stays(tmp_path: Path) -> None:
+    """The Trainer is only asked where the program says nothing."""
+    with record() as recorded:
+        sonde.ai.update(epoch=7)
+        trained(Trainer, tmp_path)
+        assert rows(recorded, "select distinct epoch from steps") == [(7,)]

@@ -121,6 +121,27 @@ def test_a_script_needs_no_edit_under_sonde_run(programs: Programs, tmp_path: Pa
     ]
 
 
+def test_a_bare_trainer_has_epochs_and_the_loss_of_the_program(tmp_path: Path) -> None:
+    """Lightning divides it by the number of micro-batches."""
+    library = pytest.importorskip("lightning")
+    net, training, _ = lightning_parts(library)
+    printed: list[float] = []
+    step = net.training_step
+
+    def noted(batch: Any, batch_idx: int) -> Any:
+        loss = step(batch, batch_idx)
+        printed.append(loss.item())
+        return loss
+
+    net.training_step = noted
+    with record() as recorded:
+        lightning_trainer(library, tmp_path).fit(net, training)
+        with sonde.open_run(recorded.path) as found:
+            rows = found.sql("select epoch, loss from steps order by step").fetchall()
+    means = [sum(printed[at : at + 4]) / 4 for at in range(0, 16, 4)]
+    assert rows == [(number // 2, pytest.approx(mean)) for number, mean in enumerate(means)]
+
+
 # ── where a training goes on ─────────────────────────────────────────────────────────────────────────────────────────
 
 # The first optimizer updates in every so many of eight batches, the other in each; how many steps an epoch has then.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import batches, ends, items, layers, memory, phases, steps, system, tables
+from sonde.analysis import batches, ends, items, layers, losses, memory, phases, steps, system, tables
 from sonde.analysis.ledger import Ledgers
 from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
 from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
@@ -143,6 +143,8 @@ class Database:
             self.make("steps")
         if table == "steps":
             steps.create(self.connection, self.source, self.rows)
+        elif table == "losses":
+            losses.create(self.connection, self.source, self.rows)
         elif table == "batches":
             self.ledgers.register(self.connection, [str(row["process"]) for row in self.rows])
             batches.create(self.connection, self.source, self.rows)

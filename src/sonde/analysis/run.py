@@ -128,7 +128,7 @@ class Run:
             return self.database.connection.sql(query)
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
-        """A whole table: events, processes, steps, phases, batches, items, layers, memory or system."""
+        """A whole table: events, processes, steps, phases, losses, batches, items, layers, memory or system."""
         if name not in tables.TABLES:
             raise UnknownName(tables.unknown(name))
         self.database.make(name)

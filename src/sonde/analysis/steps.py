@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import tables
+from sonde.analysis import losses, tables
 from sonde.analysis.purpose import LOADER_SHIFT
 from sonde.analysis.rows import Rows, give_back
 from sonde.analysis.timeline import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.trail import DEVICE_TIMES
-from sonde.analysis.training import Trainer, trainers
+from sonde.analysis.training import Trainer, row_of, trainers
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ WARMUP = 3  # so many first steps of a process are warm-up
 BLOCK = 1 << 15  # steps at a time: so few stay near the processor
 
 _PLAIN = (
-    "number", "step", "epoch", "start_ns", "dur_ns", "micro_batches", "samples", "batches", "gc_ns", "device_peak_bytes"
+    "number", "step", "epoch", "start_ns", "dur_ns", "micro_batches", "samples", "batches", "gc_ns", "device_peak_bytes",
+    "loss_parts",
 )  # fmt: skip
 _WIDE = (
     *(f"{phase}_{what}" for what in ("ns", "calls", "after") for phase in tables.PHASES),
@@ -229,13 +230,15 @@ class _Facts:
         return np.where(self._counts(rows) > 0, total, NONE)
 
     def _loss_columns(self) -> dict[str, NDArray[Any]]:
-        """The mean over the backward calls of the step."""
+        """The loss, whether there is one, and of how many backward passes it is the mean."""
         import numpy as np
 
-        mean = self._mean_of(probe.LOSS)
-        if mean is None:
-            return {"loss": np.broadcast_to(np.int64(0), self._rows), "has_loss": np.zeros(self._rows, bool)}
-        return {"loss": mean[0], "has_loss": mean[1] > 0}
+        loss, parts = np.zeros(self._rows), np.zeros(self._rows, np.int64)
+        found = losses.losses_of(self._trainer)
+        if found is not None:
+            found = losses.of_steps(found, self._trainer.timeline)
+            loss[found.row], parts[found.row] = found.loss, found.parts
+        return {"loss": loss, "has_loss": parts > 0, "loss_parts": _or_none(parts)}
 
     def _device_columns(self) -> dict[str, Ints]:
         """The time that a device had for each phase, and the most memory that was held on one."""
@@ -252,7 +255,7 @@ class _Facts:
         if found is None or not len(found["value"]):
             return np.broadcast_to(np.int64(NONE), self._rows)
         known = np.isfinite(found["value"])
-        row = self._row_of(found["start_ns"][known], found["step"][known])
+        row = row_of(self._trainer.timeline, found["start_ns"][known], found["step"][known])
         whole = np.full(self._rows, first, np.int64)
         fold.at(whole, row, found["value"][known].astype(np.int64))
         return np.where(self._counts(row) > 0, whole, NONE)
@@ -285,24 +288,10 @@ class _Facts:
         found = self._trainer.counters.get(name)
         if found is None or not len(found["value"]):
             return None
-        row = self._row_of(found["start_ns"], found["step"])
+        row = row_of(self._trainer.timeline, found["start_ns"], found["step"])
         counts = self._counts(row)
         with np.errstate(invalid="ignore"):  # a loss may be infinite
             return np.bincount(row, found["value"], self._rows) / np.maximum(counts, 1), counts
-
-    def _row_of(self, times: Ints, steps: Ints) -> Ints:
-        """The step that values belong to. One that was written later says which it is about."""
-        import numpy as np
-
-        known = np.append(self._trainer.timeline.updates.step, NONE)
-        row = self._trainer.timeline.step_of(times)
-        order = np.argsort(known[:-1], kind="stable")
-        if not len(order):
-            return row
-        place = order[np.minimum(np.searchsorted(known[:-1], steps, side="right", sorter=order), len(order)) - 1]
-        late = np.insert(self._trainer.timeline.updates.key & probe.UPDATE_LATE != 0, 0, False)
-        elsewhere = (known[row] != steps) & (known[place] == steps) & ~late[row]
-        return np.where(elsewhere, place, row)
 
 
 def _or_none(counts: Ints) -> Ints:

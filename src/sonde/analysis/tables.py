@@ -102,6 +102,16 @@ STEPS = (
     ("batches", "BIGINT"),
     ("process", "VARCHAR"),
 )
+LOSSES = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("epoch", "BIGINT"),
+    ("optimizer", "BIGINT"),
+    ("loss", "DOUBLE"),
+    ("process", "VARCHAR"),
+)
 PHASE_ROWS = (
     ("host", "VARCHAR"),
     ("rank", "BIGINT"),
@@ -191,6 +201,7 @@ COLUMNS: dict[str, Columns] = {
     "processes": PROCESSES,
     "steps": STEPS,
     "phases": PHASE_ROWS,
+    "losses": LOSSES,
     "batches": BATCHES,
     "items": ITEMS,
     "layers": LAYERS,

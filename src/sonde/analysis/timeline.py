@@ -129,6 +129,12 @@ class Timeline:
 
         return np.searchsorted(self.ends, moments, side="right")
 
+    def optimizers(self) -> Spans:
+        """The updates of optimizers, one after the other; not those inside a backward pass."""
+        import numpy as np
+
+        return self._spans.take(np.flatnonzero((self._spans.code == OPTIMIZER) & (self._spans.key != NONE)))
+
     def batches(self) -> tuple[Waits, Purposes, Ints]:
         """The fetches, what they were for, and the row of the step that used their batch."""
         waits = Waits(*(column[self._waits] for column in (self._spans.key, self._spans.start, self._spans.end)))

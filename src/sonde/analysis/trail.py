@@ -43,6 +43,7 @@ _ASIDE = ("start_ns", "key", "seq")
 _WAIT = PHASES.index(probe.INPUT_WAIT)
 _COUNTED = ("start_ns", "step", "value", "seq")
 _SIZED = ("key", "value", "seq")
+_DIVIDED = (*_COUNTED, "key")
 _GAPS = {"step": record.NO_STEP, "epoch": record.NO_EPOCH}
 _FIELDS = {"start": (0, 8), "dur": (8, 8), "key": (16, 8), "seq": (32, 4)}  # of a record: the first byte, and how many
 
@@ -66,7 +67,7 @@ class Trail(NamedTuple):
 
     `spans`: code, start_ns, end_ns, key; with several threads `lane`, with steps that are wanted `step`. `updates`:
     start_ns, step, epoch, key, lane. `aside`, the waits of other threads: start_ns, key. `garbage`: start_ns, dur_ns.
-    `counters`, by their names: value, and start_ns and step, or key of samples.
+    `counters`, by their names: value, and start_ns and step, of losses key too; of samples only key.
     """
 
     spans: Columns
@@ -82,7 +83,7 @@ def arrays(connection: duckdb.DuckDBPyConnection, query: str) -> Columns:
 
 
 def _of_counters(name: str) -> tuple[str, ...]:
-    return _SIZED if name == probe.SAMPLES else _COUNTED
+    return {probe.SAMPLES: _SIZED, probe.LOSS: _DIVIDED}.get(name, _COUNTED)
 
 
 def _of_spans(wanted: Wanted) -> tuple[str, ...]:

@@ -214,6 +214,21 @@ def _before_waits(codes: NDArray[np.uint8], turns: Ints) -> Ints:
     return np.where(found > np.append(-1, turns)[: len(turns)], found, turns)
 
 
+def row_of(timeline: Timeline, times: Ints, steps: Ints) -> Ints:
+    """The step that values belong to. One that was written later says which it is about."""
+    import numpy as np
+
+    known = np.append(timeline.updates.step, NONE)
+    row = timeline.step_of(times)
+    order = np.argsort(known[:-1], kind="stable")
+    if not len(order):
+        return row
+    place = order[np.minimum(np.searchsorted(known[:-1], steps, side="right", sorter=order), len(order)) - 1]
+    late = np.insert(timeline.updates.key & probe.UPDATE_LATE != 0, 0, False)
+    elsewhere = (known[row] != steps) & (known[place] == steps) & ~late[row]
+    return np.where(elsewhere, place, row)
+
+
 def in_turn(spans: Spans, lanes: Ints, updates: Ints, lane_of: Ints) -> Spans:
     """Of several threads that trained, one after the other, only what the thread did whose turn it was."""
     import numpy as np

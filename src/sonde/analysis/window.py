@@ -164,15 +164,16 @@ class Window:
     def __init__(self) -> None:
         self.count = 0
         self.aborted = 0
-        self.loss: float | None = None
         self.step: int | None = None
         self.epoch: int | None = None
         self.newest_ns: int | None = None
         self.history = History()
         self.losses = History()
+        self.loss: float | None = None
         self._kept = nothing()
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
         self._probed: set[int] = set()  # phases that the probes told of
+        self._losses = 0  # so many records
         self._seen_loss = False  # the probes saw one: what the program tells is another one then
         self._dropped = False
 
@@ -226,15 +227,30 @@ class Window:
         import numpy as np
 
         self._probed |= {int(code) for code in np.unique(codes) if code <= ITER}
+        self._note_updates(records[codes == UPDATE])
         self._seen_loss |= bool(np.any(codes == LOSS))
         counters = (records["kind"] & record.KIND_MASK) == record.COUNTER  # the program may log a word, too
-        told = records[counters & (codes == (LOSS if self._seen_loss else LOSS + VOCABULARY))]
-        if len(told):
-            values = told["dur"].copy().view(np.float64)
-            self.loss = float(values[-1])
-            finite = np.isfinite(values)
-            self.losses.add(told["start"][finite].astype(np.int64), values[finite])
-        updates = records[codes == UPDATE]
+        self._note_losses(records[counters & (codes == (LOSS if self._seen_loss else LOSS + VOCABULARY))])
+
+    def _note_losses(self, losses: NDArray[np.void]) -> None:
+        """Those before they were divided by the number of micro-batches, if that is known: see `losses`."""
+        import numpy as np
+
+        if not len(losses):
+            return
+        self._losses += len(losses)
+        divisor = int(losses["key"][-1]) if self._seen_loss and losses["key"][-1] != record.NO_KEY else 0
+        usual = self.count * divisor
+        divided = divisor < 0 or (divisor > 1 and abs(self._losses - usual) <= max(divisor, usual / 10))
+        values = losses["dur"].copy().view(np.float64) * (abs(divisor) if divided else 1)
+        self.loss = float(values[-1])
+        finite = np.isfinite(values)
+        self.losses.add(losses["start"][finite].astype(np.int64), values[finite])
+
+    def _note_updates(self, updates: NDArray[np.void]) -> None:
+        """How many, how long they took, and which is the last."""
+        import numpy as np
+
         if not len(updates):
             return
         updates = updates[np.argsort(updates["start"], kind="stable")]

@@ -45,7 +45,7 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
 
     RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
     still be recorded, have been killed, or be sealed. With TABLE, prints the first rows of that table instead: events,
-    processes, steps, phases, batches, items, layers, memory or system. A TABLE alone is that of the newest run.
+    processes, steps, phases, losses, batches, items, layers, memory or system. A TABLE alone is that of the newest run.
     """
     if table is None and run in TABLES:
         run, table = None, run

@@ -243,7 +243,7 @@ typedef struct {
     vectorcallfunc call;
     PyObject *slow;  /* the Python function that does the same, and all the rest */
     PyObject *parts; /* a tuple; what it holds depends on the kind */
-    PyObject *kinds[2]; /* of modules: the types seen last of which one was no loss, and of which one was; may be NULL */
+    PyObject *kinds[2]; /* the types seen last: no loss, and a loss; of operations: one that does not scale, and one that does; may be NULL */
     struct Route *routes; /* of modules that are followed: those that were called last; may be NULL */
     int64_t last;         /* the time of the last call; of forwards, the address of the module that learned last */
 } Lane;
@@ -377,7 +377,7 @@ static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flag
     return PyObject_Vectorcall(PyTuple_GetItem(part(self, 0), bits), args, flags, names);
 }
 
-static PyObject *s_cpu, *s_item;
+static PyObject *s_cpu, *s_item, *s_made_by;
 
 /* Reads the only number of a tensor where it lies: READABLE, OPAQUE or FREED. Not one at an odd place: it may be the imaginary part of a number
    whose conjugate is meant, and have the other sign. */
@@ -416,10 +416,34 @@ static PyObject *loss_of(PyObject *tensor, int *elsewhere)
     return *elsewhere ? NULL : PyObject_CallMethodObjArgs(tensor, s_item, NULL);
 }
 
-/* parts: the function, the class of tensors, what writes the loss, its span, what comes after an unusual pass */
+/* Was this loss scaled last, so that Python has to look at it? Asked once for each type of operation, as in `is_loss`. */
+static int is_scaled(PyObject *self, PyObject *tensor)
+{
+    Lane *lane = (Lane *)self;
+    PyObject *made_by = PyObject_GetAttr(tensor, s_made_by);
+    PyObject *kind = made_by ? (PyObject *)Py_TYPE(made_by) : NULL;
+    for (int i = 0; kind && i < 2; i++)
+        if (lane->kinds[i] == kind) {
+            Py_DECREF(made_by);
+            return i;
+        }
+    PyObject *name = kind ? PyObject_GetAttrString(kind, "__name__") : NULL;
+    int scaled = name ? PySequence_Contains(part(self, 5), name) : -1;
+    Py_XDECREF(name);
+    if (scaled >= 0) {
+        PyObject *old = lane->kinds[scaled];
+        lane->kinds[scaled] = Py_NewRef(kind);
+        Py_XDECREF(old);
+    }
+    Py_XDECREF(made_by);
+    return scaled;
+}
+
+/* parts: the function, the class of tensors, what writes the loss, its span, what comes after an unusual pass,
+   the names of operations that scale */
 static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (!ready || (flags & ~OFFSET_BIT) < 1 || (PyObject *)Py_TYPE(args[0]) != part(self, 1))
+    if (!ready || (flags & ~OFFSET_BIT) < 1 || (PyObject *)Py_TYPE(args[0]) != part(self, 1) || is_scaled(self, args[0]))
         return go_slow(self, args, flags, names);
     int elsewhere;
     PyObject *value = loss_of(args[0], &elsewhere);
@@ -707,7 +731,7 @@ static PyObject *set_blocks(PyObject *Py_UNUSED(module), PyObject *parts)
 /* ---- the module ---- */
 
 static PyObject *forward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(forward_call, 5, args); }
-static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(backward_call, 5, args); }
+static PyObject *backward(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(backward_call, 6, args); }
 static PyObject *begins(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(begins_call, 4, args); }
 static PyObject *ends(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ends_call, 4, args); }
 static PyObject *ended(PyObject *Py_UNUSED(module), PyObject *args) { return lane_made(ended_call, 3, args); }
@@ -817,7 +841,8 @@ static int make_names(void)
 {
     s_cpu = PyUnicode_InternFromString("is_cpu");
     s_item = s_cpu ? PyUnicode_InternFromString("item") : NULL;
-    return s_item && ledger_names() == 0 && loader_names() == 0 ? 0 : -1;
+    s_made_by = s_item ? PyUnicode_InternFromString("grad_fn") : NULL;
+    return s_made_by && ledger_names() == 0 && loader_names() == 0 ? 0 : -1;
 }
 
 PyMODINIT_FUNC PyInit__gate(void)

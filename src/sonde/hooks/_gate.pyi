@@ -49,12 +49,14 @@ def forward(slow: Function, parts: tuple[tuple[Function, ...], Callable[[], bool
     """A lane for calls of modules: eight functions by state, the test of gradients, the class of losses, "training"."""
 
 def backward(
-    slow: Function, parts: tuple[Function, type, Callable[[Any, float], None], Any, Callable[[], None]], /
+    slow: Function,
+    parts: tuple[Function, type, Callable[[Any, float], None], Any, Callable[[], None], tuple[str, ...]],
+    /,
 ) -> Function:
     """A lane for backward passes.
 
-    Its parts: the function, the class of tensors, what writes the loss, its span, and what is called after a pass in which
-    something unusual was seen.
+    Its parts: the function, the class of tensors, what writes the loss, its span, what is called after a pass in which
+    something unusual was seen, and the names of the operations after which the loss goes the slow way.
     """
 
 def begins(

@@ -45,6 +45,7 @@ PROBES = (
     Probe("layers", ALWAYS),
     Probe("nonfinite", ALWAYS),
     Probe("ranks", ALWAYS),
+    Probe("frameworks", AUTO),
     Probe("communication", AUTO),
     Probe("checkpoint", AUTO),
     Probe("collector", ALWAYS),

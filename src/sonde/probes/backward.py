@@ -70,7 +70,7 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
         return call
     torch = sys.modules["torch"]
     native.exchange(private.exchange(), private.copy_on_write())
-    parts = (timed, torch.Tensor, loss.writer(), loss.span, _unusual)
+    parts = (timed, torch.Tensor, loss.writer(), loss.span, _unusual, loss.SCALING)
     return cast("Callable[..., Any]", native.backward(call, parts))
 
 

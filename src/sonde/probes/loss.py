@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import memory
+from sonde.hooks.torch.engine import native
 from sonde.probes import step
 from sonde.store.probe import LOSS, PROBE
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     Writer = Callable[[Any, float], object]  # gets the span of it, and the value
 
 MOST = 64  # copies under way; more than that are not ordered
+SCALING = ("DivBackward0", "MulBackward0")  # operations that scale a loss
+HIGHEST = 1e6  # a larger divisor is no number of micro-batches
 
 
 class _Copy(NamedTuple):
@@ -31,6 +34,7 @@ class _Copy(NamedTuple):
     step: int | None
     value: Any  # in memory of the host
     done: Any  # the event behind the copy
+    divisor: int
     chosen: bool  # the step is recorded
 
 
@@ -39,6 +43,7 @@ class _Scaled(NamedTuple):
 
     result: weakref.ref[Any]
     loss: Any  # the same numbers as before, without their graph
+    divisor: int
 
 
 class _Losses:
@@ -47,6 +52,7 @@ class _Losses:
         self.scaled: _Scaled | None = None
         self.listeners: tuple[Listener, ...] = ()
         self.quick: Writer | None = None
+        self.micro_batches = 0  # in a step of a framework that divides losses by it; 0: not known
         self.renew: Callable[[], None] = lambda: None  # the lane knows who writes: it has to be made again
 
 
@@ -86,8 +92,8 @@ def writer() -> Writer:
     return (_losses.quick or _write) if _losses.listeners else core.note
 
 
-def _write(span: Any, value: float) -> None:
-    core.note(span, value)
+def _write(span: Any, value: float, key: int = 0) -> None:
+    core.note(span, value, key)
     _tell(value, core.get_context()[0])
 
 
@@ -100,34 +106,66 @@ def _tell(value: float, number: int | None) -> None:
 def scaled(result: Any, loss: Any) -> None:
     """A gradient scaler has made `result` of `loss`: the loss is what is wanted."""
     if type(result) is sys.modules["torch"].Tensor and type(loss) is type(result):
-        _losses.scaled = _Scaled(weakref.ref(result), loss.detach())
+        _losses.scaled = _Scaled(weakref.ref(result), loss.detach(), _divisor(loss))
+
+
+def divided_by(micro_batches: int) -> None:
+    """A framework divides the losses that come now by this number of micro-batches; 0: it does so no more."""
+    _losses.micro_batches = micro_batches if micro_batches > 1 else 0
+    if micro_batches > 1 and native is not None:
+        native.ready(False)
+
+
+def _divisor(loss: Any) -> int:
+    """The key of a loss: what it was divided by in the last operation, if that is a whole number above 1; else 0.
+
+    A product counts too, as in `loss * (1 / 8)`. The operand of that operation is documented as part of its saved tensors.
+    """
+    if _losses.micro_batches:
+        return -_losses.micro_batches
+    made_by = loss.grad_fn
+    kind = type(made_by).__name__
+    if kind not in SCALING or made_by._saved_other is None or made_by._saved_other.numel() != 1:
+        return 0
+    factor = made_by._saved_other
+    divisor = float(factor) if factor.is_cpu else 0.0
+    if kind == SCALING[1]:
+        divisor = 1 / divisor if divisor else 0.0
+    whole = round(divisor) if 1 < divisor < HIGHEST else 0
+    return whole if abs(divisor - whole) <= 1e-6 * divisor else 0
 
 
 def note(tensors: Any) -> None:
     """Write the loss, if what is differentiated is one number."""
     loss = tensors[0] if isinstance(tensors, tuple | list) and len(tensors) == 1 else tensors
+    divisor = None
     if _losses.scaled is not None:
-        result, plain = _losses.scaled
-        loss = plain if result() is loss else loss
+        result, plain, before = _losses.scaled
+        if result() is loss:
+            loss, divisor = plain, before
         _losses.scaled = None
     if _losses.copies:
         collect()
     torch = sys.modules["torch"]
     if type(loss) is torch.Tensor:
-        _take(torch, loss)
+        _take(torch, loss, divisor)
     elif isinstance(loss, torch.Tensor) and type(loss).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
         with torch._C.DisableTorchFunctionSubclass():  # what the program makes of such calls is not meant for ours
-            _take(torch, loss)
+            _take(torch, loss, divisor)
 
 
-def _take(torch: Any, loss: Any) -> None:
-    """A tensor that has its memory itself."""
+def _take(torch: Any, loss: Any, divisor: int | None) -> None:
+    """A tensor that has its memory itself; what it was divided by, if that is known."""
     if loss.numel() != 1 or not memory.is_there(loss):
         return
-    if loss.is_cpu:
+    key = _divisor(loss) if divisor is None else divisor
+    if not loss.is_cpu:
+        if loss.is_cuda and len(_losses.copies) < MOST:
+            _order(torch, loss, key)
+    elif key:
+        _write(span, loss.item(), key)
+    else:
         writer()(span, loss.item())
-    elif loss.is_cuda and len(_losses.copies) < MOST:
-        _order(torch, loss)
 
 
 def collect() -> None:
@@ -137,13 +175,13 @@ def collect() -> None:
         copy = copies.pop(0)
         value = copy.value.item()
         if copy.chosen:
-            core.counter(LOSS, value, PROBE, 0, step=copy.step)
+            core.counter(LOSS, value, PROBE, copy.divisor, step=copy.step)
         _tell(value, copy.step)
 
 
-def _order(torch: Any, loss: Any) -> None:
+def _order(torch: Any, loss: Any, divisor: int) -> None:
     value = torch.empty_like(loss, device="cpu", pin_memory=True, requires_grad=False)
     value.copy_(loss.detach(), non_blocking=True)
     done = torch.cuda.Event()
     done.record()
-    _losses.copies.append(_Copy(core.get_context()[0], value, done, step.phases.on))
+    _losses.copies.append(_Copy(core.get_context()[0], value, done, divisor, step.phases.on))

@@ -54,6 +54,8 @@ DEVICE_PEAK = (
 )
 CHECKPOINT = "checkpoint"
 EVALUATION = "evaluation"
+# A counter: the key n > 1 says that the value was divided by n just before its backward pass, -n that the framework did so since a
+# step has n micro-batches; 0: neither.
 LOSS = "loss"
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"

@@ -114,7 +114,8 @@ def _speed(view: Report) -> list[str]:
     if view.steps.samples_per_s is not None:
         found.append(f"{_rate(view.steps.samples_per_s)} samples/s")
     if view.steps.loss is not None:
-        found.append(f"loss {view.steps.loss:.4g}")
+        parts = view.steps.loss_parts
+        found.append(f"loss {view.steps.loss:.4g}" + (f" (mean of {parts} backward passes)" if parts else ""))
     return found
 
 

@@ -16,7 +16,9 @@ from sonde.analysis.culprits import NONE, Item, Items, items, items_of
 from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.held import Series, held
 from sonde.analysis.stack import Layer, layers
+from sonde.analysis.steps import ROWS
 from sonde.analysis.summary import wall_ns
+from sonde.analysis.tables import quoted
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, Slow, Speed, Spread
 from sonde.finding import Finding
@@ -118,6 +120,7 @@ class Steps:
     skipped: int  # by the gradient scaler
     aborted: int  # blocks of `trace_step` that were left by an exception; not counted above
     loss: float | None  # the last one
+    loss_parts: int | None  # it is the mean of so many backward passes, and may have been divided before
     startup: list[StartUp]
     slowest: list[SlowStep]
 
@@ -355,6 +358,7 @@ class _Extra:
     skipped: int
     aborted: int
     loss: float | None
+    loss_parts: int | None
     warm_ns: int | None  # when the first step after the warm-up began
 
 
@@ -396,8 +400,16 @@ def _extra(run: Run, apart: bool) -> _Extra:
         skipped=_of_all((row[0] for row in rows), apart),
         aborted=_aborted(run, {process: count for *_, process, count in rows}, apart),
         loss=rows[0][1] if rows and not apart else None,
+        loss_parts=_loss_parts(run, rows[0][7]) if rows and not apart else None,
         warm_ns=min((row[2] for row in rows if row[2] is not None), default=None),
     )
+
+
+def _loss_parts(run: Run, process: str) -> int | None:
+    """Of how many backward passes the last loss of a process is the mean, if that may not be the program's own loss."""
+    query = f"SELECT arg_max(loss_parts, start_ns) FROM {ROWS} WHERE has_loss AND whole AND process = {quoted(process)}"  # noqa: S608
+    ((parts,),) = run.sql(query).fetchall()
+    return parts if parts is not None and parts > 1 else None
 
 
 def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
@@ -414,6 +426,7 @@ def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
         skipped=extra.skipped,
         aborted=extra.aborted,
         loss=extra.loss,
+        loss_parts=extra.loss_parts,
         startup=[StartUp(phase, one.first.or_zero(), one.later.or_zero()) for phase, one in speed.startup.items()],
         slowest=slowest,
     )
