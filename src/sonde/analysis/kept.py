@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, str]  # name -> type in DuckDB
 
-VERSION = 4  # also to be raised when the same events would give other steps
+VERSION = 5  # also to be raised when the same events would give other steps
 MOST_NAMES = 100_000  # in the census of a run: with more of them it is not kept
 MAX_BYTES = 64 << 20  # of steps.json
 _TABLES = (EVENTS_FILE, PROCESSES_FILE, STEPS_TABLE)
