@@ -38,6 +38,13 @@ class Points(Dataset):
         return f"p{idx}"
 
 
+class Rare(Points):
+    """Points of which one alone is on its side."""
+
+    def get_side(self, idx: int) -> int:
+        return int(idx == 0)
+
+
 class Augmented(Points):
     """Points that move a little."""
 

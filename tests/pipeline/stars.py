@@ -148,12 +148,22 @@ class Turned(Stars):
         return value + np.float32(seed % 1000 + 1)
 
 
+class Twice(Stars):
+    """Two fields that can be augmented."""
+
+    def augment_image(self, value: Any, index: int, seed: int) -> Any:
+        return value + 1
+
+    def augment_label(self, value: Any, index: int, seed: int) -> Any:
+        return 100
+
+
 def source(kind: str, **more: Any) -> dict[str, Any]:
     """One source of a group."""
     return {"dataset_class": f"{PATH}.{kind}", "primary_id_field": "name", **more}
 
 
-def made(kind: str, config: dict[str, Any] | None = None, *, augment: bool = False, **more: Any) -> DataProvider:
+def made(kind: str, config: dict[str, Any] | None = None, *, augment: bool = True, **more: Any) -> DataProvider:
     """A provider of one dataset."""
     return DataProvider(_config({"train": {"data": source(kind, **more)}}, config), "train", augment=augment)
 

@@ -7,6 +7,7 @@ import pytest
 from tests.pipeline.stars import PATH, batch, joined, source
 
 from sonde.errors import ConfigError, DataError
+from sonde.pipeline.collate import _nothing
 from sonde.pipeline.config import Config
 from sonde.pipeline.join import id_text, refuse_duplicates
 from sonde.pipeline.provider import DataProvider
@@ -115,3 +116,11 @@ def test_equal_hashes_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None
     refuse_duplicates("here", range(50), str)
     with pytest.raises(DataError, match="items 0 and 6"):
         refuse_duplicates("here", range(8), lambda row: str(row % 6))
+
+
+@pytest.mark.parametrize("dtype", ["m8[s]", "M8[ns]"])
+def test_misses_of_times_are_not_a_time_of_the_same_unit(dtype: str) -> None:
+    """NumPy will refuse a difference of times that has no unit."""
+    empty = _nothing(np.dtype(dtype))
+    assert empty.dtype == np.dtype(dtype)
+    assert np.isnat(empty)

@@ -177,8 +177,8 @@ class Asks:
 
 
 def test_augmentation_only_where_it_is_asked_for() -> None:
-    """By the verb and by the request; the same for all of an epoch, another in the next one."""
-    plain, turned = made("Turned"), made("Turned", augment=True)
+    """By the request, for the group train if it says nothing; the same for all of an epoch, another in the next one."""
+    plain, turned = made("Turned", augment=False), made("Turned")
     assert (plain[3]["data"]["image"] == 3).all()
     first = turned[3]["data"]["image"]
     assert (first != 3).all()
@@ -187,10 +187,42 @@ def test_augmentation_only_where_it_is_asked_for() -> None:
     assert (turned[3]["data"]["image"] != first).all()
 
 
-def test_request_can_switch_augmentation_off() -> None:
-    """Although the verb would have it."""
-    config = Config({"data_request": {"train": {"data": {**source("Turned"), "augment": False}}}})
-    assert (DataProvider(config, "train", augment=True)[3]["data"]["image"] == 3).all()
+@pytest.mark.parametrize(
+    ("group", "augment", "turned"),
+    [
+        ("train", True, True),
+        ("train", None, True),
+        ("train", ["image"], True),
+        ("train", False, False),
+        ("train", [], False),
+        ("validate", None, False),
+        ("validate", True, True),
+        ("validate", ["image"], True),
+    ],
+)
+def test_request_says_what_is_augmented(group: str, augment: Any, turned: bool) -> None:
+    """Nothing, everything, or a list of fields; the provider needs no argument for it."""
+    config = Config({"data_request": {group: {"data": {**source("Turned"), "augment": augment}}}})
+    assert (DataProvider(config, group)[3]["data"]["image"] != 3).all() == turned
+
+
+def test_only_the_listed_fields_are_augmented() -> None:
+    """Others stay as they are, also if there is a function for them."""
+    request = {"dataset_class": f"{PATH}.Twice", "primary_id_field": "name", "augment": ["label"]}
+    item = DataProvider(Config({"data_request": {"train": {"data": request}}}), "train")[3]["data"]
+    assert (item["image"] == 3).all()
+    assert item["label"] == 100
+
+
+@pytest.mark.parametrize(
+    ("augment", "words"),
+    [(["imag"], "Did you mean 'image'"), (["label"], "augment_label"), ("image", "a list of names"), ([1], "list")],
+)
+def test_a_field_that_cannot_be_augmented_is_told(augment: Any, words: str) -> None:
+    """With the place in the request."""
+    with pytest.raises(ConfigError, match=r"data_request\.train\.data\.augment") as caught:
+        DataProvider(Config({"data_request": {"train": {"data": {**source("Turned"), "augment": augment}}}}), "train")
+    assert words in str(caught.value)
 
 
 def test_it_gives_the_same_after_a_pickle() -> None:

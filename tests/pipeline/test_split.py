@@ -172,3 +172,34 @@ def test_index_and_fraction_are_not_mixed(tmp_path: Path, fractions: dict[str, A
     with pytest.raises(ConfigError) as caught:
         parts(10, files=saved(tmp_path, train=[1]), **fractions)
     assert words in str(caught.value)
+
+
+def test_stratified_parts_have_their_share_of_each_class() -> None:
+    """Also of a class that is rare; disjoint and complete as ever."""
+    labels = np.array(["common"] * 90 + ["rare"] * 10)
+    request = parse_request({group: {"data": source("Stars", split_fraction=one)} for group, one in PARTS.items()})
+    found = {group: list(rows_of(group, request, 100, 3, {}, lambda: labels)) for group in PARTS}
+    assert sorted(row for rows in found.values() for row in rows) == list(range(100))
+    assert {group: int((labels[rows] == "rare").sum()) for group, rows in found.items()} == {
+        "train": 6,
+        "validate": 2,
+        "test": 2,
+    }
+
+
+PARTS = {"train": 0.6, "validate": 0.2, "test": 0.2}
+
+
+def test_stratified_split_by_a_field_of_the_dataset() -> None:
+    """Which need not be among those that are read."""
+    request = {group: {"data": source("Stars", split_fraction=0.5, fields=["image"])} for group in ("train", "test")}
+    config = Config({"data_request": request})
+    config["split"]["stratify_field"] = "label"
+    counts = [np.bincount(DataProvider(config, group).column("label")) for group in request]
+    assert abs(counts[0] - counts[1]).max() <= 1
+    config["split"]["stratify_field"] = "lable"
+    with pytest.raises(ConfigError, match="Did you mean 'label'"):
+        DataProvider(config, "train")
+    config["split"]["stratify_field"] = "image"
+    with pytest.raises(ConfigError, match=r"split\.stratify_field names a field without classes"):
+        DataProvider(config, "train")

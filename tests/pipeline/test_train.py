@@ -66,6 +66,43 @@ def test_items_are_drawn_by_weight_if_that_is_asked_for(tmp_path: Path, monkeypa
     assert {int(side) for batch in found for side in batch[1]} == {1}
 
 
+def test_classes_are_drawn_equally_often_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many items each has."""
+    found = seen(monkeypatch)
+    made = pipeline(tmp_path, dataset="Rare")
+    made.config["data_loader"]["balance_field"] = "side"
+    made.config["train"]["epochs"] = 20
+    made.train()
+    sides = [int(side) for batch in found for side in batch[1]]
+    assert len(sides) == 200
+    assert 70 < sum(sides) < 130
+
+
+def test_weight_and_balance_are_not_both_possible(tmp_path: Path) -> None:
+    """Before a folder is made."""
+    made = pipeline(tmp_path)
+    made.config["data_loader"]["weight_field"] = made.config["data_loader"]["balance_field"] = "data.side"
+    with pytest.raises(ConfigError, match="both weight_field and balance_field"):
+        made.train()
+    assert not list(tmp_path.iterdir())
+
+
+def test_training_starts_from_given_weights(tmp_path: Path) -> None:
+    """Of a run folder or a file; with a fresh optimizer and from the first epoch."""
+    first = pipeline(tmp_path, "Plain").train()
+    made = pipeline(tmp_path, "Plain")
+    made.config["torch.optim.SGD"]["lr"] = 0.0
+    for given in (first, first / "best.pt"):
+        made.config["train"]["model_weights_file"] = str(given)
+        run = made.train()
+        assert json.loads((run / "run.json").read_text())["epochs"] == 2
+        if given == first:
+            assert equal(weights(run), weights(first))
+    made.config["train"]["resume"] = str(first)
+    with pytest.raises(ConfigError, match="both resume and model_weights_file"):
+        made.train()
+
+
 def test_weight_field_that_does_not_exist_is_told(tmp_path: Path) -> None:
     """With its name, before a folder is made."""
     made = pipeline(tmp_path)

@@ -80,7 +80,7 @@ def resume(path: Path, model: Any, rank: int = 0) -> Progressed:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(
             f"{str(path)!r} holds no checkpoint of a training run, only weights. Give train.resume a run folder or its "
-            f"{LATEST}."
+            f"{LATEST}; to start from weights, set train.model_weights_file."
         )
     try:
         _load_state(model, content["model"], path)

@@ -76,9 +76,9 @@ def _spread(array: Any, mask: Any, count: int) -> Any:
 
 def _nothing(dtype: Any) -> Any:
     """What stands for no value in an array: NaN where there is one."""
-    return {"f": np.nan, "c": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT"), "U": "", "S": b""}.get(
-        dtype.kind, np.zeros((), dtype)[()]
-    )
+    if dtype.kind in "Mm":
+        return np.array("NaT", dtype)
+    return {"f": np.nan, "c": np.nan, "U": "", "S": b""}.get(dtype.kind, np.zeros((), dtype)[()])
 
 
 # ── fields ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sonde.errors import ConfigError, SettingError
 from sonde.events import get_context, set_context
 from sonde.flow import TraceResult, reset_trace, trace as start_trace
-from sonde.pipeline import folder as folders
+from sonde.pipeline import folder as folders, ranks
 from sonde.pipeline.progress import SILENT
 from sonde.pipeline.provider import DataProvider
 from sonde.pipeline.ranks import ALONE
@@ -26,6 +26,8 @@ from sonde.pipeline.tracing import limited, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import torch
 
     from sonde.pipeline.config import Config
     from sonde.pipeline.folder import RunFolder
@@ -53,7 +55,7 @@ class Job:
         """Is this a traced run, which leaves nothing behind?"""
         return self.items is not None
 
-    def provider(self, group: str, *, augment: bool = False) -> DataProvider:
+    def provider(self, group: str, *, augment: bool = True) -> DataProvider:
         """The data of a group."""
         made = DataProvider(self.config, group, augment=augment)
         log.info("%s of %s:\n%s", group, self.verb, made.describe())
@@ -86,6 +88,14 @@ class Job:
             return
         with folders.running(self.config["general"]["results_dir"], self.verb, self.config) as made:
             yield made
+
+    @contextmanager
+    def together(self, device: torch.device) -> Iterator[World]:
+        """The ranks that torchrun has started, for the time of a block: one seed for all, and the first tells of progress."""
+        with nullcontext(ALONE) if self.traced else ranks.joined(gpu=device.type == "cuda") as world:
+            self.progress = self.progress if world.first else SILENT
+            self.seed = ranks.gathered(self.seed, world)[0]
+            yield world
 
     def begin(self) -> None:
         """The preparations are over: what a trace has captured of them is not part of the run."""

@@ -10,6 +10,7 @@ import numpy as np
 from sonde.ai.tree import ai
 from sonde.errors import ConfigError, SondeError
 from sonde.pipeline.ranks import ALONE
+from sonde.pipeline.split import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,7 +162,13 @@ def _method(config: Config, provider: DataProvider) -> str | None:
 
 def _weights(config: Config, provider: DataProvider) -> np.ndarray[Any, np.dtype[np.float64]] | None:
     """The share of each item in what is drawn, if the config asks for weighting."""
-    wanted = config["data_loader"]["weight_field"]
+    wanted, balanced = config["data_loader"]["weight_field"], config["data_loader"]["balance_field"]
+    if balanced:
+        if wanted:
+            raise ConfigError("data_loader has both weight_field and balance_field. Keep one.")
+        kinds, counts = counted(provider.column(balanced), "data_loader.balance_field")
+        equal: np.ndarray[Any, np.dtype[np.float64]] = 1 / counts[kinds] / len(counts)
+        return equal
     if not wanted:
         return None
     friendly, _, field = wanted.partition(".")

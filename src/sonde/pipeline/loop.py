@@ -208,11 +208,17 @@ def evaluate(setting: Setting, batches: Iterable[Any], name: str) -> dict[str, f
     return means.over(setting.world)
 
 
-def infer(setting: Setting, batches: Iterable[Any], take: Callable[[dict[str, Any], Any], None]) -> None:
-    """Run `infer_batch` over all batches, without gradients; `take` gets each batch and what the model made of it."""
+def infer(setting: Setting, batches: Iterable[Any], take: Callable[[dict[str, Any] | None, Any], None]) -> None:
+    """Run `infer_batch` over all batches, without gradients; `take` gets each batch and what the model made of it.
+
+    It gets None for a batch that only other ranks have.
+    """
     inputs, function = setting.inputs(), method(setting.model, "infer_batch")
 
-    def step(_: Engine, batch: dict[str, Any]) -> None:
+    def step(_: Engine, batch: dict[str, Any] | None) -> None:
+        if batch is None:
+            take(None, None)
+            return
         ready = inputs(batch)
         with ai.compute.forward:
             given = function(ready)

@@ -36,8 +36,11 @@ COMPOSED = ("_collate", "_handle", "_resolve", "_resolve_all")
 class DataProvider:
     """The data of one group of `data_request`, by item and by batch."""
 
-    def __init__(self, config: Config, group: str, *, augment: bool = False) -> None:
-        """Make the datasets, choose the items and find what belongs together. Raises what is wrong with them."""
+    def __init__(self, config: Config, group: str, *, augment: bool = True) -> None:
+        """Make the datasets, choose the items and find what belongs together. Raises what is wrong with them.
+
+        Fields are augmented as `data_request` says; with `augment=False` none is.
+        """
         request = parse_request(config["data_request"])
         if group not in request:
             raise ConfigError(f"data_request has no group {group!r}. {nearest(group, list(request))}")
@@ -49,6 +52,8 @@ class DataProvider:
         self.datasets = {source.friendly: make(config, group, source) for source in self.sources}
         self.fields = {one.friendly: fields_of(group, one, self.datasets[one.friendly]) for one in self.sources}
         check_methods(group, self.sources, self.datasets)
+        for source in self.sources:
+            self._check_augment(source)
         self.nans = Nans(config["data"], self._nameable(request))
         self.rows = self._chosen(request)
         self.matched = self._joined()
@@ -90,14 +95,7 @@ class DataProvider:
 
     def column(self, name: str) -> Any:
         """The values of one field of the primary dataset, "label" or "data.label", for all items, as an array."""
-        source = self.sources[0]
-        field = name.removeprefix(f"{source.friendly}.")
-        known = fields_of(self.group, source._replace(fields=None), self.datasets[source.friendly])
-        if field not in known:
-            raise ConfigError(f"{name!r} is no field of {source.friendly!r}. {nearest(field, list(known))}")
-        getters = [(field, self._getter(source, field))]
-        read = reader(Part(self._whose(source), getters, lambda row: self._words(source, row)))
-        return np.array([read(row)[field] for row in self.rows])
+        return self._column(name, self.rows)
 
     def save_index(self, path: str | PathLike[str]) -> None:
         """Write which items of the primary dataset the group has, as a .npy file that `split.index` takes."""
@@ -120,11 +118,26 @@ class DataProvider:
 
     # ── at the beginning ─────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _check_augment(self, source: Source) -> None:
+        if isinstance(source.augment, bool):
+            return
+        able = [
+            one for one in self.fields[source.friendly] if hasattr(self.datasets[source.friendly], f"augment_{one}")
+        ]
+        for field in source.augment:
+            if field not in able:
+                raise ConfigError(
+                    f"data_request.{self.group}.{source.friendly}.augment names {field!r}, which is no field that is read and "
+                    f"has a function augment_{field}. {nearest(field, able)}"
+                )
+
     def _chosen(self, request: Mapping[str, list[Source]]) -> Sequence[int]:
         source = self.sources[0]
         table = self.config["split"]
         length = len(self.datasets[source.friendly])
-        rows = split.rows_of(self.group, request, length, table["seed"], table["index"])
+        field = table["stratify_field"]
+        classes = (lambda: self._column(field, range(length))) if field else None
+        rows = split.rows_of(self.group, request, length, table["seed"], table["index"], classes)
         if self.config["data"]["check_ids"]:
             join.refuse_duplicates(f"data_request.{self.group}.{source.friendly}", rows, self._identity(source))
         return rows
@@ -204,9 +217,20 @@ class DataProvider:
         get = getattr(self.datasets[source.friendly], f"get_{field}")
         return self._wrap(source.friendly)(get, f"get_{field}", "index", field, "dataset_getter") if noted else get
 
+    def _column(self, name: str, rows: Iterable[int]) -> Any:
+        source = self.sources[0]
+        field = name.removeprefix(f"{source.friendly}.")
+        known = fields_of(self.group, source._replace(fields=None), self.datasets[source.friendly])
+        if field not in known:
+            raise ConfigError(f"{name!r} is no field of {source.friendly!r}. {nearest(field, list(known))}")
+        getters = [(field, self._getter(source, field))]
+        read = reader(Part(self._whose(source), getters, lambda row: self._words(source, row)))
+        return np.array([read(row)[field] for row in rows])
+
     def _augmented(self, source: Source, field: str, get: Callable[[int], Any]) -> Callable[[int], Any]:
         function = getattr(self.datasets[source.friendly], f"augment_{field}", None)
-        if function is None or not (self.augment and source.augment):
+        wanted = source.augment if isinstance(source.augment, bool) else field in source.augment
+        if function is None or not (self.augment and wanted):
             return get
         told = self._wrap(source.friendly)(function, f"augment_{field}", "value", field, "dataset_getter")
         seed = self.config["general"]["seed"]

@@ -111,6 +111,18 @@ def sum_numbers(numbers: dict[str, float], world: World) -> dict[str, float]:
     return total
 
 
+def collected(value: Any, world: World) -> list[Any]:
+    """What each rank has, for the first one; nothing for the others."""
+    if world.size == 1:
+        return [value]
+    from torch import distributed
+
+    values: list[Any] | None = [None] * world.size if world.first else None
+    with ai.comm.gather:
+        distributed.gather_object(value, values)
+    return values or []
+
+
 def gathered(value: Any, world: World) -> list[Any]:
     """What each rank has, in the order of ranks."""
     if world.size == 1:

@@ -26,7 +26,7 @@ class Source(NamedTuple):
     join_field: str | None
     split_fraction: float | None
     dataset_config: dict[str, Any]
-    augment: bool
+    augment: bool | tuple[str, ...]  # whether fields are augmented, or which
 
 
 def parse_request(request: Any) -> dict[str, list[Source]]:
@@ -106,7 +106,7 @@ def _source(group: str, friendly: str, given: Any) -> Source:
     read = {key: _value(f"{where}.{key}", check, given.get(key)) for key, check in _KEYS.items()}
     augment = read.pop("augment")
     if augment and group == "infer":
-        raise ConfigError(f"{where}.augment is true, but what is inferred is not augmented. Remove it.")
+        raise ConfigError(f"{where}.augment is {augment!r}, but what is inferred is not augmented. Remove it.")
     return Source(
         friendly=friendly,
         augment=group == "train" if augment is None else augment,
@@ -134,7 +134,7 @@ def _location(given: Any) -> str:
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
 
 
-def _fields(given: Any) -> tuple[str, ...] | None:
+def _fields(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(field, str) and field for field in given):
         raise TypeError("Give a list of names of fields.")
     twice = [field for field in given if given.count(field) > 1]
@@ -157,10 +157,12 @@ def _table(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
-def _switch(given: Any) -> bool:
-    if not isinstance(given, bool):
-        raise TypeError("Give true or false.")
-    return given
+def _augment(given: Any) -> bool | tuple[str, ...]:
+    if isinstance(given, bool):
+        return given
+    if not isinstance(given, list | tuple):
+        raise TypeError("Give true, false, or a list of names of fields.")
+    return _fields(given) if given else False
 
 
 _KEYS: dict[str, Callable[[Any], Any]] = {
@@ -171,5 +173,5 @@ _KEYS: dict[str, Callable[[Any], Any]] = {
     "join_field": _text,
     "split_fraction": _fraction,
     "dataset_config": _table,
-    "augment": _switch,
+    "augment": _augment,
 }

@@ -10,7 +10,7 @@ import numpy as np
 from sonde.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
 
     from sonde.pipeline.request import Source
@@ -21,9 +21,17 @@ SLACK = 1e-9  # 0.7 + 0.2 + 0.1 is a little more than 1
 
 
 def rows_of(
-    group: str, request: Mapping[str, list[Source]], length: int, seed: int, files: Mapping[str, str]
+    group: str,
+    request: Mapping[str, list[Source]],
+    length: int,
+    seed: int,
+    files: Mapping[str, str],
+    classes: Callable[[], Any] | None = None,
 ) -> Sequence[int]:
-    """The items of the primary dataset that belong to the group, in order."""
+    """The items of the primary dataset that belong to the group, in order.
+
+    `classes` gives the class of each item: every part then has its share of each class.
+    """
     for name in files:
         if name not in request:
             raise ConfigError(f"split.index names the group {name!r}, which data_request does not have.")
@@ -40,7 +48,8 @@ def rows_of(
         )
     if all(share == 1 for share in shares.values()):
         return range(length)
-    return _part(group, shares, length, seed)
+    order = shuffled(length, seed)
+    return _part(group, shares, order if classes is None else stratified(order, classes()))
 
 
 def save_index(path: str | PathLike[str], rows: Sequence[int]) -> None:
@@ -73,8 +82,8 @@ def _others(group: str, shares: Mapping[str, float]) -> str:
     return ", ".join(name for name in shares if name != group)
 
 
-def _part(group: str, shares: Mapping[str, float], length: int, seed: int) -> Sequence[int]:
-    total = sum(shares.values())
+def _part(group: str, shares: Mapping[str, float], order: Any) -> Sequence[int]:
+    length, total = len(order), sum(shares.values())
     if total > 1 + SLACK:
         said = ", ".join(f"{name} {share:g}" for name, share in shares.items())
         raise ConfigError(
@@ -87,7 +96,7 @@ def _part(group: str, shares: Mapping[str, float], length: int, seed: int) -> Se
             break
         start += share
     first, last = _count(start, length), _count(start + shares[group], length)
-    rows = np.sort(shuffled(length, seed)[first:last])
+    rows = np.sort(order[first:last])
     return _some(group, array("q", rows.tolist()), shares[group], length)
 
 
@@ -108,6 +117,23 @@ def shuffled(length: int, seed: int) -> Any:
             keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
         keys ^= keys >> np.uint64(31)
     return np.argsort(keys, kind="stable")
+
+
+def stratified(order: Any, classes: Any) -> Any:
+    """The same numbers in an order of which each stretch has its share of each class, as near as whole items allow."""
+    kinds, counts = counted(classes[order], "split.stratify_field")
+    together = np.argsort(kinds, kind="stable")
+    places = np.empty(len(order))
+    places[together] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[np.argsort((places + 0.5) / counts[kinds], kind="stable")]
+
+
+def counted(classes: Any, key: str) -> tuple[Any, Any]:
+    """The number of each item's class, and how many items each class has."""
+    if classes.ndim != 1 or classes.dtype.kind == "O":
+        raise ConfigError(f"{key} names a field without classes. Give one with a number or a text for each item.")
+    _, kinds, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    return kinds, counts
 
 
 # ── saved index ──────────────────────────────────────────────────────────────────────────────────────────────────────

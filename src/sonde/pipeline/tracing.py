@@ -27,7 +27,7 @@ def limited(config: Config, items: int) -> Config:
     config["data_loader"]["batch_size"] = items
     config["data_loader"]["shuffle"] = False
     config["data_loader"]["drop_last"] = False
-    config["data_loader"]["weight_field"] = ""
+    config["data_loader"]["weight_field"] = config["data_loader"]["balance_field"] = ""
     config["data"]["cache_bytes"] = 0
     config["train"]["epochs"] = 1
     config["train"]["accumulate"] = 1

@@ -39,7 +39,7 @@ def to_onnx(job: Job) -> Path | None:
     if job.traced:
         raise ConfigError("to_onnx handles no data, so there is nothing to trace. Trace infer, or engine, instead.")
     with seeded(job.seed):
-        provider = job.provider(_group(job))
+        provider = job.provider(_group(job), augment=False)
         model: Any = build_model(job.config, provider, training=False)
         file = give_weights(model, job, "onnx")
         with job.folder() as made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from sonde.ai.tree import ai
@@ -26,19 +27,24 @@ METRICS = "metrics.json"
 
 @verb
 def test(job: Job) -> dict[str, float]:
-    """Test the model; its metrics, which are also in `metrics.json` of the run folder, beside the results."""
-    with ai.pipeline.test, chance.seeded(job.seed):
+    """Test the model; its metrics, which are also in `metrics.json` of the run folder, beside the results.
+
+    Under torchrun the ranks share the items, and each returns the metrics of all.
+    """
+    with ai.pipeline.test, ExitStack() as stack:
         device = device_of(job.config["test"]["device"])
+        world = stack.enter_context(job.together(device))
+        stack.enter_context(chance.seeded(job.seed))
         provider = job.provider("test")
         model = build_model(job.config, provider, training=False)
         weights = give_weights(model, job, "test")
-        setting = loop.Setting(model.to(device), device, job.progress)
+        setting = loop.Setting(model.to(device), device, job.progress, world)
         for name in ("infer_batch", "test_batch"):
             loop.method(model, name)
-        data = batches(job, provider)
+        data = batches(job, provider, world)
         watch_forward(model)
         job.begin()
-        with job.folder() as made:
+        with job.folder(world) as made:
             metrics = _passes(setting, data, made)
             if made is not None:
                 (made.path / METRICS).write_text(as_json(metrics), "utf-8")

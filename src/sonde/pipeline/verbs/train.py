@@ -17,7 +17,6 @@ from sonde.pipeline.engines import engine, library
 from sonde.pipeline.inputs import device_of
 from sonde.pipeline.job import Job, verb
 from sonde.pipeline.loading import Batches, batches
-from sonde.pipeline.progress import SILENT
 from sonde.pipeline.tracing import watch_forward
 
 if TYPE_CHECKING:
@@ -35,9 +34,7 @@ def train(job: Job) -> Path | None:
     """Train the model; the folder of the run, which holds its weights and checkpoints. None in a traced run."""
     with ai.pipeline.train, ExitStack() as stack:
         device = device_of(job.config["train"]["device"])
-        world = ranks.ALONE if job.traced else stack.enter_context(ranks.joined(gpu=device.type == "cuda"))
-        job.progress = job.progress if world.first else SILENT
-        job.seed = ranks.gathered(job.seed, world)[0]
+        world = stack.enter_context(job.together(device))
         stack.enter_context(chance.seeded(job.seed + world.rank))
         return _Training(job, device, world).run()
 
@@ -52,9 +49,11 @@ class _Training:
         self.validate_every, self.checkpoint_every = (
             job.number("train", f"{it}_every") for it in ("validate", "checkpoint")
         )
-        provider = job.provider("train", augment=True)
+        provider = job.provider("train")
         with chance.seeded(job.seed):  # all ranks, and a resumed run, begin with the same weights
-            model = build_model(config, provider).to(device)
+            model = build_model(config, provider)
+        self._start_from(model)
+        model = model.to(device)
         ranks.same_weights(model, world)
         self.setting = loop.Setting(model, device, job.progress, world)
         self.train = batches(job, provider, world, training=True)
@@ -83,6 +82,15 @@ class _Training:
         path = None if self.folder is None else self.folder.path
         shared: Path | None = ranks.gathered(path, self.world)[0]
         return shared
+
+    def _start_from(self, model: Any) -> None:
+        """Give the model the weights that training is to start from, if the config names any."""
+        wanted = self.config["train"]["model_weights_file"]
+        if not wanted:
+            return
+        if self.config["train"]["resume"]:
+            raise ConfigError("train has both resume and model_weights_file. Keep one: resume brings its own weights.")
+        self.job.say(f"Training starts from the weights of {checkpoint.load_weights(model, wanted)}.")
 
     def _resume(self) -> None:
         wanted = self.config["train"]["resume"]
