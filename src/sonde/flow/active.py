@@ -175,6 +175,7 @@ class Tape:
         about = frame.call.about
         about.output = output
         about.error = None if error is None else type(error).__name__
+        frame.given = []  # a task that was started in the call may hold on to the frame
         about.duration_ns = max(frame.spent + (stopped - frame.begun if frame.begun else 0) - frame.cost, 0)
         if output is not None:
             self.place.claim(output, about)

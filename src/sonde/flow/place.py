@@ -117,7 +117,7 @@ class Place:
             return fetch.where._replace(items=fetch.here())
         delivery = next((self.owners[key] for key in _identities(inputs) if key in self.owners), None)
         if delivery is None and outer is not None:
-            return Where(outer.loader, outer.batch, outer.items, outer.epoch, self.step())
+            return Where(outer.loader, outer.batch, tuple(outer.items), outer.epoch, self.step())
         if delivery is None and self.recent:
             delivery = self.recent[-1]
         if delivery is None:
@@ -129,7 +129,7 @@ class Place:
     def claim(self, output: Kept, about: About) -> None:
         """What a call gave belongs to the batch that the call was about."""
         if self.thread.fetch is None and about.batch is not None:
-            where = Where(about.loader, about.batch, about.items, about.epoch, about.step)
+            where = Where(about.loader, about.batch, tuple(about.items), about.epoch, about.step)
             self._own(_identities([output]), Delivery(where, wanted=True))
 
     def step(self) -> int | None:
