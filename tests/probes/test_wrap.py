@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +200,80 @@ def test_what_cannot_be_wrapped_is_refused(wrap: Any, wrong: object) -> None:
     with pytest.raises(WrapRefused, match=r"got int, .* Give it"):
         wrap(wrong)
     assert issubclass(WrapRefused, TypeError)
+
+
+class Batch(dict[str, Any]):
+    """A batch that can be moved, as those of tokenizers."""
+
+    def to(self, device: str) -> Batch:
+        return Batch({name: value.to(device) for name, value in self.items()})
+
+
+@pytest.mark.parametrize("mode", ["auto", "manual", None])
+def test_what_is_wrapped_stays_what_it_was(mode: str | None) -> None:
+    """Schedulers, containers, indexing and arithmetic take it, also where nothing is recorded."""
+    with record(mode=mode) if mode else nullcontext():
+        net = model()
+        optimizer = sgd(net)
+        assert wrap_optimizer(optimizer) is optimizer
+        assert wrap_optimizer(optimizer) is optimizer
+        torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        torch.amp.GradScaler("cpu", enabled=False).step(optimizer)
+        assert wrap_forward(net) is net
+        assert torch.nn.Sequential(net, torch.nn.ReLU())(torch.ones(2, 4)).shape == (2, 1)
+        tensor, batch = torch.ones(3), Batch(a=torch.ones(2))
+        assert wrap_h2d(tensor) is tensor
+        assert (tensor + 1).tolist() == [2, 2, 2]
+        assert wrap_h2d(batch)["a"] is batch["a"]
+        assert [*dict(**wrap_h2d(batch))] == ["a"]
+        loss = net(torch.ones(2, 4)).sum()
+        (wrap_backward(loss) / 2).backward()
+        assert isinstance(wrap_backward(loss), torch.Tensor)
+
+
+def test_a_method_is_recorded_once_however_often_it_is_wrapped() -> None:
+    """And that of a copy is the copy's."""
+    net = model()
+    wrap_forward(wrap_forward(net))
+    other = copy.deepcopy(net)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    with record(mode="manual") as recorded:
+        assert net(torch.ones(1, 4)).item() != 0
+        assert other(torch.ones(1, 4)).item() == 0
+    assert len(recorded.named("forward")) == 2
+
+
+def test_a_tensor_can_be_copied_and_saved_between_wrapping_and_use(tmp_path: Path) -> None:
+    """A copy moves itself, a saved one can be loaded without Sonde, and a loss that went backward has nothing left of it."""
+    tensor = wrap_h2d(torch.ones(3))
+    copied = copy.deepcopy(tensor)
+    copied += 1
+    assert copied.to(torch.float64).tolist() == [2, 2, 2]
+    torch.save(tensor, tmp_path / "tensor.pt")
+    assert torch.load(tmp_path / "tensor.pt", weights_only=True).tolist() == [1, 1, 1]
+    loss = model()(torch.ones(2, 4)).sum()
+    wrap_backward(loss).backward()
+    assert vars(loss) == {}
+
+
+def test_a_wrapped_loss_is_freed_with_its_last_reference() -> None:
+    """No cycle keeps the graph of a step alive once it went backward."""
+    loss = wrap_backward(model()(torch.ones(2, 4)).sum())
+    loss.backward()
+    gone = weakref.ref(loss)
+    gc.disable()
+    try:
+        del loss
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_wrapped_model_compiles_whole() -> None:
+    """The recording is not part of what is compiled."""
+    net = model()
+    compiled = torch.compile(wrap_forward(net), backend="eager", fullgraph=True)
+    with record(mode="manual"):
+        assert torch.equal(compiled(torch.ones(2, 4)), net(torch.ones(2, 4)))

@@ -1,13 +1,20 @@
 """`wrap_dataloader`, `wrap_forward`, `wrap_backward`, `wrap_optimizer`, `wrap_h2d`: for loops that no probe understands.
 
-Each takes an object of the program and returns one to use in its place where the phase happens. The object itself is left
-alone. What Sonde sees without an edit is not recorded twice: there the wrapper only passes calls on.
+Each takes an object of the program and gives it back: the object itself, with methods that are recorded, so that a scheduler takes
+the optimizer, a container the model, and arithmetic the loss. Only functions, iterables and objects that take no attributes get
+something else in their place. What Sonde sees without an edit is not recorded twice.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from itertools import count
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from sonde.errors import WrapRefused
@@ -19,7 +26,7 @@ from sonde.store import probe as names
 from sonde.store.probe import PROBE, batch_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _watching = guard("watching a wrapped object")
 
@@ -37,14 +44,17 @@ def wrap_dataloader(loader: Any) -> Any:
 
 
 def wrap_forward(model: Any) -> Any:
-    """A callable that calls the model (or any function), and records the call as a forward pass."""
+    """The model, whose `forward` is recorded; or a function that calls a function of the program, and records the call."""
     if not callable(model):
         raise _refusal("wrap_forward", "a model or a function", model)
-    return _Called(model, "forward", lambda: _module_span(model))
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        return _recording(model, {"forward": _call("forward", lambda: _module_span(model))})
+    return _function(model, _call("forward", lambda: _module_span(model)))
 
 
 def wrap_backward(loss: Any) -> Any:
-    """The loss with a `backward()` that is recorded; or a function that does the backward pass, recorded.
+    """The loss, whose `backward()` is recorded; or a function that does the backward pass, recorded.
 
     Also `torch.autograd.grad`, or what `torch.func.grad` made: nothing sees these without it. In the mode auto such a function is
     the backward pass of a program that has no other.
@@ -52,44 +62,42 @@ def wrap_backward(loss: Any) -> Any:
     if not hasattr(loss, "backward"):
         if not callable(loss):
             raise _refusal("wrap_backward", "something with a method `backward`, or a function", loss)
-        return _Called(loss, "backward", lambda: _span(names.BACKWARD), _unseen_backward)
-    timed = _timed(loss.backward, "backward", lambda: _span(names.BACKWARD))
+        return _function(loss, _call("backward", lambda: _span(names.BACKWARD), _unseen_backward))
+    timed = _call("backward", lambda: _span(names.BACKWARD))
 
-    def backward(*args: Any, **kwargs: Any) -> Any:
+    def backward(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with _watching:
             if _records("backward") and step.phases.on:
-                _note_loss(loss)
-        return timed(*args, **kwargs)
+                _note_loss(getattr(method, "__self__", None))
+        return timed(method, *args, **kwargs)
 
-    return _Proxy(loss, {"backward": backward})
+    return _recording(loss, {"backward": backward})
 
 
 def wrap_optimizer(optimizer: Any) -> Any:
-    """The optimizer with a `step()` that is recorded, and ends a step of training."""
+    """The optimizer, whose `step()` is recorded, and ends a step of training."""
     if not hasattr(optimizer, "step"):
         raise _refusal("wrap_optimizer", "an optimizer with a method `step`", optimizer)
+    timed = _call("optimizer", lambda: _span(names.OPTIMIZER))
 
-    def stepped(*args: Any, **kwargs: Any) -> Any:
-        result = timed(*args, **kwargs)
+    def stepped(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = timed(method, *args, **kwargs)
         with _watching:
             if "optimizer" not in step.now.patched and step.now.installed and not step.now.explicit:
                 step.end(0)
         return result
 
-    timed = _timed(optimizer.step, "optimizer", lambda: _span(names.OPTIMIZER))
-    return _Proxy(optimizer, {"step": stepped})
+    return _recording(optimizer, {"step": stepped})
 
 
 def wrap_h2d(batch: Any) -> Any:
-    """A tensor or batch whose `to()` and `cuda()` are recorded as copies to a device; or a function that copies, recorded."""
-
-    def span() -> core.Span:
-        return _span(names.H2D, getattr(batch, "nbytes", 0))
-
-    methods = {name: _timed(getattr(batch, name), "h2d", span) for name in ("to", "cuda") if hasattr(batch, name)}
+    """The tensor or batch, whose next `to()` or `cuda()` is recorded as a copy to a device; or a function that copies, recorded."""
+    size = getattr(batch, "nbytes", 0)
+    timed = _call("h2d", lambda: _span(names.H2D, size))
+    methods = {name: timed for name in ("to", "cuda") if hasattr(batch, name)}
     if not methods and not callable(batch):
         raise _refusal("wrap_h2d", "something with a method `to`, or a function", batch)
-    return _Proxy(batch, methods) if methods else _Called(batch, "h2d", span)
+    return _recording(batch, methods, once=True) if methods else _function(batch, timed)
 
 
 def _refusal(name: str, wanted: str, given: Any) -> WrapRefused:
@@ -128,15 +136,13 @@ def _records(probe: str) -> bool:
     return step.now.installed and probe not in step.now.patched
 
 
-def _timed(
-    function: Callable[..., Any],
-    probe: str,
-    span: Callable[[], core.Span],
-    unseen: Callable[[], core.Span] | None = None,
-) -> Callable[..., Any]:
-    """The function, recorded, unless the probe of that name sees it by itself. `unseen`: what is recorded if it may not see it."""
+Call = Callable[..., Any]  # takes a function and its arguments, and calls it
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+
+def _call(probe: str, span: Callable[[], core.Span], unseen: Callable[[], core.Span] | None = None) -> Call:
+    """Calls something, recorded unless the probe of that name sees it by itself. `unseen`: what is recorded if it may not see it."""
+
+    def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         entered = None
         with _watching:
             if _records(probe):
@@ -149,6 +155,97 @@ def _timed(
             return function(*args, **kwargs)
 
     return call
+
+
+# ── the object itself ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _recording(target: Any, methods: dict[str, Call], *, once: bool = False) -> Any:
+    """The object, with these methods of its own; something that stands for it if it takes none. `once`: until one is called."""
+    torch = sys.modules.get("torch")
+    try:
+        own = vars(target)
+    except TypeError:  # it has no attributes of its own
+        return _Proxy(target, {name: partial(call, getattr(target, name)) for name, call in methods.items()})
+    for name, call in methods.items():
+        if isinstance(own.get(name), _Once) or hasattr(getattr(target, name), _MARK):
+            continue  # it is wrapped already
+        if torch is not None and isinstance(target, torch.Tensor):
+            own[name] = _Once(target, name, call)
+        else:
+            own[name] = _method(target, name, call, [*methods] if once else [])
+    return target
+
+
+_MARK = "_recorded_by_sonde"
+
+
+def _method(target: Any, name: str, call: Call, then_gone: list[str]) -> Callable[..., Any]:
+    """A method that is recorded, bound to the object: in a copy of that it is bound to the copy."""
+    found = getattr(target, name)
+    own = getattr(found, "__self__", None) is target
+    inner = found.__func__ if own else found
+    compiling = _is_compiling()
+
+    @functools.wraps(inner)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        method = inner.__get__(self) if own else inner
+        if compiling():
+            return method(*args, **kwargs)
+        for one in then_gone:
+            vars(self).pop(one, None)
+        return call(method, *args, **kwargs)
+
+    setattr(recorded, _MARK, True)
+    return MethodType(recorded, target)
+
+
+class _Once:
+    """A method of a tensor that is recorded, and gone when it was called: tensors are saved and copied with what they have.
+
+    Until then it holds on to the tensor, which may have no other name: `wrap_backward(model(x).sum()).backward()`.
+    """
+
+    def __init__(self, owner: Any, name: str, call: Call) -> None:
+        self._owner: Callable[[], Any] = lambda: owner
+        self._name, self._made = name, call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        owner = self._owner()
+        vars(owner).pop(self._name, None)
+        return self._made(getattr(owner, self._name), *args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Once:
+        """The copy of the tensor is not there yet: it is looked up when it is asked for."""
+        owner = self._owner()
+        copied = _Once(owner, self._name, self._made)
+        copied._owner = lambda: memo[id(owner)]
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Nothing of it is saved; a kind of object that `torch.load(weights_only=True)` takes."""
+        return OrderedDict, ()
+
+
+def _is_compiling() -> Callable[[], bool]:
+    torch = sys.modules.get("torch")
+    found: Callable[[], bool] = bool if torch is None else torch.compiler.is_compiling
+    return found
+
+
+def _function(function: Any, call: Call) -> Any:
+    """A function in place of one of the program; something that stands for it if it is another kind of object."""
+    if not inspect.isroutine(function):
+        return _Called(function, call)
+
+    @functools.wraps(function)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        return call(function, *args, **kwargs)
+
+    return recorded
+
+
+# ── something in its place ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Proxy:
@@ -170,6 +267,18 @@ class _Proxy:
     def __bool__(self) -> bool:
         return bool(self._target)
 
+    def __len__(self) -> int:
+        return len(self._target)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._target)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._target
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._target[key]
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled, it is the object of the program."""
         return _itself, (self._target,)
@@ -178,11 +287,9 @@ class _Proxy:
 class _Called(_Proxy):
     """The same for something that is called."""
 
-    def __init__(
-        self, target: Any, probe: str, span: Callable[[], core.Span], unseen: Callable[[], core.Span] | None = None
-    ) -> None:
+    def __init__(self, target: Any, call: Call) -> None:
         super().__init__(target, {})
-        object.__setattr__(self, "_call", _timed(target, probe, span, unseen))
+        object.__setattr__(self, "_call", partial(call, target))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
@@ -194,9 +301,6 @@ class _Loader(_Proxy):
     def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
         super().__init__(target, methods)
         object.__setattr__(self, "_rounds", count())
-
-    def __len__(self) -> int:
-        return len(self._target)
 
     def __iter__(self) -> Iterator[Any]:
         return _Batches(iter(self._target), loader.loader_number(self), next(self._rounds))
