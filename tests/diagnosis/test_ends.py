@@ -354,6 +354,20 @@ def test_memory_that_does_not_go_on_growing_is_no_creep(tmp_path: Path, rss: obj
     assert "MEMORY_CREEP" not in kinds(diagnosed(tmp_path, processes(phases=phases(forward=100), rss=rss)))
 
 
+@pytest.mark.parametrize(("mb", "told"), [(10, True), (2, False)])
+def test_memory_that_grows_at_once_by_much_is_creep_in_a_short_run_too(tmp_path: Path, mb: int, told: bool) -> None:
+    """600 MB in a second; 120 MB may be what it needs."""
+    found = diagnosed(tmp_path, processes(rss=lambda rank, step: GB // 4 + mb * step * 1_000_000))
+    assert ("MEMORY_CREEP" in kinds(found)) is told
+
+
+def test_the_peak_between_two_looks_is_told(tmp_path: Path) -> None:
+    """As the kernel knows it."""
+    (trainer,) = processes(phases=phases(forward=100), rss=lambda rank, step: GB // 2 + GB // 100 * step)
+    peak = gauge("rss.peak", 3 * GB, 1000, at=5)
+    assert "(peak 3 GB)" in of_kind(diagnosed(tmp_path, [with_records(trainer, peak)]), "MEMORY_CREEP").why
+
+
 def test_a_full_host_is_pressure_and_says_whose_it_is(tmp_path: Path) -> None:
     """This run has only a little of it."""
     samples = [

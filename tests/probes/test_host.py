@@ -54,6 +54,35 @@ def test_between_two_looks_time_passes() -> None:
     assert 1 <= len(recorded.named("rss")) <= 100
 
 
+def test_at_the_start_it_looks_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong with memory often does so at once: 20 looks in the first second, 2 in a later one."""
+    now = [10**12]
+    monkeypatch.setattr(host, "monotonic_ns", lambda: now[0])
+    times = []
+    with record() as recorded:
+        for _ in range(1000):
+            now[0] += 10_000_000
+            before = host._now.due
+            step.end(0)
+            if host._now.due != before:
+                times.append(now[0] - 10**12)
+    assert sum(at <= 10**9 for at in times) >= 20
+    assert sum(at > 9 * 10**9 for at in times) <= 3
+    assert recorded.named("rss")
+
+
+def test_the_peak_of_memory_is_told_also_if_it_is_over() -> None:
+    """By the kernel, which sees what lies between two looks."""
+    with record() as recorded:
+        step.end(0)
+        assert len(bytearray(256 * 2**20)) > 0
+        host._now.due = 0
+        step.end(0)
+    pid = os.getpid()
+    assert values(recorded, "rss.peak", pid)[-1] >= values(recorded, "rss", pid)[-1]
+    assert values(recorded, "rss.peak", pid)[-1] >= 256 * 2**20
+
+
 def test_the_machine_is_looked_at_where_no_launcher_does() -> None:
     """Its memory, with the key 0."""
     with record() as recorded:

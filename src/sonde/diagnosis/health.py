@@ -170,9 +170,13 @@ def _trend(
     here = f"{source} WHERE host = {literal(who[0])} AND about = {who[1]}"
     columns = {str(part): f"median(value) FILTER (part = {part})" for part in range(PARTS)}
     figures = ask.one(here, columns | {"most": "max(value)"})
+    peak = f"{_SYSTEM} AND name = 'rss.peak' AND host = {literal(who[0])} AND key = {who[1]}"
+    ever = ask.one(peak, {"most": "max(value)"})["most"] if name == "rss" else NOTHING
     parts = [figures[str(part)].or_zero() for part in range(PARTS)]
     first, last = figures["2"], figures[str(PARTS - 1)]
-    return Trend(*who, *place, name, samples, seconds, first, last, figures["most"], parts)
+    return Trend(
+        *who, *place, name, samples, seconds, first, last, figures["most"] if ever.value is None else ever, parts
+    )
 
 
 def _hosts(ask: Ask, since: int, until: int) -> list[Host]:

@@ -1,4 +1,4 @@
-"""Looks at the processes of a program once a second, from outside: memory, load, threads, reads and writes."""
+"""Looks at the processes of a program once a second, and more often at the start, from outside: memory, load, threads, disks."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECONDS = 1.0
+FIRST_SECONDS = 0.1  # at the start
+OFTEN = 10  # looks while the time since the start doubles, about
 SHARE = 0.02  # of one core: what looking may cost; on a machine with thousands of processes it is done less often
 MANY = 200_000  # samples of processes, about 50 MB: from then on they are taken less and less often
 YOUNG = 0.1  # seconds: a process that was just forked is still the image of its parent
@@ -97,12 +99,13 @@ class Sampler:
             self.notices.append(f"The program has ended, and left processes that still run: {pids}.")
 
     def _loop(self) -> None:
-        pause, samples = 0.0, 0
+        pause, samples, start = 0.0, 0, time.monotonic()
         while not self._done.wait(pause):
             begun = time.thread_time()
             self.sample()
             samples += len(self._known) + 1
-            pause = max(SECONDS, (time.thread_time() - begun) / SHARE, samples / MANY)
+            young = max(FIRST_SECONDS, (time.monotonic() - start) / OFTEN)
+            pause = max(min(SECONDS, young), (time.thread_time() - begun) / SHARE, samples / MANY)
 
     def sample(self) -> None:
         """Look once."""

@@ -1,7 +1,8 @@
 """This process seen from inside: memory, load, threads, disk; and the machine, where no launcher looks at it.
 
 There is no thread for it. The places that the program comes by anyway, the end of a step and the delivery of a batch, call
-`tick`, and when half a second has passed since the last time, it looks. A program that hangs is seen by the launcher only.
+`tick`, and when half a second has passed since the last time, it looks; more often at the start, since what goes wrong with memory
+often does so at once. A program that hangs is seen by the launcher only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sonde.config import Settings
 
 EVERY_NS = 500_000_000
+FIRST_NS = 20_000_000  # at the start
+OFTEN = 20  # looks while the time since the first one doubles, about
 NEVER = 2**63
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 THREADS, RSS = 17, 21  # fields of /proc/self/stat, counted from the one behind the name
@@ -39,6 +42,7 @@ class _Now:
     def renew(self) -> None:
         """In a process that has just begun, or was just forked."""
         self.pid = os.getpid()
+        self.begun = 0  # the first look
         self.wall = 0
         self.cpu = 0
         self.torch_threads: int | None = None
@@ -77,7 +81,9 @@ def tick() -> None:
 
 @guard("looking at this process")
 def _look() -> None:
-    _now.due = monotonic_ns() + EVERY_NS
+    now = monotonic_ns()
+    _now.begun = _now.begun or now
+    _now.due = now + min(EVERY_NS, max(FIRST_NS, (now - _now.begun) // OFTEN))
     stacks.alive()
     if step.phases.on:
         _record()
@@ -107,6 +113,9 @@ def _memory() -> None:
     fields = text.rpartition(")")[2].split()  # a name may have blanks and brackets
     core.counter("rss", int(fields[RSS]) * PAGE, MEMORY, _now.pid)
     core.counter("threads", int(fields[THREADS]), SYSTEM, _now.pid)
+    peak = (kernel.text("/proc/self/status") or "").partition("VmHWM:")[2].split()
+    if peak:  # the most that it ever had, also between two looks
+        core.counter("rss.peak", int(peak[0]) * 1024, SYSTEM, _now.pid)
 
 
 def _disk() -> None:

@@ -31,7 +31,7 @@ def memory_creep(facts: Facts, policy: Policy) -> Finding | None:
         WARN,
         0.85,
         f"The {'device memory' if worst.what != 'rss' else 'memory'} of {_who(worst)} grew from {size(worst.first.value)} to "
-        f"{size(worst.last.value)}, by {size(rate)} in a second.{_until(facts.health, worst, rate)}",
+        f"{size(worst.last.value)} (peak {size(worst.most.value)}), by {size(rate)} in a second.{_until(facts.health, worst, rate)}",
         "Look for what is kept: losses with their graph (use .item() or .detach()), lists of outputs, caches in the dataset.",
         figures={"memory then": worst.first, "memory at the end": worst.last, "most": worst.most},
         processes=[_who(trend) for trend in sorted(grown, key=_growth, reverse=True)],
@@ -47,12 +47,15 @@ def _grows(trend: Trend, policy: Policy) -> bool:
     course = trend.parts[SETTLED:]
     middle = course[len(course) // 2]
     return (
-        trend.seconds >= policy["memory_creep.least_s"]
-        and _growth(trend) >= 1e6 * policy["memory_creep.least_mb"]
+        _growth(trend) >= 1e6 * policy["memory_creep.least_mb" if _long(trend, policy) else "memory_creep.short_mb"]
         and _growth(trend) >= trend.first.or_zero() * policy["memory_creep.least_share"]
         and correlation(course) >= policy["memory_creep.order"]
         and course[-1] - middle >= 0.15 * _growth(trend)  # it has not come to an end
     )
+
+
+def _long(trend: Trend, policy: Policy) -> bool:
+    return trend.seconds >= policy["memory_creep.least_s"]
 
 
 def _who(trend: Trend) -> str:
