@@ -22,6 +22,7 @@ from tests.diagnosis.building import (
 )
 
 from sonde.store import probe
+from sonde.store.record import COUNTER
 from sonde.testing import MS, START_NS, BuiltProcess, BuiltRecord
 
 GB = 1_000_000_000
@@ -81,6 +82,18 @@ def _pressure() -> list[BuiltProcess]:
     return [*processes(rss=lambda rank, step: 5 * GB), launcher(*samples)]
 
 
+def _launches() -> list[BuiltProcess]:
+    (process,) = processes(phases=phases(input_wait=0, forward=10, backward=10, optimizer=10))
+    times = [
+        BuiltRecord(
+            f"{probe.DEVICE}{one.name}", probe.PROBE, kind=COUNTER, start=one.start, step=one.step, value=10 * MS
+        )
+        for one in process.records
+        if one.name in (probe.FORWARD, probe.BACKWARD, probe.OPTIMIZER)
+    ]
+    return [with_records(process, *times)]
+
+
 RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "KILLED": _killed,
     "HUNG": _hung,
@@ -104,6 +117,7 @@ RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "CPU_OVERSUBSCRIBED": _oversubscribed,
     "MEMORY_CREEP": lambda: processes(phases=phases(forward=100), rss=lambda rank, step: GB // 2 + GB // 100 * step),
     "MEMORY_PRESSURE": _pressure,
+    "LAUNCH_BOUND": _launches,
     "COMPUTE_BOUND": processes,
     "INSUFFICIENT_DATA": lambda: processes(steps=5),
     "BALANCED": lambda: [*processes(ranks=4, phases=phases(communication=1)), crowd(own=5.0)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,10 @@ from tests.probes.training import model, sgd, train
 
 pytest.importorskip("torch")
 
+import torch
+
+from sonde.analysis.run import open_run
+from sonde.diagnosis.diagnose import diagnose
 from sonde.hooks.torch.backward import backward
 from sonde.probes import device, step
 from sonde.testing import Recorded, record
@@ -107,3 +112,58 @@ def test_without_a_device_nothing_is_subscribed() -> None:
         trained(3)
         assert not backward.subscribers
     assert not times(recorded, "backward")
+
+
+class Clocked(Event):
+    """An event of a stream that has so many ms of work between two events, and begins when the host has got there."""
+
+    work_ms = 0.0
+    now_ns = 0
+    begun = False
+
+    def record(self) -> None:
+        """The first of a pair begins as soon as the stream and the host are there; the second comes after the work."""
+        super().record()
+        work = Clocked.work_ms * 1e6 if Clocked.begun else 0
+        Clocked.now_ns = max(Clocked.now_ns + int(work), time.monotonic_ns())
+        Clocked.begun = not Clocked.begun
+        self.at = Clocked.now_ns
+
+    def elapsed_time(self, other: Event) -> float:
+        """In ms."""
+        assert isinstance(other, Clocked)
+        return (other.at - self.at) / 1e6
+
+
+class Slow(torch.nn.Linear):
+    """A model whose host takes its time."""
+
+    pause = 0.0
+
+    def forward(self, batch: Any) -> Any:
+        """The same, later."""
+        time.sleep(self.pause)
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize(
+    ("work_ms", "launch", "data", "kind"),
+    [(0.01, 0.0, 0.03, "INPUT_BOUND"), (20.0, 0.0, 0.0, "COMPUTE_BOUND"), (0.01, 0.03, 0.0, "LAUNCH_BOUND")],
+)
+def test_what_a_device_waits_for_is_told(cuda: Any, work_ms: float, launch: float, data: float, kind: str) -> None:
+    """For data, for nothing, or for the host to start its work."""
+    Clocked.now_ns, Clocked.begun, Clocked.work_ms, Event.passed = 0, False, work_ms, 10**6
+    cuda.Event = Clocked
+    net = Slow(8, 2)
+    net.pause = launch
+    optimizer = sgd(net)
+    with record() as recorded:
+        for _ in range(20):
+            time.sleep(data)
+            net(torch.zeros(4, 8)).sum().backward()
+            optimizer.step()
+            step.tell()
+            time.sleep(max(0.0, (Clocked.now_ns - time.monotonic_ns()) / 1e9))  # as `.item()` waits for the device
+        with open_run(recorded.path) as run:
+            found = diagnose(run)
+    assert found.verdict.kind == kind, found.verdict

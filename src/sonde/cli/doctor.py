@@ -30,7 +30,7 @@ from sonde.views.health import Folder, Health, Proof, Setting
 # What no setting and no library changes.
 UNSEEN = (
     "functions without a span: only what is marked with sonde.span or ai is recorded",
-    "work on a GPU: spans time the host, which only starts it",
+    "single kernels of a GPU: phases have the time of its stream, layers that of the host, which only starts them",
     "the last records of a host that loses power: they survive a kill of the process, not of the machine",
 )
 # What of the optional libraries switches something on.

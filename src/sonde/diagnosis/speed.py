@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis.steps import ROWS
 from sonde.analysis.tables import PHASES, RESIDUAL
 from sonde.analysis.timeline import NAMED
+from sonde.analysis.trail import DEVICE_TIMES
 from sonde.analysis.training import phase_of
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
 from sonde.store import probe
@@ -29,6 +30,7 @@ AFTER_WARMUP = "NOT warmup AND residual_ns IS NOT NULL"
 SEGMENTS = 10  # of the run, to see whether it becomes slower
 SAMPLE = 400_000  # steps: of more than that, quantiles are taken of some blocks
 MOST_STEPS = 10  # that are listed
+_HIDDEN = ("input_wait", "h2d", "residual")  # what the host may do while a device works
 FIRST_STEPS = 1000  # among which the first call of a phase is compared with the later ones
 MOSTLY = 1.1  # what comes after the last step is in no residual
 _STARTS = f"""
@@ -95,6 +97,29 @@ class Spikes:
 
 
 @dataclass(frozen=True)
+class Device:
+    """What a device did in a step, by phase, on average in ns. `share`: of all step time; `host_ns`: what the host had of these phases."""
+
+    phases: dict[str, Figure]
+    share: Figure
+    host_ns: float
+
+    @property
+    def all_ns(self) -> float:
+        """All phases together."""
+        return sum(one.or_zero() for one in self.phases.values())
+
+    @property
+    def idle(self) -> Figure:
+        """The share of the step time in which it had nothing to do."""
+        return Figure(max(0.0, 1 - self.share.or_zero()), f"SELECT greatest(0, 1 - ({self.share.query}))")
+
+    def lags(self, times: float) -> bool:
+        """Whether it is still at work when the host has long gone on: then it decides how long a step takes."""
+        return self.all_ns > times * self.host_ns
+
+
+@dataclass(frozen=True)
 class FirstCall:
     """A phase whose first time took many times as long as the later ones: compiling, caches, other lazy work. In ns."""
 
@@ -126,17 +151,24 @@ class Speed:
     slowest: list[Slow] = field(default_factory=list)
     together: Row = field(default_factory=lambda: Row({}, {}))  # over steps that several ranks made together
     inferred: bool = False  # input wait is no measurement, but what lay between update and forward
+    device: Device | None = None  # where there is one
     startup: dict[str, FirstCall] = field(default_factory=dict)  # by phase
     named: dict[str, Figure] = field(default_factory=dict)  # the program's own spans outside of phases: time in all
 
     def middle(self, phase: str) -> tuple[Figure, Figure]:
-        """Share and time of a phase in a usual step, of the rank in the middle: half of the ranks have no more."""
+        """Share and time of a phase in a usual step, of the rank in the middle: half of the ranks have no more.
+
+        While a device is at work, waiting of the host costs nothing: no more counts of it than the device is idle.
+        """
         known = [rank for rank in self.ranks if rank.share[phase].value is not None]
         known.sort(key=lambda rank: rank.share[phase].or_zero())
         if not known:
             return NOTHING, NOTHING
         rank = known[(len(known) - 1) // 2]
-        return rank.share[phase], rank.usual[phase]
+        share = rank.share[phase]
+        if self.device is not None and phase in _HIDDEN and self.device.idle.or_zero() < share.or_zero():
+            share = self.device.idle
+        return share, rank.usual[phase]
 
     def shown(self, *phases: str) -> Figure:
         """The share of some phases of all step time after the warm-up: the one that verdict, table and page show."""
@@ -323,17 +355,31 @@ class _Gathering:
         """The rest of the facts."""
         spreads = self._spreads()
         ranks = self._ranks()
+        speed = replace(speed, step=spreads["dur"], phases={part: spreads[part] for part in self._seen})
         return replace(
             speed,
             ranks=ranks,
-            step=spreads["dur"],
             train=spreads[TRAIN],
-            phases={part: spreads[part] for part in self._seen},
+            device=self._device(speed),
             segments=self._segments(),
             spikes=self._spikes(spreads),
             slowest=self._slowest(),
             together=self._together(ranks),
         )
+
+    def _device(self, speed: Speed) -> Device | None:
+        if not any(cat == probe.PROBE and name in DEVICE_TIMES.values() for cat, name in self._ask.names("counter")):
+            return None
+        where = "device_ns IS NOT NULL AND step NOT IN (SELECT step FROM steps WHERE warmup)"
+        found = self._ask.by(["phase"], "phases", {"mean": "avg(device_ns)"}, where)
+        phases = {str(row.which["phase"]): row["mean"] for row in found}
+        if not phases or speed.step is None or not speed.step.mean.value:
+            return None
+        share = self._ask.one(
+            f"(SELECT sum(mean) AS busy FROM (SELECT avg(device_ns) AS mean FROM phases WHERE {where} GROUP BY phase))",
+            {"share": f"busy / (SELECT avg(dur_ns) FROM steps WHERE {AFTER_WARMUP})"},
+        )["share"]
+        return Device(phases, share, sum(speed.each(phase) or 0.0 for phase in phases))
 
     def _spreads(self) -> dict[str, Spread]:
         columns = {"dur": "dur_ns", TRAIN: TRAIN_NS, **{part: f"{part}_ns" for part in self._seen}}

@@ -113,6 +113,7 @@ def _breakdown(view: Report) -> str:
     if not phases:
         return ""
     whole = [(one.phase, one.share or 0.0) for one in phases]
+    device = any(one.device_ns is not None for one in phases)
     rows = [
         [
             tag("b", "step"),
@@ -120,27 +121,30 @@ def _breakdown(view: Report) -> str:
             *(tag("b", took(ns)) for ns in (steps.p50_ns, steps.p95_ns, steps.p99_ns)),
             took(steps.warmup_p50_ns),
             "",
+            *[""] * device,
         ],
-        *(_phase(one, steps.count) for one in phases),
+        *(_phase(one, steps.count, device) for one in phases),
     ]
     told = (
         f"{units.plural(steps.count, 'step')} after the warm-up; the first {steps.warmup} stand apart, in the last column. "
-        "Shares are of all the time of these steps; the verdict speaks of a usual step, the median over blocks of them. "
+        "Shares are of all the time of these steps, also in the verdict. "
         "Percentiles of a phase are over the steps that have it."
     )
     bar = draw.bar([(phase, share * (steps.mean_ns or 0.0)) for phase, share in whole], steps.mean_ns or 0.0)
     return section(
         "Where the time of a step goes",
         safe(told),
-        bar + table(["<phase", "share", "p50", "p95", "p99", "warm-up", "in steps"], rows),
+        bar + table(["<phase", "share", "p50", "p95", "p99", "warm-up", "in steps", *["device"] * device], rows),
     )
 
 
-def _phase(one: Phase, steps: int) -> list[str]:
+def _phase(one: Phase, steps: int, device: bool) -> list[str]:
     share = "n/a" if one.share is None else units.share(one.share)
     seen = "" if one.steps >= steps else units.count(one.steps)
     name = f'<i class="dot k-{one.phase}"></i>{safe(phase_name(one.phase))}'
-    return [name, share, *map(took, (one.p50_ns, one.p95_ns, one.p99_ns, one.warmup_p50_ns)), seen]
+    return [name, share, *map(took, (one.p50_ns, one.p95_ns, one.p99_ns, one.warmup_p50_ns)), seen] + [
+        "" if one.device_ns is None else took(one.device_ns)
+    ] * device
 
 
 def _over_time(view: Report, charts: Charts) -> str:

@@ -187,6 +187,7 @@ def _step_time(view: Report, console: Console) -> None:
         _points("p95", steps.p95_ns, [one.p95_ns for one in phases], 3),
         _points("p99", steps.p99_ns, [one.p99_ns for one in phases], 1),
         _points("warm-up", steps.warmup_p50_ns, [one.warmup_p50_ns for one in phases], 2),
+        *_device(phases),
         *_in_steps(phases, steps.count),
     ]
     _grid(console, columns)
@@ -204,6 +205,13 @@ def start_up(view: Report) -> str:
 def _points(title: str, whole: float | None, parts: list[float | None], need: int) -> Column:
     cells = [took(ns) for ns in (whole, *parts)]
     return Column(title, cells, need=need, styles=["bold"] + [""] * len(parts))
+
+
+def _device(phases: list[Phase]) -> list[Column]:
+    """What a device took for the phases, where there is one."""
+    if all(one.device_ns is None for one in phases):
+        return []
+    return [Column("device", ["", *("" if one.device_ns is None else took(one.device_ns) for one in phases)], need=1)]
 
 
 def _in_steps(phases: list[Phase], count: int) -> list[Column]:

@@ -127,7 +127,9 @@ class Steps:
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase of the steps. Percentiles are over the steps that have it; `share` is of the time of all steps."""
+    """One phase of the steps. Percentiles are over the steps that have it; `share` is of the time of all steps; `device_ns` is what a
+    device took for it in a step, on average.
+    """
 
     phase: str
     steps: int  # that have it
@@ -136,6 +138,7 @@ class Phase:
     p99_ns: float | None
     share: float | None
     warmup_p50_ns: float | None
+    device_ns: float | None
 
 
 @dataclass(frozen=True)
@@ -453,6 +456,9 @@ def _phases(run: Run, speed: Speed, extra: _Extra) -> list[Phase]:
                 **(rare.get(part) or _points(spread)),
                 share=speed.shown(part).value,
                 warmup_p50_ns=extra.warmup_p50[part],
+                device_ns=None
+                if speed.device is None or part not in speed.device.phases
+                else speed.device.phases[part].value,
             )
         )
     return found

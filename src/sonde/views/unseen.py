@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 8  # ranks, or processes
 FAR_NS = 3600 * 10**9  # clocks of two hosts that disagree by so much are told of
 ALWAYS = (
-    "work on a GPU: spans time the host, which only starts it",
+    "single kernels of a GPU: phases have the time of its stream, layers that of the host, which only starts them",
     *BLIND_SPOTS,
 )
 

@@ -21,6 +21,7 @@ from sonde.diagnosis.rules.insufficient import insufficient_data
 from sonde.diagnosis.rules.interrupted import interrupted
 from sonde.diagnosis.rules.items import slow_items
 from sonde.diagnosis.rules.killed import killed
+from sonde.diagnosis.rules.launch import launch_bound
 from sonde.diagnosis.rules.nonfinite import non_finite
 from sonde.diagnosis.rules.oversubscribed import cpu_oversubscribed
 from sonde.diagnosis.rules.pressure import memory_pressure
@@ -52,6 +53,7 @@ RULES = (
     Rule("CPU_OVERSUBSCRIBED", "cpu_oversubscribed", cpu_oversubscribed),
     Rule("MEMORY_CREEP", "memory_creep", memory_creep),
     Rule("MEMORY_PRESSURE", "memory_pressure", memory_pressure),
+    Rule("LAUNCH_BOUND", "launch_bound", launch_bound),
     Rule("COMPUTE_BOUND", "compute_bound", compute_bound),
     Rule("INSUFFICIENT_DATA", "steps", insufficient_data),
     Rule("BALANCED", "steps", balanced),

@@ -12,6 +12,7 @@ from sonde.finding import INFO, Finding
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
+    from sonde.diagnosis.speed import Device
 
 
 PHASES = ("forward", "backward", "optimizer")
@@ -21,6 +22,8 @@ def compute_bound(facts: Facts, policy: Policy) -> Finding | None:
     """Most of the training time is forward, backward and optimizer."""
     if not enough_steps(facts, policy) or not facts.speed.ranks:
         return None
+    if facts.speed.device is not None:
+        return _on_device(facts, policy, facts.speed.device)
     known = sorted(facts.speed.ranks, key=lambda rank: sum(rank.share[phase].or_zero() for phase in PHASES))
     rank = known[(len(known) - 1) // 2]
     shares = {phase: rank.share[phase] for phase in PHASES if rank.share[phase].value is not None}
@@ -43,4 +46,22 @@ def compute_bound(facts: Facts, policy: Policy) -> Finding | None:
             **{f"{phase}, share of the training time": share for phase, share in shares.items()},
             **{f"{phase} ns": rank.usual[phase] for phase in shares},
         },
+    )
+
+
+def _on_device(facts: Facts, policy: Policy, device: Device) -> Finding | None:
+    """The device decides, if it is still at work when the host has started everything."""
+    if not device.share.at_least(policy["compute_bound.share"]) or not device.lags(policy["launch_bound.lag"]):
+        return None
+    largest = max(device.phases, key=lambda phase: device.phases[phase].or_zero())
+    return finding(
+        "COMPUTE_BOUND",
+        INFO,
+        0.8,
+        f"The device computes {percent(min(1.0, device.share.or_zero()))} of the step time, most of it in {PHASE_WORDS[largest]} "
+        f"({ms(device.phases[largest].value)} of {ms(facts.speed.step.mean.value if facts.speed.step else None)} on average).",
+        "Nothing holds the model up; to go faster, make the model itself faster: `sonde deep` shows its layers.",
+        score=min(1.0, device.share.or_zero()),
+        figures={"share of the device": device.share}
+        | {f"{phase} of the device ns": figure for phase, figure in device.phases.items()},
     )

@@ -1,0 +1,34 @@
+"""LAUNCH_BOUND: a device waits for the host to give it work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.evidence import enough_steps, finding
+from sonde.diagnosis.wording import ms, percent
+from sonde.finding import INFO, Finding
+
+if TYPE_CHECKING:
+    from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.policy import Policy
+
+
+def launch_bound(facts: Facts, policy: Policy) -> Finding | None:
+    """A device is done with each phase as soon as the host has started its work, and the host does little else than that."""
+    device = facts.speed.device
+    if device is None or not enough_steps(facts, policy) or device.lags(policy["launch_bound.lag"]):
+        return None
+    share = facts.speed.shown(*device.phases)
+    if not share.at_least(policy["launch_bound.share"]):
+        return None
+    return finding(
+        "LAUNCH_BOUND",
+        INFO,
+        0.6,
+        f"The device keeps up with the host: its phases take {ms(device.all_ns)} of a step, and the host needs {ms(device.host_ns)} to "
+        f"start them, {percent(share.value)} of the step time.",
+        "Give the device more work with each call: larger batches, torch.compile, CUDA graphs, fused optimizers.",
+        score=share.value,
+        figures={"share of the step time": share, "share of the device": device.share}
+        | {f"{phase} of the device ns": figure for phase, figure in device.phases.items()},
+    )
