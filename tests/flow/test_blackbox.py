@@ -154,7 +154,7 @@ def test_without_values_the_message_of_an_exception_is_nowhere(tmp_path: Path) -
     secret = "patient 4711"
     with record(dir=str(tmp_path), blackbox=1, values="off") as recorded:
         with pytest.raises(KeyError) as caught:
-            {}[secret]
+            dict[str, int]()[secret]
         trigger("exception", error=caught.value)
     raised = only(recorded)["exception"]
     assert (raised["type"], raised["message"]) == ("KeyError", "")

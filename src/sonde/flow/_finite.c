@@ -119,7 +119,7 @@ static int scan(int format, const void *data, int64_t count)
 
 enum { TENSOR, PARAMETER, EXCHANGE, COPIED_LATE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, CALM, PARTS };
 static PyObject *parts[PARTS];
-static PyObject *s_grad_fn, *s_grad, *s_output, *s_register, *s_requires_grad;
+static PyObject *s_grad_fn, *s_grad, *s_output, *s_prehook, *s_requires_grad, *s_name;
 
 static int truth_of(PyObject *owned)
 {
@@ -228,7 +228,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vector;
     PyObject *layer, *original;
-    PyObject *outs, *ins; /* tuples of tensors that carry the hooks, by the number of an output */
+    PyObject *outs, *ins; /* tuples of hooks, by the number of an output */
     int64_t first, end;   /* how far autograd had counted when its last call as a layer began and ended */
     PyObject *hooks;      /* a tuple of dicts: while all are empty, it makes of finite numbers only such; NULL: that is not known */
     int own;              /* code of the program: its gradients are looked at on both sides */
@@ -238,7 +238,8 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vector;
     PyObject *layer;
-    int side; /* 0: what comes to the result; 1: what was given to the input */
+    int side;   /* 0: what comes to the result; 1: what was given to the input */
+    int output; /* the number of the tensor among those that its node made */
 } Hook;
 
 static PyTypeObject *call_type, *hook_type;
@@ -336,15 +337,15 @@ RARE static int tell_output(Call *call, PyObject *result, PyObject *const *args,
 /* Does the backward pass through this node make nothing of a finite gradient that is not finite? */
 static int is_calm(PyObject *node)
 {
-    PyObject *type = (PyObject *)Py_TYPE(node);
-    for (Py_ssize_t i = 0; i < PyTuple_Size(parts[CALM]); i++)
-        if (PyTuple_GetItem(parts[CALM], i) == type)
-            return 1;
-    return 0;
+    PyObject *name = PyObject_CallMethodObjArgs(node, s_name, NULL);
+    int calm = name && PySet_Contains(parts[CALM], name) == 1;
+    Py_XDECREF(name);
+    forget_error();
+    return calm;
 }
 
 /* Puts the hook on the node that made this tensor; `alone`: it is the only one since the last layer. */
-static int hook_node(PyObject *tensor, PyObject *carriers, int alone)
+static int hook_node(PyObject *tensor, PyObject *hooks, int alone)
 {
     PyObject *node = PyObject_GetAttr(tensor, s_grad_fn);
     if (!node || node == Py_None || (alone && is_calm(node) && mine.calm++ % CALM_PLACES)) {
@@ -353,8 +354,8 @@ static int hook_node(PyObject *tensor, PyObject *carriers, int alone)
     }
     int64_t output = number_of(PyObject_GetAttr(tensor, s_output));
     int result = PyErr_Occurred() ? -1 : 0;
-    if (result == 0 && output < PyTuple_Size(carriers)) {
-        PyObject *done = PyObject_CallMethodObjArgs(node, s_register, PyTuple_GetItem(carriers, output), NULL);
+    if (result == 0 && output < PyTuple_Size(hooks)) {
+        PyObject *done = PyObject_CallMethodObjArgs(node, s_prehook, PyTuple_GetItem(hooks, output), NULL);
         Py_XDECREF(done);
         result = done ? 0 : -1;
     }
@@ -493,13 +494,17 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
 
 /* ---- backward ---- */
 
+/* Gets the gradients of all that its node made. */
 static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Hook *hook = (Hook *)self;
     (void)names;
-    if (mode != ON || bad_gradient || (flags & ~OFFSET_BIT) < 1 || args[0] == Py_None)
+    if (mode != ON || bad_gradient || (flags & ~OFFSET_BIT) < 1 || !PyTuple_Check(args[0]) || hook->output >= PyTuple_Size(args[0]))
         Py_RETURN_NONE;
-    int bits = look_well(args[0]);
+    PyObject *gradient = PyTuple_GetItem(args[0], hook->output);
+    if (gradient == Py_None)
+        Py_RETURN_NONE;
+    int bits = look_well(gradient);
     if (!bits) {
         Hook *before = good;
         good = (Hook *)Py_NewRef(self);
@@ -507,7 +512,7 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
         Py_RETURN_NONE;
     }
     bad_gradient = 1;
-    PyObject *answer = PyObject_CallFunction(parts[GRADIENT], "OiOiOi", hook->layer, hook->side, args[0], bits,
+    PyObject *answer = PyObject_CallFunction(parts[GRADIENT], "OiOiOi", hook->layer, hook->side, gradient, bits,
                                              good ? good->layer : Py_None, good ? good->side : 0);
     if (answered(answer) < 0)
         return NULL;
@@ -800,8 +805,8 @@ static PyObject *arriving(PyObject *Py_UNUSED(module), PyObject *args)
 static PyObject *hook(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *layer;
-    int side;
-    if (!PyArg_ParseTuple(args, "Oi", &layer, &side))
+    int side, output;
+    if (!PyArg_ParseTuple(args, "Oii", &layer, &side, &output))
         return NULL;
     Hook *made = PyObject_GC_New(Hook, hook_type);
     if (!made)
@@ -809,6 +814,7 @@ static PyObject *hook(PyObject *Py_UNUSED(module), PyObject *args)
     made->vector = hook_call;
     made->layer = Py_NewRef(layer);
     made->side = side;
+    made->output = output;
     PyObject_GC_Track(made);
     return (PyObject *)made;
 }
@@ -820,7 +826,7 @@ static PyObject *look_at(PyObject *Py_UNUSED(module), PyObject *tensor)
 
 static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
 {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyTuple_Check(PyTuple_GetItem(given, CALM)))
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyAnySet_Check(PyTuple_GetItem(given, CALM)))
         return PyErr_Format(PyExc_TypeError, "prepare() takes a tuple of %d", PARTS);
     for (int i = 0; i < PARTS; i++) {
         PyObject *old = parts[i];
@@ -882,7 +888,7 @@ static PyMethodDef functions[] = {
     {"arriving", arriving, METH_VARARGS, "What is told of batches that come."},
     {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
     {"passing", passing, METH_O, "What is called in the place of a backward pass."},
-    {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input."},
+    {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input; which output of the node."},
     {"prepare", prepare, METH_O, "Take what is needed of torch and of the watch."},
     {"turn", turn, METH_O, "0: off, 1: on, 2: only losses are looked at."},
     {"renew", renew, METH_NOARGS, "What comes now comes after no layer."},
@@ -896,9 +902,9 @@ static struct PyModuleDef definition = {
 
 static int make_names(void)
 {
-    static const char *const texts[] = {"grad_fn", "grad", "output_nr", "_register_hook_dict", "requires_grad"};
-    PyObject **const names[] = {&s_grad_fn, &s_grad, &s_output, &s_register, &s_requires_grad};
-    for (int i = 0; i < 5; i++)
+    static const char *const texts[] = {"grad_fn", "grad", "output_nr", "register_prehook", "requires_grad", "name"};
+    PyObject **const names[] = {&s_grad_fn, &s_grad, &s_output, &s_prehook, &s_requires_grad, &s_name};
+    for (int i = 0; i < 6; i++)
         if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
             return -1;
     return 0;

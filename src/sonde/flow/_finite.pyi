@@ -51,19 +51,21 @@ def watched(
     empty, of a layer whose input is what the last layer gave (`steady.py`).
 
     Where code of the program was at work, in the layer (`own`) or before it, it hooks the nodes on both sides of that, to
-    look at gradients. `outs`, `ins`: tensors whose `_backward_hooks` are those for gradients of results and inputs, by the number of the output.
+    look at gradients. `outs`, `ins`: the hooks for gradients of results and inputs, by the number of the output.
     """
 
 def passing(original: Function, /) -> Function:
     """What is called in the place of a backward pass: it looks at the loss, and afterwards at the gradients of parameters."""
 
-def hook(layer: object, side: int, /) -> Function:
-    """A hook that looks at gradients. `side`: 0 for those of the result of a layer, 1 for those of its input."""
+def hook(layer: object, side: int, output: int, /) -> Function:
+    """A hook of a node that looks at a gradient. `side`: 0 for that of the result of a layer, 1 for that of its input. `output`: its number
+    among those of the node.
+    """
 
 def prepare(parts: tuple[Any, ...], /) -> None:
     """Take what is needed: the class of tensors, and of parameters; of `hooks/torch/private.py` the exchange, what tells that a tensor is
     copied on write, autograd's counter and the state of a tracer; functions in Python: the tensors of a result, the look at one that is
-    not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; and the classes of nodes
+    not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; and the names of nodes
     that make nothing of a gradient.
     """
 

@@ -25,7 +25,9 @@ CALM = frozenset({
     "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Softmax", "LogSoftmax",
 })  # fmt: skip
 # The same of single operations: a gradient goes through them as it is, or about so.
-CALM_NODES = ("Add", "Sub", "Relu", "Gelu", "Silu", "View", "Transpose", "Permute")
+CALM_NODES = frozenset(
+    f"{name}Backward0" for name in ("Add", "Sub", "Relu", "Gelu", "Silu", "View", "Transpose", "Permute")
+)
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 
 
@@ -33,12 +35,6 @@ def is_calm(module: Any) -> bool:
     """Is this a layer of torch that makes nothing in the backward pass that is not finite?"""
     name = type(module).__name__
     return name in CALM or (name == "LeakyReLU" and abs(module.negative_slope) <= 1)
-
-
-def calm_nodes(torch: Any) -> tuple[type, ...]:
-    """The classes of their nodes in autograd's graph."""
-    found = (getattr(torch._C._functions, f"{name}Backward0", None) for name in CALM_NODES)
-    return tuple(one for one in found if one is not None)
 
 
 def is_asked(module: Any) -> bool:

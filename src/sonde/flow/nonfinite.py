@@ -255,7 +255,7 @@ class Watch:
             told = (self.output, self.gradient, self.loss, self.ended, self.passed, _blame)
             finite.native.prepare((
                 torch.Tensor, torch.nn.Parameter, private.exchange(), private.copy_on_write(), private.sequence_number(),
-                private.tracing_state(), _tensors, finite.look_slowly, *told, backprop.calm_nodes(torch),
+                private.tracing_state(), _tensors, finite.look_slowly, *told, backprop.CALM_NODES,
             ))  # fmt: skip
         else:
             leaves.prepare(self, _watching)
@@ -719,19 +719,8 @@ def _call(layer: Layer, module: Any, original: Callable[..., Any]) -> Callable[.
         return leaves.Call(layer, original)
     # What comes to it and what goes out, in backward.
     hooked = layer.own or (not layer.loss and backprop.is_asked(module))
-    carriers = (_carriers(layer, side) for side in (0, 1))
-    made: Callable[..., Any] = finite.native.watched(layer, original, *carriers, hooked, steady.hooks(module))
-    return made
-
-
-def _carriers(layer: Layer, side: int) -> tuple[Any, ...]:
-    """Tensors that only carry a hook, one for each number of an output: a node takes the hooks of a tensor in one call."""
-    torch = sys.modules["torch"]
-    hooks = {0: finite.native.hook(layer, side)}
-    with torch.inference_mode(mode=False), torch.enable_grad():
-        made: tuple[Any, ...] = torch.empty(OUTPUTS, device="cpu", requires_grad=True).unbind()
-    for one in made:
-        one._backward_hooks = hooks
+    hooks = (tuple(finite.native.hook(layer, side, output) for output in range(OUTPUTS)) for side in (0, 1))
+    made: Callable[..., Any] = finite.native.watched(layer, original, *hooks, hooked, steady.hooks(module))
     return made
 
 

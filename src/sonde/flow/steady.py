@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from sonde.hooks.torch import private
+
 STEADY = frozenset({"Identity", "Flatten", "Unflatten", "ReLU", "ReLU6", "Sigmoid", "Tanh", "Hardsigmoid"})
 
 
@@ -17,8 +19,5 @@ def hooks(module: Any) -> tuple[dict[Any, Any], ...] | None:
         or "forward" in vars(module)
     ):
         return None
-    shared = sys.modules["torch.nn.modules.module"]
-    found = (
-        module._forward_pre_hooks, module._forward_hooks, shared._global_forward_pre_hooks, shared._global_forward_hooks,
-    )  # fmt: skip
+    found = private.forward_hooks(module)
     return found if all(isinstance(one, dict) for one in found) else None

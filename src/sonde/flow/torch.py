@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from sonde.flow import arrays, checksum
 from sonde.flow.identity import number
@@ -17,8 +15,6 @@ from sonde.guard import guard
 from sonde.hooks.torch import memory, private
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from sonde.flow.walk import Handler, Walk
 
 # dtypes that NumPy does not have are read as integers of their size.
@@ -29,7 +25,7 @@ _tables: dict[torch.dtype, Any] = {}
 def tensor(value: torch.Tensor, walk: Walk) -> Frozen:
     """A tensor, also of a subclass."""
     # Nothing here may be seen by autograd, by modes around us, or by a subclass's own functions.
-    with torch._C.DisableTorchFunction(), torch.inference_mode(mode=False), torch.no_grad(), _without_modes():
+    with torch._C.DisableTorchFunction(), torch.inference_mode(mode=False), torch.no_grad(), private.without_modes():
         if torch.nn.parameter.is_lazy(value):
             return walk.text(value)
         if value.is_nested:
@@ -47,11 +43,6 @@ def tensor(value: torch.Tensor, walk: Walk) -> Frozen:
         with guard("reading a tensor"):
             return _sparse(value, note, walk) if value.layout is not torch.strided else _dense(value, note, walk)
         return Frozen(note)
-
-
-def _without_modes() -> AbstractContextManager[object]:
-    """Modes that see every operation, such as a counter of them, are off; that costs time, and mostly there are none."""
-    return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else nullcontext()
 
 
 def _has_no_data(value: torch.Tensor) -> bool:

@@ -64,6 +64,46 @@ def test_a_tensor_that_is_copied_on_write_is_told() -> None:
     assert not private.copy_on_write()(lazy)
 
 
+def test_modes_that_see_operations_can_be_passed_by() -> None:
+    """A counter of operations sees none of those in between."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    given = torch.ones(2, 2)
+    with FlopCounterMode(display=False) as counter:
+        with private.without_modes():
+            given @ given
+        assert counter.get_total_flops() == 0
+        given @ given
+    assert counter.get_total_flops() > 0
+
+
+def test_the_hooks_of_a_module_are_told() -> None:
+    """Its own, and those of all modules."""
+    module = torch.nn.ReLU()
+    assert not any(private.forward_hooks(module))
+    module.register_forward_hook(lambda *_: None)
+    module.register_forward_pre_hook(lambda *_: None)
+    everywhere = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert [len(one) for one in private.forward_hooks(module)] == [1, 1, 0, 1]
+    everywhere.remove()
+
+
+def test_changes_of_a_tensor_are_counted() -> None:
+    """`_version`, by which the black box knows that a batch was changed."""
+    tensor = torch.ones(2)
+    before = tensor._version
+    tensor.add_(1)
+    assert tensor._version == before + 1
+
+
+def test_a_node_has_its_number() -> None:
+    """`_sequence_nr`, by which nodes are told to be of a layer."""
+    given = torch.ones(2, requires_grad=True)
+    before = private.sequence_number()()
+    node: Any = (given * 2).grad_fn
+    assert node._sequence_nr() == before
+
+
 def test_a_tensor_of_a_transform_is_told() -> None:
     """One that stands for others."""
     seen: list[bool] = []

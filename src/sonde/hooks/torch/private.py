@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 
 def sequence_number() -> Callable[[], int]:
@@ -41,6 +43,21 @@ def exchange() -> Any:
 def is_wrapped(tensor: Any) -> bool:
     """Does this tensor stand for another one inside a transform of `torch.func`? Then it has no memory itself."""
     return bool(_torch()._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def without_modes() -> AbstractContextManager[object]:
+    """Modes that see every operation, such as a counter of them, are off; that costs time, and mostly there are none."""
+    if not _torch()._C._len_torch_dispatch_stack():
+        return nullcontext()
+    found: AbstractContextManager[object] = sys.modules["torch.utils._python_dispatch"]._disable_current_modes()
+    return found
+
+
+def forward_hooks(module: Any) -> tuple[Any, ...]:
+    """Where functions of the program may change what a module gets or gives."""
+    shared = sys.modules["torch.nn.modules.module"]
+    own = (module._forward_pre_hooks, module._forward_hooks)
+    return (*own, shared._global_forward_pre_hooks, shared._global_forward_hooks)
 
 
 def _torch() -> Any:
