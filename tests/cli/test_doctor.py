@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sonde.cli import doctor as doctor_module, main
+from sonde.store.blind import BLIND_SPOTS
 
 
 def doctor(folder: Path, *args: str, **environment: str) -> Result:
@@ -84,3 +85,15 @@ def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     result = doctor(Path("/proc/none"))
     assert result.exit_code == 1
     assert "no folder can be made" in result.output
+
+
+def test_it_lists_the_patches_in_force_and_the_same_blind_spots_as_a_report(tmp_path: Path) -> None:
+    """Those of torch too; the Python is that of the environment, and sizes are written in one way."""
+    health = found(tmp_path)
+    patched = " ".join(health["proof"]["patched"])
+    assert "Module.__call__" in patched
+    assert "DataLoader.__iter__" in patched
+    assert health["unseen"][: len(BLIND_SPOTS)] == list(BLIND_SPOTS)
+    assert health["program"] == sys.executable
+    settings = {one["name"]: one["value"] for one in health["settings"]}
+    assert (settings["cap"], settings["values_limit"], settings["args_limit"]) == ("4.00 GB", "64.0 MB", "4.10 kB")

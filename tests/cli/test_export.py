@@ -81,3 +81,8 @@ def test_a_place_that_cannot_be_written_is_told(folder: Path, target: str) -> No
 def test_the_format_must_be_named(folder: Path, args: list[str]) -> None:
     """Without one, or with an unknown one, it is a usage error."""
     assert export(folder, *args).exit_code == 2
+
+
+def test_the_name_of_a_reader_brings_its_format(folder: Path) -> None:
+    """Perfetto reads Chrome's."""
+    assert "There is no format 'perfetto'. Did you mean 'chrome'?" in export(folder, "--to", "perfetto").output

@@ -19,6 +19,16 @@ from sonde.exchange import values
 PIPE_COLUMNS = 100
 
 
+class Group(click.Group):
+    """A group whose list of commands has the whole first sentence of each."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does it, without cutting."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=1000)) for name, one in found if one is not None])
+
+
 def out() -> Console:
     """Standard output. Colours only on a terminal that wants them (NO_COLOR is honoured)."""
     width = None if sys.stdout.isatty() else shutil.get_terminal_size((PIPE_COLUMNS, 25)).columns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -27,14 +26,9 @@ from sonde.version import __version__
 from sonde.views import terminal, units
 from sonde.views.health import Folder, Health, Proof, Setting
 
-# What no setting and no library changes.
-UNSEEN = (
-    "functions without a span: only what is marked with sonde.span or ai is recorded",
-    "single kernels of a GPU: phases have the time of its stream, layers that of the host, which only starts them",
-    "the last records of a host that loses power: they survive a kill of the process, not of the machine",
-)
 # What of the optional libraries switches something on.
 EXTRAS = ("torch", "numpy", "textual", "pytorch-ignite", "pylance", "onnx", "onnxruntime")
+SIZES = ("cap", "args_limit", "values_limit")  # settings that are numbers of bytes
 SPANS = 500
 PROBE_SECONDS = 60
 
@@ -50,8 +44,10 @@ session = sonde.init("doctor", dir=folder, enabled=True)
 for number in range(spans):
     with sonde.span("probe", key=number):
         pass
-import asyncio, json
+import asyncio, contextlib, json
 from sonde import guard, hooks
+with contextlib.suppress(Exception):  # as a program that trains does it
+    import torch
 print(json.dumps({"patched": hooks.describe(), "failures": guard.counts()}), flush=True)
 if kill:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -89,7 +85,7 @@ def examine(dir: str | None) -> Health:
     return Health(
         sonde=__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}",
-        program=os.path.realpath(sys.executable),
+        program=sys.executable,
         platform=platform.platform(),
         core=events.core.KIND,
         core_note=events.CORE_NOTE,
@@ -97,7 +93,7 @@ def examine(dir: str | None) -> Health:
         folder=folder,
         proof=_proof(Path(settings.dir), folder.writes),
         settings=[Setting(name, _value(name, one.value), one.source) for name, one in gathered.items()],
-        unseen=[*_unseen(folder.writes), *hooks.BLIND_SPOTS],
+        unseen=[*hooks.BLIND_SPOTS, *_unseen(folder.writes)],
         extras={name: _version(name) for name in EXTRAS},
     )
 
@@ -105,7 +101,9 @@ def examine(dir: str | None) -> Health:
 def _value(name: str, value: object) -> str:
     if value is None:
         return "not set"
-    return units.size(value) if name == "cap" and isinstance(value, int) else str(value)
+    if name in SIZES and isinstance(value, int):
+        return units.size(value)
+    return "none" if value == () else str(value)
 
 
 def _folder(settings: config.Settings) -> Folder:
@@ -137,11 +135,12 @@ def _writes(settings: config.Settings, path: Path) -> tuple[str, str]:
 
 
 def _unseen(writes: str) -> list[str]:
+    """What the way of writing adds to what no recording shows."""
     if writes == "block":
-        return [*UNSEEN, "the last block of records of a killed process"]
+        return ["the last block of records of a killed process"]
     if writes == "mapped elsewhere":
-        return [*UNSEEN, "the last records of a host that dies: its rings lie on its own disk"]
-    return list(UNSEEN)
+        return ["the last records of a host that dies: its rings lie on its own disk"]
+    return []
 
 
 def _version(library: str) -> str | None:

@@ -10,7 +10,7 @@ import click
 from sonde.analysis.run import open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
-from sonde.errors import FolderRefused
+from sonde.errors import FolderRefused, nearest
 from sonde.exchange import chrome, pfw
 from sonde.views import units
 
@@ -20,7 +20,22 @@ FORMATS = (
     ("pfw", ".pfw.gz", pfw.export),
 )
 GZ = ".gz"
+OTHER_NAMES = {"perfetto": "chrome", "json": "chrome", "trace": "chrome", "dftracer": "pfw", "dfanalyzer": "pfw"}
 STDOUT = "-"
+
+
+class Format(click.Choice[str]):
+    """The format to write; another one is answered with that which is meant."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As click does it, with a better answer."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            names = [name for name, _, _ in FORMATS]
+            meant = OTHER_NAMES.get(value.lower())
+            hint = f"Did you mean {meant!r}? Valid: {', '.join(names)}." if meant else nearest(value, names)
+            self.fail(f"There is no format {value!r}. {hint}", param, ctx)
 
 
 @click.command(
@@ -34,7 +49,7 @@ Example: sonde export --to pfw -o - | head"""
 @click.option(
     "--to",
     required=True,
-    type=click.Choice([name for name, _, _ in FORMATS]),
+    type=Format([name for name, _, _ in FORMATS]),
     help="chrome: JSON for Perfetto and chrome://tracing. pfw: the lines of DFTracer.",
 )
 @click.option(

@@ -10,6 +10,7 @@ import click
 
 from sonde.analysis.locate import is_plain
 from sonde.cli.choose import choose, directory, runs_dir
+from sonde.cli.console import Group
 from sonde.errors import FolderRefused, RunNotFound, SondeError, UnknownName
 from sonde.flow.compare import compare
 from sonde.flow.pack import pack_note
@@ -25,11 +26,12 @@ WHERE = ("func_name", "pid", "thread", "worker", "error")
 
 
 @click.group(
+    cls=Group,
     epilog="""\b
 Example: sonde flow show                         the traces of the newest run
 Example: sonde flow show t.sonde --html t.html
 Example: sonde flow diff before.sonde after.sonde
-Example: sonde flow replay train-3f2a train.py:make_dataset --step 340"""
+Example: sonde flow replay train-3f2a train.py:make_dataset --step 340""",
 )
 def command() -> None:
     """Look at captured values, compare two traces, rebuild a batch of a run."""
@@ -117,7 +119,9 @@ Example: sonde flow replay train-3f2a train.py:make_loader --step 340 --out batc
 @click.option(
     "--step", type=click.IntRange(min=0), required=True, metavar="N", help="The step whose batches to rebuild."
 )
-@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank whose step it is.")
+@click.option(
+    "--rank", metavar="R", type=click.IntRange(min=0), default=0, show_default=True, help="The rank whose step it is."
+)
 @click.option("--out", metavar="FILE", help="Write the arrays of the batches into this .npz file too.")
 def replay(run: str | None, target: str | None, dir: str | None, step: int, rank: int, out: str | None) -> None:
     """Rebuild the batches of a step from the ledger of a run, without the model.

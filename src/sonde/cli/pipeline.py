@@ -13,7 +13,7 @@ import click
 from rich import progress as bars
 from rich.console import Console
 
-from sonde.cli.console import stderr
+from sonde.cli.console import Group, stderr
 from sonde.errors import ConfigError, MissingExtra
 from sonde.flow.result import TraceResult
 from sonde.pipeline.config import Config
@@ -25,10 +25,11 @@ SHORTEST = 0.1  # seconds between two changes of the bar
 
 
 @click.group(
+    cls=Group,
     epilog="""\b
 Example: sonde pipeline train -c my.toml
 Example: sonde pipeline infer -c my.toml --trace 2
-Example: sonde pipeline train -c my.toml --set train.epochs=3"""
+Example: sonde pipeline train -c my.toml --set train.epochs=3""",
 )
 def command() -> None:
     """Train, run, test and export a model that a TOML file declares."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 BLIND_SPOTS = (
+    "functions without a span: only what is marked with sonde.span or ai is recorded",
+    "single kernels of a GPU: phases have the time of its stream, layers that of the host, which only starts them",
+    "the last records of a host that loses power: they survive a kill of the process, not of the machine",
     "uvloop imported before sonde.init(), trio, curio: tasks of one thread share its innermost span",
     "a bare `with` inside an undecorated generator: what its consumer does meanwhile may seem to lie inside",
     "python -I, -E or -S children, and children with a cleaned environment: they do not find the run",

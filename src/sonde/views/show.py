@@ -9,6 +9,7 @@ from sonde.analysis import label
 from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.open import OpenSpan, open_spans
 from sonde.analysis.summary import NameSummary, summarize, wall_ns
+from sonde.analysis.training import phase_of
 from sonde.store import probe
 from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN
 
@@ -61,6 +62,7 @@ class Counter:
     cat: str
     name: str
     label: str
+    unit: str  # bytes, ns, %, °C, W; nothing: a plain number
     count: int
     first: float
     last: float
@@ -142,7 +144,7 @@ SORTS: dict[str, Callable[[Name], Any]] = {
 
 def show(run: Run, sort: str = "total", limit: int = 0) -> Show:
     """Everything about a run; `limit` 0 is all names."""
-    names = sorted(map(_name, summarize(run)), key=SORTS[sort])
+    names = sorted(_once(list(map(_name, summarize(run)))), key=SORTS[sort])
     kept = names[:limit] if limit > 0 else names
     processes = _processes(run)
     command, host = run.meta.get("command"), run.meta.get("host")
@@ -168,6 +170,20 @@ def show(run: Run, sort: str = "total", limit: int = 0) -> Show:
         drops=_drops(run),
         notes=run.notes,
     )
+
+
+def _once(names: list[Name]) -> list[Name]:
+    """Without what the probes recorded of calls that the program marked itself: each phase is listed once, by its own name."""
+    phases = {(one.cat, one.name): phase_of(one.cat, one.name) for one in names}
+    marked = [(found[0], one.count) for one in names if (found := phases[one.cat, one.name]) and not found[1]]
+
+    def twice(one: Name) -> bool:
+        found = phases[one.cat, one.name]
+        return (
+            found is not None and found[1] and any(found[0] == phase and abs(one.count - n) <= 1 for phase, n in marked)
+        )
+
+    return [one for one in names if not twice(one)]
 
 
 def _name(one: NameSummary) -> Name:
@@ -207,7 +223,23 @@ def _counters(run: Run) -> list[Counter]:
         FROM events WHERE kind = 'counter' AND value IS NOT NULL GROUP BY cat, name ORDER BY cat, name
         """
     ).fetchall()
-    return [Counter(cat, name or UNNAMED, label.event(cat, name or UNNAMED), *rest) for cat, name, *rest in found]
+    return [
+        Counter(cat, name or UNNAMED, label.event(cat, name or UNNAMED), _unit(cat, name or ""), *rest)
+        for cat, name, *rest in found
+    ]
+
+
+def _unit(cat: str, name: str) -> str:
+    """What the probes' own counters are measured in."""
+    if cat == probe.MEMORY or (cat == probe.PROBE and name.startswith(probe.DEVICE_PEAK)):
+        return "bytes"
+    if cat == probe.PROBE and name.startswith((probe.DDP, probe.DEVICE)):
+        return "ns"
+    if cat != probe.SYSTEM:
+        return ""
+    if name.startswith(("ram.", "disk.", "cgroup.", "gpu.memory.")):
+        return "bytes"
+    return {"cpu": "%", "gpu.load": "%", "gpu.power": "W", "gpu.temperature": "°C"}.get(name, "")
 
 
 def _marks(run: Run) -> list[Mark]:

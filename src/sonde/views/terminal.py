@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import shlex
 
 from rich.console import Console
@@ -29,6 +30,7 @@ ENDED_STYLES = {
 SEVERITY_STYLES = {"warn": "yellow", "critical": "red"}
 MOST_PROCESSES = 16
 MOST_OPEN = 20
+MOST_PATCHED = 3  # for one reason
 MOST_ARGS = 60
 NOT_KNOWN = "n/a"
 SHOWN_NUMBERS = 6  # of a list in a cell
@@ -203,13 +205,22 @@ def _counters(counters: list[Counter], console: Console) -> None:
         [
             Column("counter", [one.label for one in counters], right=False, styles=["bold"] * len(counters), least=18),
             Column("count", [units.count(one.count) for one in counters]),
-            Column("first", [units.number(one.first) for one in counters], need=2),
-            Column("last", [units.number(one.last) for one in counters]),
-            Column("min", [units.number(one.low) for one in counters], need=1),
-            Column("max", [units.number(one.high) for one in counters], need=1),
+            Column("first", [_measured(one, one.first) for one in counters], need=2),
+            Column("last", [_measured(one, one.last) for one in counters]),
+            Column("min", [_measured(one, one.low) for one in counters], need=1),
+            Column("max", [_measured(one, one.high) for one in counters], need=1),
             *_nonfinite(counters),
         ],
     )
+
+
+def _measured(counter: Counter, value: float | None) -> str:
+    """A value in the unit of its counter."""
+    if value is None or not counter.unit or not math.isfinite(value):
+        return units.number(value)
+    if counter.unit == "bytes":
+        return units.size(round(value))
+    return units.duration(value) if counter.unit == "ns" else f"{units.number(value)} {counter.unit}"
 
 
 def _nonfinite(counters: list[Counter]) -> list[Column]:
@@ -265,11 +276,10 @@ def _drops(losses: list[Loss], console: Console) -> None:
 def draw_listing(view: Listing, console: Console) -> None:
     """The rows; columns that do not fit are named below."""
     columns = [_listed(view, index) for index in range(len(view.columns))]
-    width = console.width if console.is_terminal else sum(column.width() + 2 for column in columns)
-    for line in lines(columns, width):
+    for line in lines(columns, console.width):
         console.print(line, soft_wrap=True)
-    kept = {column.title for column in fit(columns, width)}
-    left_out = [title for title in view.columns if title not in kept]
+    kept = {column.title for column in fit(columns, console.width)}
+    left_out = [title for title in view.columns if _title(title) not in kept]
     if left_out:
         note(console, f"not shown: {', '.join(left_out)} (a wider terminal or --json shows them)", "dim")
     if not view.total:
@@ -286,7 +296,12 @@ def _listed(view: Listing, index: int) -> Column:
     if values and all(value == values[0] for value in values) and (values[0] is None or not title.endswith("_ns")):
         need += 100  # what is the same everywhere tells least
     number = all(isinstance(value, int | float | None) for value in values)
-    return Column(title, cells, need, right=number, least=None if number else 12)
+    return Column(_title(title), cells, need, right=number, least=None if number else 12)
+
+
+def _title(column: str) -> str:
+    """The name of a column without its unit, which stands in each cell."""
+    return column.removesuffix("_ns").removesuffix("_bytes")
 
 
 def _value(view: Listing, column: str, value: object) -> str:
@@ -329,11 +344,25 @@ def draw_health(found: Health, console: Console) -> None:
     )
     _settings(found, console)
     heading(console, "patched in a recorded program")
-    items(console, found.proof.patched or ["nothing"])
+    items(console, _by_reason(found.proof.patched) or ["nothing"])
     heading(console, "cannot be seen")
     items(console, found.unseen)
     heading(console, "optional libraries")
     pairs(console, {name: version or "not installed" for name, version in found.extras.items()})
+
+
+def _by_reason(patched: list[str]) -> list[str]:
+    """Each reason once, with the functions that are patched for it."""
+    reasons: dict[str, list[str]] = {}
+    for one in patched:
+        name, _, reason = one.partition(": ")
+        reasons.setdefault(reason, []).append(name)
+    return [f"{_first(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def _first(names: list[str]) -> str:
+    more = len(names) - MOST_PATCHED
+    return ", ".join(names[:MOST_PATCHED]) + (f" and {more} more (--json lists them)" if more > 0 else "")
 
 
 def _verdict(found: Health, console: Console) -> None:

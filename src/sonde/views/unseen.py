@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 8  # ranks, or processes
 FAR_NS = 3600 * 10**9  # clocks of two hosts that disagree by so much are told of
-ALWAYS = (
-    "single kernels of a GPU: phases have the time of its stream, layers that of the host, which only starts them",
-    *BLIND_SPOTS,
-)
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ def blind_spots(run: Run, facts: Facts, policy: Policy, seen: set[str]) -> list[
         *_loading(facts, seen),
         *_crowded(facts, policy),
     ]
-    return [BlindSpot(text, "run") for text in found] + [BlindSpot(text, "always") for text in ALWAYS]
+    return [BlindSpot(text, "run") for text in found] + [BlindSpot(text, "always") for text in BLIND_SPOTS]
 
 
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:
