@@ -32,6 +32,10 @@ class WeakTable(Generic[_V]):
         found = self._entries.get(id(key))
         return None if found is None else found[1]
 
+    def values(self) -> list[_V]:
+        """The values of all of them."""
+        return [value for _, value in list(self._entries.values())]
+
     def __setitem__(self, key: object, value: _V) -> None:
         address = id(key)
         gone = partial(self._entries.pop, address)  # is called with the reference, which pop() takes for the default

@@ -24,6 +24,7 @@ from sonde.guard import guard
 from sonde.hooks.torch.optimizer import optimizer_made, optimizer_step, scaler_step
 from sonde.probes import step
 from sonde.store.probe import OPTIMIZER, PROBE, UPDATE_ABORTED, UPDATE_SKIPPED
+from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,10 +46,10 @@ class Optimizers:
     def forget(self) -> None:
         """No optimizer has stepped."""
         self.leader: Callable[[], Any] = _nobody
-        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.numbers: WeakTable[int] = WeakTable()
         # Updates of others since the leader's last one: when, and with which flags.
-        self.waiting: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
-        self.fresh: weakref.WeakSet[Any] = weakref.WeakSet()  # those that were made since then
+        self.waiting: WeakTable[tuple[int, int]] = WeakTable()
+        self.fresh: WeakTable[bool] = WeakTable()  # those that were made since then
         self.scaling = False  # inside of a gradient scaler's step
         self.stepped = False  # an optimizer has stepped in it
 
@@ -57,7 +58,7 @@ class Optimizers:
         """There is a new optimizer."""
         step.leave_manual()
         optimizer_step.unlead()  # the leader's next update has to be noticed
-        self.fresh.add(optimizer)
+        self.fresh[optimizer] = True
 
     def begins(self, optimizer: Any) -> core.Span:
         """A step of an optimizer begins."""
@@ -119,7 +120,7 @@ class Optimizers:
             return True
         if leader is not None and optimizer not in self.fresh and optimizer not in self.waiting:
             return False
-        self.leader = weakref.ref(optimizer, _gone)
+        self.leader = weakref.ref(optimizer)
         return True
 
     def _span(self, optimizer: Any) -> core.Span:
@@ -135,10 +136,6 @@ class Optimizers:
 
 def _nobody() -> None:
     return None
-
-
-def _gone(_leader: object) -> None:
-    optimizer_step.unlead()
 
 
 _optimizers = Optimizers()
