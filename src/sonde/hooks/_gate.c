@@ -589,7 +589,8 @@ static PyType_Slot lane_slots[] = {
     {0, NULL},
 };
 static PyType_Spec lane_spec = {
-    "sonde.hooks._gate.Lane", sizeof(Lane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, lane_slots};
+    "sonde.hooks._gate.Lane", sizeof(Lane), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, lane_slots};
 
 /* ---- blocks ---- */
 

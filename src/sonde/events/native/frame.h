@@ -21,7 +21,7 @@ static void box_dealloc(PyObject *self)
 }
 
 static PyType_Slot box_slots[] = {{Py_tp_dealloc, box_dealloc}, {0, NULL}};
-static PyType_Spec box_spec = {"sonde.events._core.Box", sizeof(Box), 0, Py_TPFLAGS_DEFAULT, box_slots};
+static PyType_Spec box_spec = {"sonde.events._core.Box", sizeof(Box), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, box_slots};
 
 /* ---- the innermost frame of a task ---- */
 

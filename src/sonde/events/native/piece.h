@@ -373,6 +373,7 @@ static PyType_Slot loop_slots[] = {
     {Py_tp_members, loop_members},
     {0, NULL},
 };
-static PyType_Spec loop_spec = {"sonde.events._core.Loop", sizeof(Loop), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, loop_slots};
+static PyType_Spec loop_spec = {
+    "sonde.events._core.Loop", sizeof(Loop), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, loop_slots};
 
 #endif

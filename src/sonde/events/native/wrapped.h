@@ -176,6 +176,7 @@ static PyType_Slot wrapped_slots[] = {
 };
 static PyType_Spec wrapped_spec = {
     "sonde.events._core.Wrapped", sizeof(Wrapped), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, wrapped_slots};
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    wrapped_slots};
 
 #endif
