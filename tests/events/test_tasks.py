@@ -371,3 +371,24 @@ asyncio.run(main())
     run_program(core_name, tmp_path, TASKS + program)
     assert [name for name, _ in process(tmp_path).tree()] == ["x", "y", "y", "y", "y"]
     assert not any(event.open for event in process(tmp_path).listed())
+
+
+def test_a_task_may_stop_what_another_started_around_a_span_that_was_off(
+    recording: Any, done: Callable[[], Process]
+) -> None:
+    """A span that is off inside of one that was started in a task leaves that one to be found."""
+    span = recording.Span("x")
+
+    async def start() -> None:
+        span.start()
+        span.on = False
+        with span:
+            pass
+        span.on = True
+
+    async def main() -> None:
+        await asyncio.create_task(start())
+        span.stop()
+
+    run(recording, main)
+    assert not done().only("x").open

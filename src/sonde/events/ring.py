@@ -300,7 +300,7 @@ class Recording:
         _pack(lane.view, place, *fields)
         if lane.place is not None and self.files is not None:
             with self.lock:
-                self._write_rings((lane.view[place : place + RECORD_SIZE], lane.place + place))
+                self.files[0].write((lane.view[place : place + RECORD_SIZE], lane.place + place))
 
     def publish(self, lane: Lane) -> None:
         """Write the new records of a ring to its file."""

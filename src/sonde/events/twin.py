@@ -6,11 +6,11 @@ import os
 import struct
 import sys
 import threading
-from contextvars import ContextVar
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonde.events.dress import dress
+from sonde.events.frame import CLOSED, Frame, find, first_open, head, set_head, unlink
 from sonde.events.plain import as_context, as_dict, as_key, as_number, as_text
 from sonde.events.ring import LOST, LOST_ARGS, LOST_CAP, LOST_RING, LOST_SPACE, RINGS, Files, Lane, Recording
 from sonde.guard import guard
@@ -19,7 +19,6 @@ from sonde.store.record import (
     AGAIN,
     COUNTER,
     CUT,
-    DEEPEST,
     DETAIL,
     ERROR,
     ESSENTIAL,
@@ -35,7 +34,7 @@ from sonde.store.record import (
     OVERFLOW_NAME,
     SPAN,
     VOID,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,7 +54,6 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 KIND = "python"
 Wrapped = type(dress)  # a recorded function is a plain function here
-CLOSED = -1  # in place of an index, as LOST: left already
 
 _as_integer = struct.Struct("=q").unpack
 _as_float = struct.Struct("=d").pack
@@ -77,35 +75,6 @@ _names_lock = threading.RLock()
 # ── open spans ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Frame:
-    """An open span: where its record is, and what stands in it."""
-
-    __slots__ = (
-        "args", "blob", "depth", "dur", "epoch", "flags", "identity", "index", "key", "lane", "name", "parent", "seq", "start", "step", "up",
-    )  # fmt: skip
-
-    def __init__(self, up: Frame | None, identity: object, lane: Lane) -> None:
-        self.up = up  # what was innermost at the entry
-        self.identity = identity  # the span object that an exit looks for; None: the frame's maker leaves it itself
-        self.lane = lane
-        self.index = LOST  # of its record among those of the lane
-        self.start, self.key, self.name, self.args, self.flags = 0, NO_KEY, 0, 0, 0
-        self.seq = self.parent = self.dur = 0
-        self.depth = -1
-        self.step, self.epoch = NO_STEP, NO_EPOCH
-        self.blob: bytes | None = None  # its encoded arguments
-
-    def fields(self, flags: int) -> tuple[int, ...]:
-        """What stands in its record."""
-        return (
-            self.start, self.dur, self.key, self.name, self.args, self.seq, self.parent, self.step, self.epoch, flags, self.depth,
-        )  # fmt: skip
-
-    def below(self) -> tuple[int, int]:
-        """Parent and depth of a record inside it."""
-        return self.seq, min(self.depth + 1, DEEPEST)
-
-
 def _lane_of(recording: Recording) -> Lane:
     """This thread's lane in the recording."""
     try:
@@ -123,7 +92,7 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
     lane = _lane_of(recording)
     if span._token is not recording.token:
         _prepare(span, recording)
-    up = _head(recording, lane)
+    up = head(recording, lane)
     frame = Frame(up, identity, lane)
     frame.parent, frame.depth = (0, 0) if up is None else up.below()
     frame.key, frame.name, frame.args, frame.flags, frame.blob = key, span._id, span._blob_id, span._flags, span._blob
@@ -138,7 +107,7 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
             recording.lose(LOST_RING)
     if lane.tasks:
         lane.loose[frame.seq] = frame
-    _set_head(recording, lane, frame)
+    set_head(recording, lane, frame)
     return frame
 
 
@@ -148,75 +117,20 @@ def _pass(span: Span) -> None:
     if recording is None:
         return
     lane = _lane_of(recording)
-    if not lane.tasks and _find(recording, lane, span) is None:
+    if not lane.tasks and find(recording, lane, span) is None:
         return
-    up = _head(recording, lane)
+    up = head(recording, lane)
     frame = Frame(up, span, lane)
     if up is not None:
         frame.seq, frame.depth = up.seq, up.depth
-    _set_head(recording, lane, frame)
-
-
-# ── the innermost frame, per thread or per task ──────────────────────────────────────────────────────────────────────
-
-
-def _first_open(frame: Frame | None) -> Frame | None:
-    while frame is not None and frame.index == CLOSED:
-        frame = frame.up
-    return frame
-
-
-def _of_task(recording: Recording) -> Frame | None:
-    """The frame that this task entered last. A program may set any variable to anything."""
-    frame = None if recording.innermost is None else recording.innermost.get(None)
-    return frame if isinstance(frame, Frame) else None
-
-
-def _head(recording: Recording, lane: Lane) -> Frame | None:
-    """The innermost open frame: of this task if a loop runs here and the task has one, else of this thread."""
-    return _first_open((_of_task(recording) if lane.tasks else None) or lane.top)
-
-
-def _set_head(recording: Recording, lane: Lane, frame: Frame | None) -> None:
-    if not lane.tasks:
-        lane.top = frame
-        return
-    if recording.innermost is None:
-        recording.innermost = ContextVar("sonde.innermost")
-    recording.innermost.set(frame)
-
-
-def _search(frame: Frame | None, span: object) -> Frame | None:
-    while frame is not None and (frame.identity is not span or frame.index == CLOSED):
-        frame = frame.up
-    return frame
-
-
-def _find(recording: Recording, lane: Lane, span: object) -> Frame | None:
-    """The innermost open frame of this very span object: in this task or thread, else the newest of this thread."""
-    frame = _search(_head(recording, lane), span)
-    if frame is None:
-        loose: Frame
-        for loose in reversed(list(lane.loose.values())):
-            if loose.identity is span and loose.index != CLOSED:
-                return loose
-        frame = _search(lane.top, span)
-    return frame
+    set_head(recording, lane, frame)
 
 
 def _open_entry(span: object) -> Frame | None:
     """The innermost open frame of this span object; None: there is none, or nothing is recorded."""
     recording = _recording
     lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
-    return None if recording is None or lane is None else _find(recording, lane, span)
-
-
-def _unlink(recording: Recording, lane: Lane, frame: Frame) -> None:
-    """Take a closed frame from the end of the chains it ends; further in, it is passed over."""
-    frame.lane.loose.pop(frame.seq, None)
-    lane.top = _first_open(lane.top)
-    if lane.tasks and _of_task(recording) is frame:
-        _set_head(recording, lane, _first_open(frame))
+    return None if recording is None or lane is None else find(recording, lane, span)
 
 
 # ── leaving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,14 +147,14 @@ def _leave(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int)
         recording.change(lane, index, *frame.fields(flags))
     if index != LOST and (not here or index < lane.claim):  # flush() in another thread may have copied it meanwhile
         recording.put(lane, *frame.fields(flags | AGAIN))
-    _unlink(recording, lane, frame)
+    unlink(recording, lane, frame)
 
 
 def _finish(frame: Frame | None, kind: type[BaseException] | None, *, failed: bool = False) -> None:
     """Leave a frame, by an exception of this type or of one that is not known; one of an earlier recording is left alone."""
-    recording = _recording
-    if frame is None or recording is None or frame.lane.recording is not recording:
+    if frame is None or frame.lane.recording is not _recording:
         return
+    recording = frame.lane.recording
     dur, flags = max(_clock() - frame.start, 0), frame.flags & ~OPEN
     if failed or kind not in (None, GeneratorExit):
         flags |= ERROR | _note_error(recording, frame, kind)
@@ -260,9 +174,8 @@ def _note_error(recording: Recording, frame: Frame, kind: type[BaseException] | 
 
 def _cancel(frame: Frame | None) -> None:
     """Leave a frame that turned out to be nothing."""
-    recording = _recording
-    if frame is not None and recording is not None and frame.lane.recording is recording:
-        _leave(recording, _lane_of(recording), frame, 0, VOID)
+    if frame is not None and frame.lane.recording is _recording:
+        _leave(frame.lane.recording, _lane_of(frame.lane.recording), frame, 0, VOID)
 
 
 # ── names and arguments ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -344,12 +257,9 @@ class Span:
         self._args = None if args is None else as_dict(args)
         number = as_key(key)
         self._key = NO_KEY if number is None else number
-        if number is None or full:
-            self._args = {
-                **(self._args or {}),
-                **({"key": key} if number is None else {}),
-                **({"name": name} if full else {}),
-            }
+        more = {**({"key": key} if number is None else {}), **({"name": name} if full else {})}
+        if more:
+            self._args = {**(self._args or {}), **more}
         self._level = min(max(level, ESSENTIAL), DETAIL)
         self._base = base
         self._on = True
@@ -399,7 +309,7 @@ class Span:
         """By what it was made of: the ids of names are those of this process. A subclass keeps the arguments."""
         key = None if self._key == NO_KEY else self._key
         enable = None if isinstance(self._gate, Span) else self._gate._on
-        return _remake, (
+        made_of = (
             type(self),
             self.name,
             self.cat,
@@ -411,6 +321,7 @@ class Span:
             self._on,
             self._shared,
         )
+        return _remake, made_of
 
     def __enter__(self) -> Self:
         if _recording is not None:
@@ -518,21 +429,21 @@ class Life:
             self._started = True
             return
         lane = _lane_of(recording)
-        outside = _head(recording, lane)
+        outside = head(recording, lane)
         if not self._started:
             self._started = True
             if self._span._gate._on:
                 self._frame = _enter(self._span, self._span._key, None)
-        elif self._is_open(recording):
-            _set_head(recording, lane, _first_open(self._inside))
+        elif self._is_open():
+            set_head(recording, lane, first_open(self._inside))
         else:
             self._frame = None
         self._running = self._frame is not None
         self._outside = outside if self._running else None
 
-    def _is_open(self, recording: Recording) -> bool:
+    def _is_open(self) -> bool:
         frame = self._frame
-        return frame is not None and frame.index != CLOSED and frame.lane.recording is recording
+        return frame is not None and frame.index != CLOSED and frame.lane.recording is _recording
 
     def suspend(self) -> None:
         """It rests: be nobody's parent."""
@@ -540,10 +451,10 @@ class Life:
             return
         self._running = False
         recording = _recording
-        if recording is not None and self._is_open(recording):
+        if recording is not None and self._is_open():
             lane = _lane_of(recording)
-            self._inside = _head(recording, lane)
-            _set_head(recording, lane, _first_open(self._outside))
+            self._inside = head(recording, lane)
+            set_head(recording, lane, first_open(self._outside))
         self._outside = None
 
     def close(self, error: type[BaseException] | None = None, /) -> None:
@@ -621,11 +532,11 @@ class _Loop:
         waited, self._waited = self._waited, None
         if held is not None:
             self._restamp(held)
-        recording = _recording
-        if waited is None or recording is None or waited[0].lane.recording is not recording:
+        if waited is None or waited[0].lane.recording is not _recording:
             return
         frame, index = waited
         if index != LOST and self._restamp(frame):
+            recording = frame.lane.recording
             lane = _lane_of(recording)
             here = frame.lane is lane and index >= lane.claim
             if here:
@@ -779,7 +690,7 @@ def _point(
         blob_id = 0 if blob is None else recording.blob(blob)
         kind |= CUT if cut and blob_id else 0
     at_step, at_epoch = as_context(step, NO_STEP, _step), as_context(epoch, NO_EPOCH, _epoch)
-    up = _head(recording, lane)
+    up = head(recording, lane)
     parent, depth = (0, 0) if up is None else up.below()
     key = NO_KEY if number is None else number
     seq = recording.take_seq()

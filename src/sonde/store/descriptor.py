@@ -56,12 +56,15 @@ class File:
 
     def write(self, *pieces: tuple[bytes | memoryview, int]) -> bool:
         """Write data, each at its offset: all, or False. A short write stays where it is: the length that counts does not grow."""
-        if not self.is_ours() or not _within_limit(max(offset + len(data) for data, offset in pieces)):
+        if not self.is_ours():
             return False
         try:
-            return all(os.pwrite(self.fd, data, offset) == len(data) for data, offset in pieces)
+            for data, offset in pieces:
+                if not _within_limit(offset + len(data)) or os.pwrite(self.fd, data, offset) != len(data):
+                    return False
         except OSError:
             return False
+        return True
 
     def allocate(self, offset: int, size: int) -> bool:
         """Take the room on disk; a full disk then fails here, instead of killing the program with SIGBUS later."""
@@ -89,5 +92,5 @@ def _within_limit(end: int) -> bool:
     """Past the file-size limit a write raises SIGXFSZ, which kills a program that set its default action."""
     if resource is None:
         return True
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return limit == resource.RLIM_INFINITY or end <= limit
+    limit: int = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return limit < 0 or end <= limit  # -1: there is none
