@@ -132,7 +132,7 @@ class Layer:
 
     def __init__(self, name: str, module: Any) -> None:
         self.name = name
-        self.type = type(getattr(module, "_orig_mod", module)).__name__
+        self.type = type(naming.inside(module)).__name__
         self.loss = isinstance(module, sys.modules["torch"].nn.modules.loss._Loss)
         self.own = not type(module).__module__.startswith("torch.nn.")  # code of the program
         self.calm = not self.own and backprop.is_calm(module)
@@ -301,8 +301,8 @@ class Watch:
         for one in found:
             name = naming.joined(prefix, one.name) or naming.kind(model)
             self._add(name, one.module)
-            inner = getattr(one.module, "_orig_mod", None)
-            if inner is not None and not self._knows(inner):
+            inner = naming.inside(one.module)
+            if inner is not one.module and not self._knows(inner):
                 self._add(name, inner)
             if one.compiled and not unseen:
                 unseen = True

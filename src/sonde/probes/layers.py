@@ -231,7 +231,7 @@ class Layers:
             engine = (
                 private.sequence_number(),
                 private.graph_task(),
-                torch.autograd.Variable._execution_engine.queue_callback,
+                private.queue_callback(),
             )
             asked = (_tensors, graph.search, self.demote, self.describe, _blame)
             graph.native.prepare((core.enter, core.leave, core.cancel, *engine, step.phases, torch.Tensor, *asked))

@@ -9,7 +9,7 @@ import torch
 
 from sonde.hooks.torch import private
 
-FUNCTIONS = ["sequence_number", "graph_task", "tracing_state", "copy_on_write"]
+FUNCTIONS = ["sequence_number", "graph_task", "tracing_state", "copy_on_write", "queue_callback"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -61,7 +61,7 @@ def test_a_tensor_that_is_copied_on_write_is_told() -> None:
     lazy = torch._lazy_clone(torch.ones(3))
     assert private.copy_on_write()(lazy)
     lazy.add_(1)
-    assert not private.copy_on_write()(lazy)
+    assert not private.copy_on_write()(lazy), f"torch {torch.__version__} has renamed torch._C._is_cow_tensor"
 
 
 def test_modes_that_see_operations_can_be_passed_by() -> None:
@@ -94,6 +94,34 @@ def test_changes_of_a_tensor_are_counted() -> None:
     before = tensor._version
     tensor.add_(1)
     assert tensor._version == before + 1
+
+
+def test_a_callback_runs_at_the_end_of_a_backward_pass() -> None:
+    """After all hooks."""
+    seen: list[str] = []
+    given: Any = torch.ones(2, requires_grad=True)
+    made = given * 2
+    made.register_hook(lambda _: private.queue_callback()(lambda: seen.append("end")))
+    given.register_hook(lambda _: seen.append("hook"))
+    made.sum().backward()
+    assert seen == ["hook", "end"]
+
+
+def test_the_compiler_tells_by_a_flag_that_it_reads() -> None:
+    """It is False while it does not."""
+    names, flag = private.compile_flag()
+    assert names[flag] is False, f"torch {torch.__version__} has renamed torch.compiler.{flag}"
+
+
+def test_the_compiler_has_what_lets_it_pass_our_code_over() -> None:
+    """What is read instead of an object, and what runs as it is."""
+    import torch._dynamo as compiler
+
+    replacement = object()
+    private.read_instead(compiler, replacement)
+    assert id(replacement) in compiler.trace_rules._polyfilled_function_ids
+    compiler.trace_rules._polyfilled_function_ids.remove(id(replacement))
+    private.pass_over(compiler, (lambda: None).__code__)
 
 
 def test_a_node_has_its_number() -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.hooks import finder
-from sonde.hooks.torch.private import graph_task
+from sonde.hooks.torch import private
 
 native: Any = None
 try:
@@ -24,7 +24,7 @@ PYTHON = "__python_implementation__"  # where the compiler looks for it
 
 def backward_test() -> Callable[[], bool]:
     """A function that tells whether the calling thread is at work inside a backward pass, also as torch's own thread."""
-    current = graph_task()
+    current = private.graph_task()
     return lambda: current() != -1
 
 
@@ -32,11 +32,6 @@ def compile_test() -> Callable[[], bool]:
     """The function that tells whether torch.compile is reading the calling code; the compiler knows it, and folds it."""
     test: Callable[[], bool] = sys.modules["torch"].compiler.is_compiling
     return test
-
-
-def compile_flag() -> tuple[dict[str, Any], str]:
-    """Where torch keeps what `compile_test` tells: the names of a module, and that of the flag among them."""
-    return vars(sys.modules["torch"].compiler), "_is_compiling_flag"
 
 
 def readable(replacement: Any, original: Callable[..., Any]) -> Callable[[], None]:
@@ -49,7 +44,7 @@ def readable(replacement: Any, original: Callable[..., Any]) -> Callable[[], Non
         setattr(replacement, PYTHON, original)
 
     def register(compiler: ModuleType) -> None:
-        compiler.trace_rules._polyfilled_function_ids.add(id(replacement))
+        private.read_instead(compiler, replacement)
 
     return finder.when_imported(COMPILER, register)
 
@@ -65,6 +60,6 @@ def unread(*functions: Callable[..., Any]) -> Callable[[], None]:
         for function in functions:
             code = function.__code__
             for each in (code, *(inner for inner in code.co_consts if isinstance(inner, type(code)))):
-                compiler.eval_frame.skip_code(each)
+                private.pass_over(compiler, each)
 
     return finder.when_imported(COMPILER, register)

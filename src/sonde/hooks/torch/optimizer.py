@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sonde.guard import guard
 from sonde.hooks.points import Point, Subscriber, telling
-from sonde.hooks.torch.engine import backward_test, compile_flag, compile_test, native, readable
-from sonde.hooks.torch.private import graph_task
+from sonde.hooks.torch.engine import backward_test, compile_test, native, readable
+from sonde.hooks.torch.private import compile_flag, graph_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from sonde.hooks.points import Point, dressed
-from sonde.hooks.torch.engine import backward_test, compile_flag, compile_test, native, readable
-from sonde.hooks.torch.private import graph_task
+from sonde.hooks.torch.engine import backward_test, compile_test, native, readable
+from sonde.hooks.torch.private import compile_flag, graph_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,8 +31,34 @@ def tracing_state() -> Callable[[], Any]:
 
 def copy_on_write() -> Callable[[Any], bool]:
     """The function that tells whether a tensor shares its memory until one of them is written (`torch._lazy_clone`)."""
-    found: Callable[[Any], bool] = _torch()._C._is_cow_tensor
+    found: Callable[[Any], bool] = getattr(_torch()._C, "_is_cow_tensor", _perhaps)
     return found
+
+
+def _perhaps(_tensor: Any) -> bool:
+    """Where torch does not say, torch operations look at each tensor: slow, and safe."""
+    return True
+
+
+def queue_callback() -> Callable[[Callable[[], None]], None]:
+    """The function that lets another one be called at the end of the backward pass that runs."""
+    found: Callable[[Callable[[], None]], None] = _torch().autograd.Variable._execution_engine.queue_callback
+    return found
+
+
+def compile_flag() -> tuple[dict[str, Any], str]:
+    """Where torch keeps what `torch.compiler.is_compiling` tells: the names of a module, and that of the flag among them."""
+    return vars(_torch().compiler), "_is_compiling_flag"
+
+
+def read_instead(compiler: Any, replacement: object) -> None:
+    """Let `torch._dynamo` (`compiler`) read the Python implementation of an object that it cannot read."""
+    compiler.trace_rules._polyfilled_function_ids.add(id(replacement))
+
+
+def pass_over(compiler: Any, code: Any) -> None:
+    """Let `torch._dynamo` run this code as it is."""
+    compiler.eval_frame.skip_code(code)
 
 
 def exchange() -> Any:
