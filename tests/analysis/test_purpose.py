@@ -53,6 +53,9 @@ def told(story: str, *, sparse: bool = False) -> str:
         ("Afb Bf Afb Cf Afb", "tetet"),  # one batch for evaluation
         ("A Bf Bf fb Afb", "teet"),  # evaluation between fetch and use
         ("A Afb Afb Afb fb", "tttt"),  # one batch ahead
+        ("A Afb Afb Afb", "tttu"),  # the same, and the training ends with a batch in hand
+        ("AA Afb Afb Afb", "tttuu"),
+        ("A Afb Afb Bf Bf Afb Afb", "ttteetu"),
         ("A Afb Afb fb B Bf Bf Bf f Afb", "ttteeeet"),
         ("AB fb AB fb AB fb", "tttttt"),  # two loaders at once
         ("Afb fb Afb fb", "tt"),  # two backwards per batch
@@ -150,10 +153,10 @@ def test_an_evaluation_of_one_batch_is_none_of_the_training_around_it(story: str
         ("BB Bfb Bfb Bfb Bfb Cfb Cfb", "uutttt" + "tt"),
         ("AAA Afb Afb Afb fb fb fb", "tttttt"),  # but this is three ahead
         ("B Bfb Bfb Bfb C Cfb Cfb Cfb", "uttt" + "uttt"),  # the first one of each epoch
-        ("B Bfb Bfb Bfb fb C Cfb Cfb Cfb", "tttt" * 2),  # one ahead, and broken off
+        ("B Bfb Bfb Bfb fb C Cfb Cfb Cfb", "tttt" + "tttu"),  # one ahead, and broken off
         (
             "B Bfb Bfb Bfb Ao Ao fb C Cfb Cfb Cfb",
-            "tttt" + "ee" + "tttt",
+            "tttt" + "ee" + "tttu",
         ),  # the same, with an evaluation before the last step
         ("Afb Afb A Afb Afb A Afb", "ttuttut"),  # what could not be read was left out
         ("Bfb Bfb B Cfb Cfb", "ttutt"),  # the epoch ended with one that was not used

@@ -164,3 +164,19 @@ def test_a_sealed_run_has_the_same_report(tmp_path: Path) -> None:
     after = json.loads(call(tmp_path, "--json").stdout)
     for part in ("steps", "phases", "ranks", "memory", "items", "verdict"):
         assert after[part] == before[part]
+
+
+def test_an_evaluation_after_the_last_step_is_on_the_card(tmp_path: Path) -> None:
+    """As many programs end."""
+    build_training(tmp_path / "run", steps=20, evaluate_every=20)
+    assert "evaluation after the last step: " in call(tmp_path, "run").stdout
+    build_training(tmp_path / "other", steps=20)
+    assert "after the last step" not in call(tmp_path, "other").stdout
+
+
+def test_steps_that_several_ranks_made_together_count_once(tmp_path: Path) -> None:
+    """Twenty steps of two ranks are twenty."""
+    build_training(tmp_path / "run", steps=20, ranks=2, loss=lambda step: float("nan") if step > 14 else 1.0)
+    assert "The loss is NaN or infinite in 5 of 20 steps, first in step 15" in " ".join(
+        call(tmp_path, "run", width=200).stdout.split()
+    )

@@ -176,7 +176,7 @@ def test_the_verdict_names_layer_and_item(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, [with_marks(process, birth(certificate(step=31), 300))]).verdict
     assert (found.kind, found.severity) == ("NON_FINITE", CRITICAL)
     assert "layer `encoder.3.norm` (LayerNorm), item 8412" in found.why
-    assert "The loss is NaN or infinite in 29 steps" in found.why
+    assert "The loss is NaN or infinite in 29 of 60 steps, first in step 31" in found.why
     assert found.next.endswith("for item 8412 first: sonde blackbox run")
     assert found.evidence["steps"] == [31]
     assert (found.evidence["layers"], found.evidence["items"][0]["index"]) == (["encoder.3.norm"], 8412)

@@ -82,11 +82,11 @@ def test_a_callback_is_enough(tmp_path: Path) -> None:
 
 
 def test_switched_off_it_is_an_ordinary_trainer(tmp_path: Path) -> None:
-    """It adds no callback, and no layers."""
+    """It records no layers, and marks no evaluation."""
     with record() as recorded:
-        trained(SondeTrainer, tmp_path, sonde_enabled=False, sonde_kwargs={})
+        trained(SondeTrainer, tmp_path, sonde_enabled=False, sonde_kwargs={}, more={"eval_strategy": "epoch"})
     assert not [event for event in recorded.events if event["cat"].startswith("layer")]
-    assert {event["epoch"] for event in recorded.named("update")} == {None}
+    assert "evaluation" not in recorded.names
 
 
 def test_training_that_goes_on_keeps_its_step(tmp_path: Path) -> None:

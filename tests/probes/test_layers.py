@@ -972,3 +972,32 @@ def test_names_are_a_list() -> None:
     """A text would be taken for a list of letters."""
     with record(), pytest.raises(WrapRefused, match="include_names"):
         trace_model_instance(model(), include_names="linear")
+
+
+def test_layers_of_several_models_begin_with_their_models_name(tmp_path: Any) -> None:
+    """Also those of the first one, which was alone when it was named; a loss function is no model among these."""
+
+    class Critic(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.main = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+
+        def forward(self, x: Any) -> Any:
+            return self.main(x)
+
+    class Generator(Critic):
+        pass
+
+    def names(*models: Any) -> list[tuple[Any, ...]]:
+        loss = nn.MSELoss()
+        with record(dir=tmp_path / str(len(models)), deep=True) as recorded:
+            for net in models:
+                for _ in range(2):
+                    loss(net(torch.ones(2, 4)), torch.zeros(2, 1)).backward()
+        with sonde.open_run(recorded.path) as run:
+            return run.sql("select distinct model, layer from layers where type = 'Linear' order by all").fetchall()
+
+    assert names(Critic(), Generator()) == [
+        (model, f"{model}.main.{number}") for model in ("Critic", "Generator") for number in (0, 1)
+    ]
+    assert names(Critic()) == [("Critic", "main.0"), ("Critic", "main.1")]

@@ -10,8 +10,13 @@ from sonde.store import probe
 if TYPE_CHECKING:
     import duckdb
 
+_MODEL = "(about.args->>'$.model')"
 _MADE = {
     **{name: f"p.{name}" for name in ("host", "rank", "pid", "process")},
+    "model": _MODEL,
+    # Where there are several models, each layer begins with the name of its own.
+    "layer": f"CASE WHEN models > 1 AND layer <> {_MODEL} AND NOT starts_with(layer, {_MODEL} || '.') "
+    f"THEN {_MODEL} || '.' || layer ELSE layer END",
     "type": "about.args->>'$.type'",
     "parameter_bytes": "coalesce(try_cast(about.args->>'$.parameters' AS BIGINT), about.key)",
     "gradient_bytes": "try_cast(about.args->>'$.gradients' AS BIGINT)",
@@ -28,6 +33,8 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
         WITH described AS (
             SELECT process, name AS layer, arg_max(key, seq) AS key, arg_max(args, seq) AS args
             FROM {tables.BESIDE} WHERE kind = 'mark' AND cat = '{probe.LAYER_INFO}' GROUP BY ALL
+        ), counted AS (
+            SELECT process, count(DISTINCT args->>'$.model') FILTER (layer <> args->>'$.model') AS models FROM described GROUP BY process
         ), timed AS (
             SELECT process, step, name AS layer,
                    sum(dur_ns) FILTER (cat = '{probe.LAYER}')::BIGINT AS forward_ns,
@@ -36,6 +43,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
                    count(*) FILTER (cat = '{probe.LAYER}') AS calls
             FROM {tables.BESIDE} WHERE kind = 'span' AND NOT open AND cat IN ('{probe.LAYER}', '{probe.LAYER_BACKWARD}') GROUP BY ALL
         )
-        SELECT {columns} FROM timed FULL JOIN described about USING (process, layer) JOIN process_numbers p USING (process)
+        SELECT {columns} FROM timed FULL JOIN described about USING (process, layer)
+        LEFT JOIN counted USING (process) JOIN process_numbers p USING (process)
         """
     )

@@ -8,7 +8,7 @@ nothing says whose backward it is that follows: such a batch is for what the one
 evaluation if the model went forward without training and gradients, but for a teacher before a backward that no batch in hand
 waits for.
 
-A batch of an iterator that trains, with which nothing was done, or that went forward as in training and had no backward, was left
+A batch in hand when the training ends was used for nothing. A batch of an iterator that trains, with which nothing was done, or that went forward as in training and had no backward, was left
 out by the program: nobody knows what it was for. So are the first ones where training goes on from the middle of an epoch: an iterator
 that fetched ahead has as many more backwards after its last fetch.
 
@@ -186,10 +186,14 @@ class _Fetches:
         purpose = self._purposes(verdict, used, acted, self._hints(forwards, own, number))
         purpose[counted] = TRAIN
         last = (used == self._final) & (self._places == self._final) & (purpose == TRAIN)
+        unused = (purpose == TRAIN) & (used > self._final) & (moment == NEVER) & ~counted
+        purpose[unused] = UNKNOWN
         purpose[self._never_used(last, backwards)] = UNKNOWN
         purpose[self._passed_by(last & ~acted, purpose, backwards)] = UNKNOWN
         moment[self._of_others(moment, purpose)] = NEVER
-        return self._told(purpose, moment, part, used)
+        told = self._told(purpose, moment, part, used)
+        told.moment[unused] = NEVER
+        return told
 
     def _told(self, purpose: Ints, moment: Ints, part: Flags, used: Ints) -> Purposes:
         """With `moment`, which is that of training, for all."""

@@ -164,6 +164,7 @@ LAYERS = (
     ("rank", "BIGINT"),
     ("pid", "BIGINT"),
     ("step", "BIGINT"),
+    ("model", "VARCHAR"),
     ("layer", "VARCHAR"),
     ("type", "VARCHAR"),
     ("forward_ns", "BIGINT"),

@@ -215,8 +215,8 @@ def _losses(ask: Ask) -> Losses:
     figures = ask.one(
         "steps WHERE loss IS NOT NULL",
         {
-            "seen": "count(*)",
-            "bad": "count(*) FILTER (NOT isfinite(loss))",
+            "seen": "count(DISTINCT step)",
+            "bad": "count(DISTINCT step) FILTER (NOT isfinite(loss))",
             "first": "min(step) FILTER (NOT isfinite(loss))",
         },
     )

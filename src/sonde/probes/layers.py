@@ -126,12 +126,13 @@ _following = _Following(DOING)
 class Layer:
     """One module of a model, as it is recorded."""
 
-    __slots__ = ("backward", "compiled", "forward", "module", "name", "options", "tentative", "type")
+    __slots__ = ("backward", "compiled", "forward", "model", "module", "name", "options", "tentative", "type")
 
-    def __init__(self, name: str, module: Any, options: Options, compiled: bool) -> None:
+    def __init__(self, name: str, module: Any, options: Options, compiled: bool, model: str) -> None:
         self.backward = core.Span(name, LAYER_BACKWARD, level=DETAIL, base=step.phases) if options.backward else None
         self.forward = core.Span(name, LAYER, level=DETAIL, base=step.phases) if options.forward else None
         self.name = name
+        self.model = model  # what that is called
         self.type = type(naming.inside(module)).__name__
         self.module: weakref.ref[Any] = weakref.ref(module)
         self.options = options
@@ -147,6 +148,7 @@ class Layer:
     def facts(self) -> dict[str, Any]:
         """What is said of it: once, and again when its gradients are known."""
         found: dict[str, Any] = {"type": self.type, "parameters": None, "gradients": None, "compiled": self.compiled}
+        found["model"] = self.model
         module = self.module()
         if module is not None and self.options.parameters:
             own = _parameters(naming.inside(module))
@@ -177,11 +179,12 @@ class _Known:
 class _Root:
     """A module that was called by no other one, or chosen, as it was when it was looked at."""
 
-    __slots__ = ("options", "prefix", "shape")
+    __slots__ = ("name", "options", "prefix", "shape")
 
-    def __init__(self, options: Options, prefix: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, options: Options, prefix: str, shape: tuple[int, ...], name: str) -> None:
         self.options = options
         self.prefix = prefix
+        self.name = name  # of the model that it is, or a part of
         self.shape = shape
 
 
@@ -265,14 +268,15 @@ class Layers:
         outer = self._roots.get(owner)
         if whole is None or outer is None:  # the latter if it went just now
             prefix = self._prefix(model, found)
+            whose = prefix or naming.kind(model)
         else:
             only_wrapped = whole.name == (outer.prefix or naming.kind(model))
-            prefix, options = outer.prefix if only_wrapped else whole.name, outer.options
-        self._roots[id(model)] = _Root(options, prefix, shape)
+            prefix, options, whose = outer.prefix if only_wrapped else whole.name, outer.options, outer.name
+        self._roots[id(model)] = _Root(options, prefix, shape, whose)
         count = 0
         for one in found:
             name = naming.joined(prefix, one.name) or naming.kind(model)
-            count += self._take(one, name, owner, options)
+            count += self._take(one, name, owner, options, whose)
         if not self._knows(model):  # it only wraps the model
             self._know(model, naming.kind(model), owner)
         return count
@@ -303,20 +307,20 @@ class Layers:
             return root.prefix
         return naming.prefix(model, found, self._names)
 
-    def _take(self, one: naming.Module, name: str, model: int, options: Options) -> bool:
+    def _take(self, one: naming.Module, name: str, model: int, options: Options, whose: str) -> bool:
         """Give this module a name, and record it; returns whether it is a layer that was not recorded under this name."""
         address = id(one.module)
         if not self._knows(one.module):
             if len(self._layers) >= MOST_LAYERS:
                 return False
             self._know(one.module, name, model)
-            return self._add(Layer(name, one.module, options, one.compiled), options.wants(name))
+            return self._add(Layer(name, one.module, options, one.compiled, whose), options.wants(name))
         known, layer = self._known[address], self._layers.get(address)
         known.name, known.model = name, model
         self._names.setdefault(name, address)
         if layer is None or layer.fits(name, one.compiled):
             return False
-        return self._add(Layer(name, one.module, layer.options, one.compiled), True)
+        return self._add(Layer(name, one.module, layer.options, one.compiled, whose), True)
 
     def _add(self, layer: Layer, wanted: bool) -> bool:
         """Follow this layer; returns whether it is recorded."""

@@ -193,6 +193,8 @@ def _step_time(view: Report, console: Console) -> None:
     _grid(console, columns)
     if steps.startup:
         block(console, Text(f"start-up  {start_up(view)}"), hang=len("start-up  "))
+    if steps.evaluated_after_ns is not None:
+        block(console, Text(f"evaluation after the last step: {took(steps.evaluated_after_ns)}"), hang=2)
 
 
 def start_up(view: Report) -> str:

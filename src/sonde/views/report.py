@@ -122,6 +122,7 @@ class Steps:
     loss: float | None  # the last one
     loss_parts: int | None  # it is the mean of so many backward passes, and may have been divided before
     startup: list[StartUp]
+    evaluated_after_ns: float | None  # evaluation after the last step, of the rank with the most
     slowest: list[SlowStep]
 
 
@@ -362,6 +363,7 @@ class _Extra:
     aborted: int
     loss: float | None
     loss_parts: int | None
+    evaluated_after_ns: float | None
     warm_ns: int | None  # when the first step after the warm-up began
 
 
@@ -404,6 +406,7 @@ def _extra(run: Run, apart: bool) -> _Extra:
         aborted=_aborted(run, {process: count for *_, process, count in rows}, apart),
         loss=rows[0][1] if rows and not apart else None,
         loss_parts=_loss_parts(run, rows[0][7]) if rows and not apart else None,
+        evaluated_after_ns=run.sql(f"SELECT max(evaluation_ns) FROM {ROWS} WHERE NOT whole").fetchall()[0][0],  # noqa: S608
         warm_ns=min((row[2] for row in rows if row[2] is not None), default=None),
     )
 
@@ -430,6 +433,7 @@ def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
         aborted=extra.aborted,
         loss=extra.loss,
         loss_parts=extra.loss_parts,
+        evaluated_after_ns=extra.evaluated_after_ns,
         startup=[StartUp(phase, one.first.or_zero(), one.later.or_zero()) for phase, one in speed.startup.items()],
         slowest=slowest,
     )

@@ -52,8 +52,8 @@ def _born(birth: Birth) -> str:
 def _lost(losses: Losses) -> str:
     where = "" if losses.rank is None else f" of rank {losses.rank}"
     return (
-        f"The loss is NaN or infinite in {several(losses.bad.or_zero(), 'step')} of "
-        f"{several(losses.seen.or_zero(), 'step')}, for the first time in step {losses.first.or_zero():.0f}{where}."
+        f"The loss is NaN or infinite in {losses.bad.or_zero():,.0f} of {several(losses.seen.or_zero(), 'step')}, "
+        f"first in step {losses.first.or_zero():.0f}{where}."
     )
 
 
