@@ -169,6 +169,28 @@ def test_a_model_that_learns_is_evaluated_also_in_every_step() -> None:
     assert [row.get("evaluation") for row in spent(steps, [55, 115, 175])] == [3, 3, 3, None]
 
 
+def acting(at: int) -> tuple[int, int, int, int]:
+    """A forward in training mode and without gradients, of a model that learns."""
+    return (FORWARD, at + 1, at + 4, FORWARD_TRAINING | FORWARD_LEARNED)
+
+
+def test_a_forward_in_training_mode_without_gradients_that_no_backward_follows_is_no_training() -> None:
+    """The program goes on to its next step, or to its end; what lies between two of them is not evaluation."""
+    steps = [row for n in range(3) for row in (*step(60 * n, n)[1:], acting(60 * n))]
+    found = spent([*steps, acting(180), acting(190)], [55, 115, 175])
+    assert [row.get("evaluation") for row in found] == [3, 3, 3, 6]
+    seldom = [row for n in range(3) for row in step(60 * n, n)[1:]]
+    assert [row.get("evaluation") for row in spent([*seldom, acting(60)], [55, 115, 175])] == [None, 3, None, None]
+
+
+def test_a_forward_in_training_mode_without_gradients_in_each_step_is_part_of_it() -> None:
+    """Made-up data of a generator, or labels of the model itself; also where a batch was fetched for it."""
+    steps = [row for n in range(3) for row in (*step(60 * n, n)[1:], acting(60 * n))]
+    assert [row.get("evaluation") for row in spent(steps, [55, 115, 175])] == [None] * 4
+    fetched = [row for n in range(3) for row in (*step(60 * n, n), acting(60 * n + 10))]
+    assert [row.get("evaluation") for row in spent(fetched[:-1], [55, 115, 175])] == [None] * 4
+
+
 def test_validation_of_held_data_without_a_loader_is_evaluation() -> None:
     """Forwards with neither training mode nor gradients, in some steps only."""
     steps = [row for n in range(5) for row in step(60 * n, n)]

@@ -32,8 +32,9 @@ def test_the_key_of_a_forward_tells_the_state_of_the_module() -> None:
             net(torch.ones(1, 4))
             with torch.no_grad():
                 net(torch.ones(1, 4))
+                net.train()(torch.ones(1, 4))
     training = FORWARD_TRAINING | FORWARD_GRAD
-    one = [training, training | FORWARD_LOSS, FORWARD_GRAD, FORWARD_LEARNED]
+    one = [training, training | FORWARD_LOSS, FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING | FORWARD_LEARNED]
     assert [event["key"] for event in recorded.named("forward")] == one * 2
 
 

@@ -6,7 +6,8 @@ Pure arithmetic on arrays, so that the tables of a finished run and a live view 
 - A span inside another one takes its time away from it: a forward that an optimizer calls is forward, and the rest of that
   call is optimizer. So phases never overlap, and what no phase has is the residual.
 - Evaluation is a stretch: from the first fetch or forward for evaluation to the end of the last one without training in
-  between. All of it, pauses included, is evaluation, but for checkpoints.
+  between. All of it, pauses included, is evaluation, but for checkpoints. A forward in training mode without gradients, of a model
+  that learns, is evaluation by itself, unless a batch was fetched for it, or it is a part of each step.
 - In a program that waits for no loader, the input wait of a step is what no phase has before its first forward, and what the
   program has not named itself. Not so without a torch optimizer: there the program's own update lies in that gap too.
 """
@@ -44,7 +45,7 @@ ITER = len(PHASES)  # the start of a loader, or its end: input wait, but no batc
 NAMED = 20  # the code of spans of the program's own, which are no phase
 NONE = -(2**63)  # stands for no value
 
-_TRAINING, _EVALUATING, _EITHER = range(3)
+_TRAINING, _EVALUATING, _EITHER, _APART = range(4)  # the last one: evaluation, but what lies around it is not
 _MODES = FORWARD_TRAINING | FORWARD_GRAD
 _BLOCK = 1 << 15  # moments that are looked at together: so few stay near the processor
 _HABIT = 0.5  # a forward without gradients in more than so many of the steps is a part of the step
@@ -121,6 +122,7 @@ class Timeline:
         self._waited = bool(np.any(self.purposes.purpose == TRAIN))
         self._evaluated = bool(np.any(self.purposes.purpose == EVALUATE))
         self._habits = self._bare_is_habit()
+        self._acts = self._acts_apart()
         self._manual = bool(np.any(updates.key & UPDATE_BACKWARD))
 
     def step_of(self, moments: Ints) -> Ints:
@@ -297,12 +299,17 @@ class Timeline:
         evaluates = _bare(modes) & ~own
         if self._habits:
             evaluates &= modes & FORWARD_LEARNED != 0
+        if not self._acts:
+            evaluates &= modes & FORWARD_TRAINING == 0
         doubtful = np.flatnonzero(own & (purpose == EVALUATE))
         if len(doubtful):
             key = self._spans.key[forwards[doubtful]]
             learns = ((key == NONE) | (key & FORWARD_GRAD != 0)) & self._learns(forwards[doubtful])
             evaluates[doubtful] = ~learns
-        return np.where(evaluates, _EVALUATING, _TRAINING).astype(np.uint8)
+        kind = np.where(
+            modes & FORWARD_TRAINING, _APART, _EVALUATING
+        )  # a policy that acts between steps of an environment
+        return np.where(evaluates, kind, _TRAINING).astype(np.uint8)
 
     def _fed(self, forwards: Ints, of: Ints, first: int, rows: Ints) -> tuple[Flags, NDArray[np.uint8]]:
         """For each forward, which lies in the row `of`: was a batch fetched in the same step before it, and for what?
@@ -330,6 +337,14 @@ class Timeline:
         own, _ = self._fed(forwards, rows[forwards], 0, rows)
         steps = np.unique(rows[forwards[~own]])
         return len(steps) > _HABIT * len(self.ends)
+
+    def _acts_apart(self) -> bool:
+        """Are forwards in training mode without gradients no part of the step? They are if most steps have one, and none comes after the last."""
+        import numpy as np
+
+        acting = np.flatnonzero((self._spans.code == FORWARD) & (self._spans.key == FORWARD_TRAINING | FORWARD_LEARNED))
+        steps = np.unique(np.searchsorted(self._cuts[1:-1], acting, side="right"))
+        return bool(len(steps)) and bool(steps[-1] == len(self.ends) or len(steps) <= _HABIT * len(self.ends))
 
     def _bare_forwards(self) -> Ints:
         """Where the forwards are that were without training and gradients, of models that never had them."""
@@ -374,7 +389,9 @@ class _Stretch:
             self._self = self._end - self._start
             self._roots = self._root = np.arange(len(rows))
             self._row = rows
-        self._evaluating = self._evaluations(None if sides is None else sides[self._roots])
+        sides = None if sides is None else sides[self._roots]
+        self._evaluating = self._evaluations(sides)
+        self._together = self._evaluating if sides is None else self._evaluating & (sides != _APART)
         self._evaluates = bool(self._evaluating.any())
         self._pause = self._pauses()
 
@@ -429,7 +446,7 @@ class _Stretch:
         """For each outermost span: is it part of a stretch of evaluation?"""
         import numpy as np
 
-        if side is None or not np.any(side == _EVALUATING):
+        if side is None or not np.any((side == _EVALUATING) | (side == _APART)):
             return np.zeros(len(self._row), bool)
         places = np.arange(len(side))
         told = side != _EITHER
@@ -438,7 +455,7 @@ class _Stretch:
         known = np.append(side == _EVALUATING, False)  # the last one stands for none
         row = np.append(self._row, -1)
         between = known[before] & known[after] & (row[before] == self._row) & (row[after] == self._row)
-        found: Flags = np.where(told, side == _EVALUATING, between)
+        found: Flags = np.where(told, (side == _EVALUATING) | (side == _APART), between)
         return found
 
     def _pauses(self) -> Ints:
@@ -448,7 +465,7 @@ class _Stretch:
         pause = np.zeros(len(self._row), np.int64)
         if not self._evaluates:
             return pause
-        both = self._evaluating[:-1] & self._evaluating[1:] & (self._row[:-1] == self._row[1:])
+        both = self._together[:-1] & self._together[1:] & (self._row[:-1] == self._row[1:])
         places = np.flatnonzero(both)
         pause[places] = self._start[self._roots[places + 1]] - self._end[self._roots[places]]
         return pause
@@ -567,8 +584,8 @@ def _all_before(some: Ints, others: Ints, before: Callable[[Ints, Ints], Flags])
 
 
 def _bare(keys: Ints) -> Flags:
-    """Which forwards, by their keys, were without training and gradients."""
-    found: Flags = (keys & _MODES == 0) & (keys != NONE)
+    """Which forwards, by their keys, were without training and gradients; in training mode, if the model learns in others."""
+    found: Flags = (keys & _MODES == 0) & (keys != NONE) | (keys & (FORWARD_GRAD | FORWARD_LEARNED) == FORWARD_LEARNED)
     return found
 
 

@@ -347,23 +347,24 @@ static int is_loss(PyObject *self, PyObject *module)
 #define GRADIENTS 2
 #define LEARNED 8
 
-/* What a call without training and gradients has in its bits: LEARNED, if the module went forward with both before. */
+/* What a call without gradients has in its bits: LEARNED too, if the module went forward in training and with gradients before. */
 static int learned(PyObject *self, PyObject *module, int bits)
 {
     Lane *lane = (Lane *)self;
-    if (bits != 0 && (bits != (TRAINING | GRADIENTS) || lane->last == (intptr_t)module))
+    int without = (bits & ~TRAINING) == 0;
+    if (!without && (bits != (TRAINING | GRADIENTS) || lane->last == (intptr_t)module))
         return bits;
     PyObject *address = PyLong_FromVoidPtr(module);
-    if (address && bits == 0 && PyDict_GetItemWithError(part(self, 4), address))
-        bits = LEARNED;
-    else if (address && bits && PyDict_SetItem(part(self, 4), address, Py_None) == 0)
+    if (address && without && PyDict_GetItemWithError(part(self, 4), address))
+        bits |= LEARNED;
+    else if (address && !without && PyDict_SetItem(part(self, 4), address, Py_None) == 0)
         lane->last = (intptr_t)module;
     Py_XDECREF(address);
     PyErr_Clear();
     return bits;
 }
 
-/* parts: nine functions by their bits, the test of gradients, the class of losses, "training", a dict with the addresses of modules */
+/* parts: ten functions by their bits, the test of gradients, the class of losses, "training", a dict with the addresses of modules */
 static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     if (!ready || muted || stepping || (flags & ~OFFSET_BIT) < 1)

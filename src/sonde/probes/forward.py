@@ -42,7 +42,7 @@ def rest() -> None:
 def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
     torch = sys.modules["torch"]
     grad, loss = torch.is_grad_enabled, torch.nn.modules.loss._Loss
-    timed = tuple(core.Span(FORWARD, PROBE, key=bits, base=step.phases).wrap(original) for bits in range(9))
+    timed = tuple(core.Span(FORWARD, PROBE, key=bits, base=step.phases).wrap(original) for bits in range(10))
     now, fetching, stepping = step.now, loader.fetching, optimizer_step.stepping
     learned: dict[
         int, None
@@ -60,8 +60,8 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
                 bits |= FORWARD_LOSS if isinstance(module, loss) else 0
                 if bits == FORWARD_TRAINING | FORWARD_GRAD:
                     learned[id(module)] = None
-                elif bits == 0 and id(module) in learned:
-                    bits = FORWARD_LEARNED
+                elif bits in (0, FORWARD_TRAINING) and id(module) in learned:
+                    bits |= FORWARD_LEARNED
                 if now.manual and not bits & FORWARD_LOSS:
                     manual.forward_begins(trains=bits == FORWARD_TRAINING | FORWARD_GRAD)
                 call = timed[bits]

@@ -76,7 +76,9 @@ UNSEEN = "unseen"  # a process that Sonde does not reach; the arguments `command
 FORWARD_TRAINING = 1  # the module was in training mode
 FORWARD_GRAD = 2  # gradients were switched on
 FORWARD_LOSS = 4  # it was a loss function
-FORWARD_LEARNED = 8  # alone: neither of them, but the module went forward with both before, as no teacher does
+FORWARD_LEARNED = (
+    8  # without gradients, but the module went forward in training and with them before, as no teacher does
+)
 
 # Bits of the key of an update.
 UPDATE_SKIPPED = 1  # the gradient scaler found an overflow: no parameter changed
