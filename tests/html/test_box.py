@@ -68,8 +68,8 @@ def test_the_certificate_and_the_pictures_are_there(tmp_path: Path) -> None:
     assert "First non-finite value: step 812, layer encoder.3.norm" in words
     assert "inputs finite, max 3.4e38" in words
     assert page.count('class="item guilty large"') == 1
-    assert page.count("data:image/png;base64,") == 9
-    assert page.count('class="curve"') == 9
+    assert page.count("data:image/png;base64,") == 16
+    assert page.count('class="curve"') == 16
     assert "loss NaN" in words
 
 
@@ -77,8 +77,29 @@ def test_a_pixel_that_is_not_finite_is_loud(tmp_path: Path) -> None:
     """In the picture of its item, and in no other one."""
     pictures = re.findall(r"data:image/png;base64,([^\"]+)", page_of(faulty(tmp_path / "run")))
     pixels = [decoded(base64.b64decode(picture)) for picture in pictures]
-    assert [int((one == NOT_FINITE).all(axis=2).sum()) for one in pixels] == [1] + [0] * 8
+    assert [int((one == NOT_FINITE).all(axis=2).sum()) for one in pixels] == [1] + [0] * 15
     assert tuple(pixels[0][3, 5]) == NOT_FINITE
+
+
+def test_further_items_can_be_opened(tmp_path: Path) -> None:
+    """Eight stand beside the one that went wrong, the others are folded."""
+    page = page_of(faulty(tmp_path / "run"))
+    at_once, _, opened = page.partition("<details><summary>7 more items</summary>")
+    assert at_once.count("data:image/png;base64,") == 9
+    assert opened.partition("</details>")[0].count("data:image/png;base64,") == 7
+    assert "not shown" not in page
+
+
+def test_all_items_of_a_batch_are_drawn_with_one_mapping(tmp_path: Path) -> None:
+    """That of the items that are well: one with wild values in a corner looks like its neighbours elsewhere."""
+    same = np.tile(np.linspace(0, 1, 16 * 16, dtype=np.float32).reshape(1, 1, 16, 16), (16, 3, 1, 1))
+    same[2, :, 0, 0] = 1e6
+    same[2, :, 0, 1] = np.nan
+    told = certificate(items=[{"position": 2, "index": 81202, "id": None}])
+    run = build_run(tmp_path / "run", [with_marks(PLAIN, birth(told))])
+    write_dump(run, "nonfinite", [batch(812, {"image": same})], nonfinite=told)
+    pixels = [decoded(base64.b64decode(one)) for one in re.findall(r"png;base64,([^\"]+)", page_of(run))]
+    assert (pixels[0][1:] == pixels[1][1:]).all()
 
 
 def decoded(content: bytes) -> np.ndarray[Any, Any]:

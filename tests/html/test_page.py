@@ -14,7 +14,8 @@ from tests.views.runs import EVIL, SLOW, apart, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
 from sonde.html import is_page, page
-from sonde.testing import MS, build_run, build_training
+from sonde.store.record import COUNTER
+from sonde.testing import MS, START_NS, BuiltRecord, build_run, build_training, training_processes
 from sonde.views.charts import charts, thinned
 from sonde.views.report import report
 
@@ -91,6 +92,80 @@ def test_every_part_is_on_it(tmp_path: Path) -> None:
         *(str(SLOW), "198 ms, worker 0", "body.first", "Evidence"),
     ):
         assert part in words
+
+
+def spiky(path: Path) -> Path:
+    """Three steps wait for a slow item; all others take 13 ms."""
+    usual = {"input_wait": 3 * MS, "forward": 3 * MS, "backward": 5 * MS, "optimizer": MS, "residual": MS}
+    return build_training(
+        path,
+        steps=60,
+        workers=1,
+        item_ns=lambda _, index: 200 * MS if index in (40, 100, 200) else MS // 2,
+        phases=lambda _, step: usual | {"input_wait": 203 * MS if step in (10, 25, 50) else 3 * MS},
+        loss=lambda step: 3.0 / (step + 1),
+    )
+
+
+def test_findings_of_one_cause_stand_in_the_box_of_the_verdict(tmp_path: Path) -> None:
+    """Slow items make a training wait, and single steps long: that is one thing to mend."""
+    content = page_of(spiky(tmp_path / "run"))
+    assert content.count('class="finding') == 0
+    caused = content.partition('class="caused"')[2].partition("</ul>")[0]
+    assert "<b>INPUT_BOUND</b>" in caused
+    assert "<b>STEP_SPIKES</b>" in caused
+
+
+def test_no_chart_cuts_off_what_the_verdict_is_about(tmp_path: Path) -> None:
+    """The scale reaches to the longest step."""
+    content = page_of(spiky(tmp_path / "run"))
+    assert "cut off" not in content
+    assert ">200 ms</text>" in content
+
+
+def test_a_column_that_is_cut_off_is_marked(tmp_path: Path) -> None:
+    """One that is out of all proportion, such as a compilation."""
+    path = build_training(
+        tmp_path / "run", steps=60, phases=lambda _, step: {"forward": (1000 if step == 5 else 1) * MS}
+    )
+    content = page_of(path)
+    assert 'class="cut"' in content
+    assert "the longest takes 1.00 s" in content
+
+
+def test_steps_are_sorted_where_the_title_says_so(tmp_path: Path) -> None:
+    """Over a long run there are ranges instead, under their own title."""
+    short, long = page_of(spiky(tmp_path / "short")), page_of(build_training(tmp_path / "long", steps=1000))
+    drawn = short.partition("from the fastest to the slowest")[2].partition("</section>")[0]
+    took = [float(found) for found in re.findall(r"<title>step [\d,]+: ([\d.]+) ms", drawn)]
+    assert len(took) == 60
+    assert took == sorted(took)
+    assert "from the fastest to the slowest" not in long
+    assert "Spread of the step time, over the run" in long
+
+
+def test_loss_cpu_and_disk_are_drawn(tmp_path: Path) -> None:
+    """What was measured, each with its own unit."""
+    counters = [
+        BuiltRecord(name, "system", kind=COUNTER, start=START_NS + second * 1000 * MS, value=value * second, key=1000)
+        for second in range(1, 4)
+        for name, value in (("cpu", 20.0), ("disk.read", 5e6))
+    ]
+    processes = training_processes(steps=30, loss=lambda step: 3.0 / (step + 1))
+    path = build_run(tmp_path / "run", [processes[0]._replace(records=[*processes[0].records, *counters])])
+    words = Parsed(page_of(path)).words
+    for part in ("Loss", "CPU", "Disk", "MB/s"):
+        assert part in words
+
+
+def test_evidence_is_written_for_people(tmp_path: Path) -> None:
+    """Numbers with their units, and no JSON."""
+    content = page_of(spiky(tmp_path / "run"))
+    evidence = content.partition('class="evidence"')[2].partition("</details>")[0]
+    assert "{&quot;" not in evidence
+    assert re.search(
+        r"median item</td><td class=\"text\"><div class=\"long\">[\d.]+ µs".replace("µ", "&#181;"), evidence
+    )
 
 
 def test_ranks_have_a_heat_map(tmp_path: Path) -> None:

@@ -79,10 +79,11 @@ def _weight(finding: Finding) -> tuple[int, int, float]:
 
 
 def _explained(finding: Finding, others: list[Finding]) -> bool:
-    return any(one.severity != INFO and _explains(one, finding) and not _later(one, finding) for one in others)
+    return any(one.severity != INFO and explains(one, finding) and not _later(one, finding) for one in others)
 
 
-def _explains(cause: Finding, finding: Finding) -> bool:
+def explains(cause: Finding, finding: Finding) -> bool:
+    """Whether one finding is the cause of another."""
     if cause.kind == "STEP_DRIFT" and float(cause.evidence["score"]) >= DOUBLED:
         return finding.kind in (*EXPLAINS[cause.kind], OF_PHASE.get(cause.evidence["phase"]))
     if cause.kind == "NON_FINITE" and cause.evidence["stopped"]:  # the watch itself has ended the program

@@ -27,7 +27,7 @@ def opened(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(part, "xb") as raw:
+        with open(part, "xb", opener=_private) as raw:
             with _text(raw, compressed) as file:
                 yield file
             raw.flush()
@@ -35,6 +35,11 @@ def opened(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """A file that only its owner can read: it may hold names, paths and values of the recorded program."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 @contextmanager

@@ -151,6 +151,9 @@ def _case(case: Case) -> str:
     more = (
         tag("p", safe(f"{units.plural(case.more, 'more item')} of this batch not shown."), "note") if case.more else ""
     )
+    if case.rest:
+        opened = tag("summary", safe(units.plural(len(case.rest), "more item"))) + gallery(case.rest)
+        more = tag("details", opened) + more
     notes = "".join(tag("p", safe(note), "note") for note in case.notes)
     return tag("div", _title(line) + gallery(case.exhibits) + more + notes + _values(line) + _names(line), "batch")
 

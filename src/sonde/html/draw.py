@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 1000  # of every drawing, in its own units
 LEVELS = 9  # of the heat map
-CLIPPED = 5  # a mean that is so many times the median is cut off, and told
-SHOWN = 3  # then the chart reaches to so many times the median
+CLIPPED = 40  # a mean that is so many times the median is cut off there, marked, and told
 
 
 def stacked(pieces: Sequence[Piece], along: Axis, phases: Sequence[str]) -> str:
@@ -38,9 +37,40 @@ def stacked(pieces: Sequence[Piece], along: Axis, phases: Sequence[str]) -> str:
         paths.append(f'<path class="f-{phase}" d="{_columns(points, top)}"/>')
         below = {place: upper for place, _, upper in points}
     hints = [_hint(piece.place, _stack_hint(piece, along)) for piece in known]
-    note = f"Columns that reach the top are cut off: the longest is {units.duration(clipped)}." if clipped else ""
+    cut = [piece.place for piece in known if clipped and sum((piece.phases or {}).values()) > top]
+    paths.append(f'<path class="cut" d="{"".join(f"M{place} 0h1v24h-1z" for place in cut)}"/>' if cut else "")
+    note = f"Columns with a red top are cut off: the longest takes {units.duration(clipped)}." if clipped else ""
     key = _key(*((phase, phase_name(phase)) for phase in phases))
     return _framed("".join(paths + hints), along, _ticks(top, units.duration), along.pieces) + key + _note(note)
+
+
+def ordered(pieces: Sequence[Piece], along: Axis) -> str:
+    """Single steps from the fastest to the slowest, on a logarithmic scale."""
+    known = sorted((piece for piece in pieces if piece.least_ns > 0), key=lambda piece: piece.most_ns)
+    if not known:
+        return ""
+    up, ticks = _logarithmic(known)
+    drawn = (
+        f'<path class="band" d="{_columns([(place, 0, up(one.most_ns)) for place, one in enumerate(known)], 1.0, 4)}"/>'
+    )
+    drawn += "".join(
+        _hint(place, f"{_range(along, one.place, 1)}: {units.duration(one.most_ns)}") for place, one in enumerate(known)
+    )
+    ends = (
+        f"fastest {units.duration(known[0].most_ns)}",
+        f"median {units.duration(known[len(known) // 2].most_ns)}",
+        f"slowest {units.duration(known[-1].most_ns)}",
+    )
+    return _frame(drawn, ticks, len(known)) + tag("div", "".join(tag("span", safe(end)) for end in ends), "along")
+
+
+def _logarithmic(known: Sequence[Piece]) -> tuple[Callable[[float], float], list[tuple[float, str]]]:
+    """How high a time stands on a logarithmic scale, and its ticks."""
+    low = math.floor(math.log10(min(piece.least_ns for piece in known)))
+    high = math.ceil(math.log10(max(piece.most_ns for piece in known)) + 1e-9)
+    high = max(high, low + 1)
+    ticks = [(place / (high - low), units.duration(10 ** (low + place))) for place in range(high - low + 1)]
+    return lambda ns: (math.log10(max(ns, 1)) - low) / (high - low), ticks[:: -(-len(ticks) // 6)]
 
 
 def spread(pieces: Sequence[Piece], along: Axis) -> str:
@@ -48,13 +78,7 @@ def spread(pieces: Sequence[Piece], along: Axis) -> str:
     known = [piece for piece in pieces if piece.least_ns > 0]
     if not known:
         return ""
-    low = math.floor(math.log10(min(piece.least_ns for piece in known)))
-    high = math.ceil(math.log10(max(piece.most_ns for piece in known)) + 1e-9)
-    high = max(high, low + 1)
-
-    def up(ns: float) -> float:
-        return (math.log10(max(ns, 1)) - low) / (high - low)
-
+    up, ticks = _logarithmic(known)
     band = _columns([(piece.place, up(piece.least_ns), up(piece.most_ns)) for piece in known], 1.0, least=4)
     lines = [
         f'<path class="line l-{name}" d="{_steps([(piece.place, up(value(piece))) for piece in known])}"/>'
@@ -62,10 +86,7 @@ def spread(pieces: Sequence[Piece], along: Axis) -> str:
     ]
     hints = [_hint(piece.place, _spread_hint(piece, along)) for piece in known]
     drawn = f'<path class="band" d="{band}"/>' + "".join(lines + hints)
-    ticks = [(place / (high - low), units.duration(10 ** (low + place))) for place in range(high - low + 1)]
-    return _framed(drawn, along, ticks[:: -(-len(ticks) // 6)], along.pieces) + _key(
-        ("band", "least to most"), ("p50", "p50"), ("p95", "p95")
-    )
+    return _framed(drawn, along, ticks, along.pieces) + _key(("band", "least to most"), ("p50", "p50"), ("p95", "p95"))
 
 
 _POINTS: dict[str, Callable[[Piece], float]] = {"p50": lambda piece: piece.p50_ns, "p95": lambda piece: piece.p95_ns}
@@ -116,18 +137,30 @@ def _level(value: float, low: float, high: float) -> int:
 
 def memory(charts: Charts) -> str:
     """A line for each process."""
-    if not charts.memory:
-        return ""
-    top = max(value for line in charts.memory for _, value in line.points) * 1.05 or 1.0
-    drawn = "".join(f'<path class="line m{place}" d="{_path(line, top)}"/>' for place, line in enumerate(charts.memory))
-    along = Axis("ns", 0, charts.memory_ns / HEIGHT, HEIGHT)
     more = f"{charts.memory_left_out} smaller ones are not shown." if charts.memory_left_out else ""
-    key = _key(*((f"m{place}", line.name) for place, line in enumerate(charts.memory)))
-    return _framed(drawn, along, _ticks(top, lambda value: units.size(round(value))), HEIGHT) + key + _note(more)
+    return lines(charts.memory, charts.memory_ns, lambda value: units.size(round(value))) + _note(more)
 
 
-def _path(line: Line, top: float) -> str:
-    points = [f"{x * HEIGHT:.0f} {HEIGHT - y / top * HEIGHT:.0f}" for x, y in line.points]
+def lines(shown: Sequence[Line], lasted: int, told: Callable[[float], str], *, from_zero: bool = True) -> str:
+    """Lines over so many ns, with a key if there are several. `from_zero`: else the scale begins at the lowest value."""
+    if not shown:
+        return ""
+    values = [value for line in shown for _, value in line.points]
+    low = min(0.0, *values) if from_zero else min(values)
+    high = max(values) * 1.05 if from_zero else max(values)
+    high = high if high > low else low + 1.0
+    drawn = "".join(f'<path class="line m{place}" d="{_path(line, low, high)}"/>' for place, line in enumerate(shown))
+    ticks = _ticks(high, told) if from_zero and low == 0 else _between(low, high, told)
+    key = _key(*((f"m{place}", line.name) for place, line in enumerate(shown))) if len(shown) > 1 or from_zero else ""
+    return _framed(drawn, Axis("ns", 0, lasted / HEIGHT, HEIGHT), ticks, HEIGHT) + key
+
+
+def _between(low: float, high: float, told: Callable[[float], str]) -> list[tuple[float, str]]:
+    return [(place / 4, told(low + (high - low) * place / 4)) for place in range(5)]
+
+
+def _path(line: Line, low: float, high: float) -> str:
+    points = [f"{x * HEIGHT:.0f} {HEIGHT - (y - low) / (high - low) * HEIGHT:.0f}" for x, y in line.points]
     return "M" + "L".join(points if len(points) > 1 else points * 2)
 
 
@@ -158,7 +191,7 @@ def _top(sums: Sequence[float]) -> tuple[float, float | None]:
     """How far the axis reaches, and the longest, if that is further."""
     middle, most = sums[len(sums) // 2], sums[-1]
     if middle > 0 and most > CLIPPED * middle:
-        return SHOWN * middle, most
+        return CLIPPED * middle, most
     return most * 1.05 or 1.0, None
 
 
@@ -222,6 +255,10 @@ def _ticks(top: float, told: Callable[[float], str]) -> list[tuple[float, str]]:
 
 def _framed(drawn: str, along: Axis, ticks: Sequence[tuple[float, str]], width: int) -> str:
     """A drawing with its scale on the left, and what it runs along below."""
+    return _frame(drawn, ticks, width) + _below(along)
+
+
+def _frame(drawn: str, ticks: Sequence[tuple[float, str]], width: int) -> str:
     rules = "".join(f'<path class="rule" d="M0 {_y(place, 1.0)}H{width}"/>' for place, _ in ticks)
     labels = "".join(
         f'<text x="100%" y="{max(100 - place * 100, 0):.1f}%" dy="{"0.9em" if place > 0.95 else "0.3em"}">{safe(text)}</text>'
@@ -229,7 +266,7 @@ def _framed(drawn: str, along: Axis, ticks: Sequence[tuple[float, str]], width: 
     )
     scale = f'<svg class="ticks">{labels}</svg>'
     plot = f'<svg class="plot" viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none">{rules}{drawn}</svg>'
-    return tag("div", scale + plot, "chart") + _below(along)
+    return tag("div", scale + plot, "chart")
 
 
 def _below(along: Axis) -> str:

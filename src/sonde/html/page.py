@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 40
 MOST_RANKS = 64
-MOST_EVIDENCE = 20_000  # characters of the evidence of a finding
+MOST_EVIDENCE = 60  # numbers of a finding
+MOST_QUERY = 2000  # characters
+MOST_ROWS = 20  # of what a finding names, such as items
 
 
 def page(view: Report, charts: Charts) -> str:
@@ -30,14 +32,16 @@ def page(view: Report, charts: Charts) -> str:
 def _main(view: Report, charts: Charts) -> str:
     parts = [
         _head(view),
-        _verdict(view.verdict),
-        "".join(_finding(one) for one in view.findings[1:]),
+        _verdict(view),
+        "".join(_finding(one) for one in view.findings[1:] if one.because != view.verdict.kind),
         _breakdown(view),
         _over_time(view, charts),
+        _loss(charts),
         _ranks(view, charts),
         _slowest(view),
         _items(view),
         _memory(view, charts),
+        _usage(charts),
         _layers(view),
         _foot(view),
     ]
@@ -79,11 +83,18 @@ def _rate(value: float | None) -> str | None:
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
 
 
-def _verdict(one: Verdict) -> str:
+def _verdict(view: Report) -> str:
+    """The verdict, and in the same box what it is the cause of."""
+    one = view.verdict
     sure = f"{one.severity}, {one.confidence:.0%} sure"
     content = tag("span", safe(one.kind), "kind") + tag("span", safe(sure), "sure")
     content += tag("p", safe(one.why), "why") + tag("p", safe(one.next), "next")
-    return tag("div", content + _evidence(one.evidence), f"verdict {_severity(one)}")
+    effects = [other for other in view.findings[1:] if other.because == one.kind]
+    listed = "".join(
+        tag("li", tag("b", safe(other.kind)) + f" {safe(other.why)}" + _evidence(other.evidence)) for other in effects
+    )
+    caused = tag("div", tag("p", "It explains", "soft") + tag("ul", listed), "caused") if listed else ""
+    return tag("div", content + _evidence(one.evidence) + caused, f"verdict {_severity(one)}")
 
 
 def _finding(one: Verdict) -> str:
@@ -96,13 +107,47 @@ def _severity(one: Verdict) -> str:
 
 
 def _evidence(evidence: dict[str, Any]) -> str:
-    """The numbers and the queries that they come from, to be unfolded."""
-    if not evidence:
+    """The numbers, and the queries that they come from, to be unfolded."""
+    numbers, queries = (part if isinstance(part, dict) else {} for part in map(evidence.get, ("numbers", "queries")))
+    others = {name: value for name, value in evidence.items() if name not in ("numbers", "queries", "score", "failure")}
+    shown = list((numbers | others).items())[:MOST_EVIDENCE]
+    if not shown:
         return ""
-    text = json.dumps(evidence, indent=1, default=str)
-    text = text if len(text) <= MOST_EVIDENCE else text[:MOST_EVIDENCE] + " ..."
-    lines = "\n".join(safe(line) for line in text.splitlines())
-    return tag("details", tag("summary", "Evidence") + tag("pre", lines))
+    rows = [[safe(_plain(name)), tag("div", _shown(name, value), "long")] for name, value in shown]
+    asked = "".join(
+        tag("p", safe(_plain(name))) + tag("pre", safe(str(queries[name])[:MOST_QUERY]))
+        for name, _ in shown
+        if name in queries
+    )
+    asked = tag("details", tag("summary", "The queries behind these numbers") + asked) if asked else ""
+    return tag("details", tag("summary", "Evidence") + table(["<", "<"], rows) + asked, "evidence")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").removesuffix(" ns").removesuffix(" bytes")
+
+
+def _shown(name: str, value: Any) -> str:
+    """A number, or a small table of what has several."""
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
+        return safe(_measured(name, value))
+    titles = [title for title in value[0] if title not in ("query", "queries")]
+    rows = [[safe(_measured(title, one.get(title))) for title in titles] for one in value[:MOST_ROWS]]
+    return table([f"<{_plain(title)}" for title in titles], rows)
+
+
+def _measured(name: str, value: Any) -> str:
+    """A value as its name says what it is; nothing where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        empty = value is None or value in ([], {}, "")
+        return "" if empty else value if isinstance(value, str) else json.dumps(value, default=str)[:MOST_QUERY]
+    if name.endswith((" ns", "_ns")):
+        return units.duration(value)
+    if name.endswith((" bytes", "_bytes")):
+        return units.size(round(value))
+    return units.share(value) if "share" in name else units.number(value)
 
 
 # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,14 +197,19 @@ def _over_time(view: Report, charts: Charts) -> str:
         return ""
     each = "" if charts.axis.width <= 1 else f" Each column is the mean of {_several(charts)}."
     stack = draw.stacked(charts.pieces, charts.axis, [one.phase for one in view.phases])
-    spread = draw.spread(charts.pieces, charts.axis)
-    return section(
-        "Step time by phase, over the run", safe(f"Point at a column for its numbers.{each}"), stack
-    ) + section(
-        "Step time, from the fastest to the slowest",
-        "A logarithmic scale: single slow steps stand out and none is left out.",
-        spread,
-    )
+    drawn = section("Step time by phase, over the run", safe(f"Point at a column for its numbers.{each}"), stack)
+    if charts.axis.width <= 1 and len(view.ranks) < 2:
+        told = "Every step, on a logarithmic scale."
+        return drawn + section(
+            "Step time, from the fastest to the slowest", told, draw.ordered(charts.pieces, charts.axis)
+        )
+    told = "A logarithmic scale: single slow steps stand out and none is left out."
+    return drawn + section("Spread of the step time, over the run", told, draw.spread(charts.pieces, charts.axis))
+
+
+def _loss(charts: Charts) -> str:
+    drawn = draw.lines(charts.losses, charts.losses_ns, lambda value: f"{value:.3g}", from_zero=False)
+    return section("Loss", "Values that are not finite are left out.", drawn)
 
 
 def _several(charts: Charts) -> str:
@@ -212,7 +262,7 @@ def _slowest(view: Report) -> str:
     return section(
         "Slowest steps",
         "After the warm-up, with the items of their batches that took longest.",
-        table(titles, rows),
+        tag("div", table(titles, rows), "cards"),
     )
 
 
@@ -288,6 +338,13 @@ def _memory(view: Report, charts: Charts) -> str:
     return section(
         "Memory", "", draw.memory(charts) + table(["<", "<host", "after warm-up", "last", "peak", "limit"], rows)
     )
+
+
+def _usage(charts: Charts) -> str:
+    cpu = draw.lines(charts.cpu, charts.usage_ns, lambda value: f"{value:.0f} %")
+    disk = draw.lines(charts.disk, charts.usage_ns, lambda value: f"{units.size(round(value))}/s")
+    told = "100 % is one core for a process, and all cores for the host."
+    return section("CPU", told, cpu) + section("Disk", "Bytes read and written in a second.", disk)
 
 
 def _layers(view: Report) -> str:

@@ -81,6 +81,9 @@ th:first-child,td:first-child{padding-left:0}
 .along{display:flex;justify-content:space-between;margin:5px 0 0 72px;font-size:11.5px;color:var(--faint)}
 .rule{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}
 .line{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke;stroke-linejoin:round}
+.cut{fill:var(--critical)}
+.caused{margin-top:14px;padding-top:10px;border-top:1px solid var(--line);font-size:14px}.caused ul{margin-top:2px}.caused b{font-weight:650}
+.evidence table{width:auto;margin-top:6px}.evidence>.scroll>table>thead{display:none}.evidence td{vertical-align:top}.evidence td td,.evidence td th{padding:1px 0 1px 14px;border:0}.evidence .long{color:var(--ink)}.evidence details p{margin-top:8px}
 .band{fill:var(--band)}.l-p50{stroke:var(--p50)}.l-p95{stroke:var(--p95)}
 .hint{fill:var(--ink);fill-opacity:0}.hint:hover{fill-opacity:.08}
 .key{display:flex;flex-wrap:wrap;gap:4px 16px;margin:8px 0 0 72px;font-size:12.5px;color:var(--soft)}
@@ -109,6 +112,11 @@ h1{font-size:21px}
 .along,.key,.scale,.key+.note{margin-left:58px}
 .chart{height:180px}
 .facts{gap:8px 22px}
+.cards table,.cards tbody,.cards tr{display:block}.cards thead{display:none}
+.cards tr{border-top:1px solid var(--line);padding:8px 0}
+.cards td{display:inline-block;border:0;padding:0 12px 0 0}
+.cards td:first-child::before{content:"step "}
+.cards td:nth-last-child(-n+2){display:block;padding:3px 0 0}
 }
 @media print{section{break-inside:avoid}main{max-width:none}}
 """

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.analysis import label
 from sonde.analysis.course import Axis, Piece, Strip, axis, pieces, strips
 from sonde.analysis.held import Series, held
+from sonde.analysis.tables import BESIDE
+from sonde.store.probe import SYSTEM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +49,11 @@ class Charts:
     memory: list[Line]
     memory_left_out: int
     memory_ns: int  # how long memory was looked at
+    losses: list[Line]
+    losses_ns: int
+    cpu: list[Line]  # per cent: of one core for a process, of all for a host
+    disk: list[Line]  # bytes in a second
+    usage_ns: int  # how long these were looked at
 
 
 def charts(run: Run) -> Charts:
@@ -69,7 +78,87 @@ def charts(run: Run) -> Charts:
         memory=[_line(one, begun[one.host], max(lasted, 1)) for one in shown],
         memory_left_out=len(series) - len(shown),
         memory_ns=lasted,
+        **_losses(run),
+        **_usage(run),
     )
+
+
+def _losses(run: Run) -> dict[str, Any]:
+    """The loss of each training: of ranks, that of the first."""
+    rows = run.sql(
+        """
+        SELECT process, rank, start_ns + dur_ns, loss FROM steps WHERE isfinite(loss) ORDER BY rank NULLS FIRST, process, start_ns
+        """
+    ).fetchall()
+    found: dict[str, list[tuple[int, float]]] = {}
+    for process, rank, time, loss in rows:
+        if rank in (None, rows[0][1]):
+            found.setdefault(process, []).append((time, loss))
+    lines, lasted = _drawn({process if len(found) > 1 else "loss": points for process, points in found.items()})
+    return {"losses": lines, "losses_ns": lasted}
+
+
+def _usage(run: Run) -> dict[str, Any]:
+    """CPU and disk of the host and of the processes that train."""
+    rows = run.sql(
+        f"""
+        SELECT host, coalesce(key, pid), name, start_ns, value FROM {BESIDE} WHERE kind = 'counter' AND cat = '{SYSTEM}'
+            AND name IN ('cpu', 'disk.read', 'disk.write') AND isfinite(value) ORDER BY start_ns
+        """  # noqa: S608  our own names
+    ).fetchall()
+    names: dict[tuple[str, int], str] = {
+        (row["host"], row["pid"]): label.process(row["role"], row["rank"], None)
+        for row in run.rows
+        if row["role"] in ("main", "trainer")
+    }
+    several = len({row[0] for row in rows}) > 1
+    cpu: dict[str, list[tuple[int, float]]] = {}
+    disk: dict[str, list[tuple[int, float]]] = {}
+    for host, about, name, time, value in rows:
+        who = (
+            f"{host}, all cores"
+            if about == 0 and several
+            else "host, all cores"
+            if about == 0
+            else names.get((host, about))
+        )
+        if who is None:
+            continue
+        if name == "cpu":
+            if value or who in cpu:  # the first sample of a host says nothing
+                cpu.setdefault(who, []).append((time, value))
+        else:
+            verb = "reads" if name == "disk.read" else "writes"
+            disk.setdefault(f"{who.removesuffix(', all cores')} {verb}", []).append((time, value))
+    rates = {who: _rates(points) for who, points in disk.items()}
+    begun = min((points[0][0] for points in (*cpu.values(), *rates.values()) if points), default=None)
+    cpu_lines, lasted = _drawn(cpu, begun)
+    disk_lines, also = _drawn({who: points for who, points in rates.items() if any(rate for _, rate in points)}, begun)
+    return {"cpu": cpu_lines, "disk": disk_lines, "usage_ns": max(lasted, also)}
+
+
+def _rates(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Of a count that grows: how fast, in a second."""
+    return [
+        (later, max(more - count, 0.0) / (later - time) * 1e9)
+        for (time, count), (later, more) in pairwise(points)
+        if later > time
+    ]
+
+
+def _drawn(found: dict[str, list[tuple[int, float]]], begun: int | None = None) -> tuple[list[Line], int]:
+    """The lines that reach highest, and how long they last."""
+    shown = sorted((item for item in found.items() if item[1]), key=lambda item: -max(value for _, value in item[1]))
+    shown = shown[:MOST_LINES]
+    if begun is None:
+        begun = min((points[0][0] for _, points in shown), default=0)
+    lasted = max((points[-1][0] - begun for _, points in shown), default=0)
+    lines = []
+    for name, points in shown:
+        times, values = np.array([time for time, _ in points]), np.array([value for _, value in points])
+        kept = thinned(times, values, POINTS)
+        lines.append(Line(name, "", [((time - begun) / max(lasted, 1), value) for time, value in kept]))
+    return lines, lasted
 
 
 def _line(series: Series, begun: int, lasted: int) -> Line:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 SIDE = 192  # pixels of a picture
-MOST_ITEMS = 12  # of a batch
+MOST_ITEMS = 12  # of a batch, before one opens the rest
+MOST_OPENED = 128  # of a batch altogether
 BESIDE = 8  # items beside those that went wrong, to compare them with
 FEW_ITEMS = 6  # of an earlier batch in which nothing is known to be wrong
 MOST_PICTURE_BYTES = 6_000_000  # of all pictures; further ones are left out, and that is said
@@ -67,10 +68,11 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Case:
-    """One batch: its line on the page, the items that are shown, how many are not, and what could not be shown."""
+    """One batch: its line on the page, items at once and others to open, how many are not there, what could not be shown."""
 
     batch: BatchLine
     exhibits: list[Exhibit]
+    rest: list[Exhibit]
     more: int
     notes: list[str]
 
@@ -78,7 +80,7 @@ class Case:
 def cases(page: Page, dump: Dump | None, box: BlackBox) -> list[Case]:
     """The batches of a page, the newest first."""
     if dump is None or not dump.batches:
-        return [Case(line, [], 0, []) for line in reversed(page.batches)]
+        return [Case(line, [], [], 0, []) for line in reversed(page.batches)]
     room = [MOST_PICTURE_BYTES]
     newest = dump.batches[-1]
     found = []
@@ -93,19 +95,30 @@ def _case(line: BatchLine, batch: Batch, dump: Dump, guilty: list[int], room: li
     values = [value for value in batch.values if value.file is not None and value.shape and value.shape[0] == size]
     guilty = guilty or _suspects(dump, values, size, notes)
     most = min(MOST_ITEMS, len(guilty) + BESIDE) if guilty else MOST_ITEMS if newest else FEW_ITEMS
-    others = [place for place in range(min(size, most + len(guilty))) if place not in guilty]
-    wanted = [*guilty, *others][:most]
+    others = [place for place in range(min(size, MOST_OPENED + len(guilty))) if place not in guilty]
+    wanted = [*guilty, *others][:MOST_OPENED]
     sights: dict[int, list[Sight]] = {place: [] for place in wanted}
     for value in values:
-        for place, row in _rows(dump, value, wanted, notes).items():
-            sights[place].append(_sight(value.path, row, room, notes))
+        rows = _rows(dump, value, wanted, notes)
+        scale = _scale([row for place, row in rows.items() if place not in guilty] or list(rows.values()))
+        for place, row in rows.items():
+            sights[place].append(_sight(value.path, row, scale, room, notes))
     names = item_names(line)
     exhibits = [
         Exhibit(names[place] if place < len(names) else f"#{place}", place, place in guilty, found)
         for place, found in sights.items()
         if found
     ]
-    return Case(line, exhibits, size - len(exhibits) if exhibits else 0, notes)
+    return Case(line, exhibits[:most], exhibits[most:], size - len(exhibits) if exhibits else 0, notes)
+
+
+def _scale(rows: list[Array]) -> tuple[float, float] | None:
+    """From the least to the most finite value of the items: all are drawn with one mapping, the one that went wrong too."""
+    import numpy
+
+    finite = [row[numpy.isfinite(row)] if row.dtype.kind == "f" else row for row in rows if row.dtype.kind in "fiub"]
+    known = [row for row in finite if row.size]
+    return (min(float(row.min()) for row in known), max(float(row.max()) for row in known)) if known else None
 
 
 def _rows(dump: Dump, value: Value, wanted: list[int], notes: list[str]) -> dict[int, Array]:
@@ -133,12 +146,12 @@ def _suspects(dump: Dump, values: list[Value], size: int, notes: list[str]) -> l
     return []
 
 
-def _sight(path: str, row: Array, room: list[int], notes: list[str]) -> Sight:
+def _sight(path: str, row: Array, scale: tuple[float, float] | None, room: list[int], notes: list[str]) -> Sight:
     import numpy
 
     finite = row[numpy.isfinite(row)] if row.dtype.kind == "f" else row.reshape(-1)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
-    picture = _picture(row, room, notes)
+    picture = _picture(row, scale, room, notes)
     small = row.size <= MOST_NUMBERS
     return Sight(
         path=path,
@@ -152,11 +165,11 @@ def _sight(path: str, row: Array, room: list[int], notes: list[str]) -> Sight:
     )
 
 
-def _picture(row: Array, room: list[int], notes: list[str]) -> bytes | None:
+def _picture(row: Array, scale: tuple[float, float] | None, room: list[int], notes: list[str]) -> bytes | None:
     image = as_image(row)
     if image is None:
         return None
-    made = png(shrunk(image, SIDE))
+    made = png(shrunk(image, SIDE, scale))
     if len(made) > room[0]:
         if TOO_LARGE not in notes:
             notes.append(TOO_LARGE)

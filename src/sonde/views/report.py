@@ -19,9 +19,9 @@ from sonde.analysis.stack import Layer, layers
 from sonde.analysis.steps import ROWS
 from sonde.analysis.summary import wall_ns
 from sonde.analysis.tables import quoted
-from sonde.diagnosis.diagnose import Diagnosis, diagnose
+from sonde.diagnosis.diagnose import Diagnosis, diagnose, explains
 from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, Slow, Speed, Spread
-from sonde.finding import Finding
+from sonde.finding import INFO, Finding
 from sonde.store import probe
 from sonde.store.alive import TERMINATED
 from sonde.store.card import SCHEMA
@@ -50,6 +50,7 @@ class Verdict:
     why: str
     next: str
     evidence: dict[str, Any]
+    because: str | None  # the kind of the finding that explains this one
 
 
 @dataclass(frozen=True)
@@ -225,8 +226,8 @@ def report(run: Run, policy: Policy | None = None) -> Report:
     extra = _extra(run, apart)
     return Report(
         schema_version=SCHEMA_VERSION,
-        verdict=_verdict(found.verdict),
-        findings=[_verdict(one) for one in found.findings],
+        verdict=_verdict(found.verdict, []),
+        findings=[_verdict(one, found.findings[:place]) for place, one in enumerate(found.findings)],
         run=_about(run, found, apart),
         steps=_steps(speed, extra, _slowest(run, speed, probe.FETCH in seen)),
         phases=_phases(run, speed, extra),
@@ -248,8 +249,9 @@ def _box(found: Diagnosis) -> Box:
     return Box(len(box.dumps), reasons, len(box.births), command)
 
 
-def _verdict(finding: Finding) -> Verdict:
-    return Verdict(**finding._asdict())
+def _verdict(finding: Finding, before: list[Finding]) -> Verdict:
+    causes = [one.kind for one in before if one.severity != INFO and explains(one, finding)]
+    return Verdict(**finding._asdict(), because=causes[0] if causes else None)
 
 
 def _seen(run: Run) -> set[str]:
