@@ -24,7 +24,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of their programs."""
     venv = tmp_path_factory.mktemp("peers") / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin" / "python", "-m", "pip", "install", "--quiet", *TOOLS]
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", *TOOLS]
     found = subprocess.run(pip, capture_output=True, text=True, check=False)
     if found.returncode:
         pytest.skip(f"they do not install here: {found.stderr[-500:]}")
@@ -45,7 +45,7 @@ def trace(tmp_path: Path) -> tuple[Path, int]:
 def test_dfanalyzer_shows_the_layers(tools: Path, trace: tuple[Path, int], tmp_path: Path) -> None:
     """Compute, fetching and the data loader, each with as many operations as were recorded."""
     folder, count = trace
-    command = [tools / "dfanalyzer", f"trace_path={folder}", "analyzer/preset=dlio"]
+    command = [str(tools / "dfanalyzer"), f"trace_path={folder}", "analyzer/preset=dlio"]
     found = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "USER": "sonde"}, capture_output=True, text=True, check=True
     )

@@ -274,6 +274,6 @@ def test_a_wrapped_loss_is_freed_with_its_last_reference() -> None:
 def test_a_wrapped_model_compiles_whole() -> None:
     """The recording is not part of what is compiled."""
     net = model()
-    compiled = torch.compile(wrap_forward(net), backend="eager", fullgraph=True)
+    compiled: Any = torch.compile(wrap_forward(net), backend="eager", fullgraph=True)
     with record(mode="manual"):
         assert torch.equal(compiled(torch.ones(2, 4)), net(torch.ones(2, 4)))
