@@ -330,3 +330,14 @@ def test_an_empty_book_is_none(tmp_path: Path) -> None:
     """A process that got no batch has no ledger."""
     write_ledger(tmp_path / "ledger.bin", [])
     assert read_book(tmp_path / "ledger.bin", []) is None
+
+
+def test_a_damaged_column_of_a_sealed_ledger_is_a_note(tmp_path: Path) -> None:
+    """One bit makes another name of it."""
+    path = trained(tmp_path / "run")
+    seal(path)
+    table = path / "ledger.parquet"
+    table.write_bytes(table.read_bytes().replace(b"flags", b"fLags"))
+    with open_run(path) as run:
+        assert {row[6] for row in run.sql(BATCHES).fetchall()} == {None}
+        assert "is damaged (it has no column" in " ".join(run.notes)

@@ -346,3 +346,18 @@ def test_tables_for_which_there_is_no_room_are_not_left_half(tmp_path: Path) -> 
     assert "cannot be written: " in done.stderr.splitlines()[-1]
     assert "Its records are as they were." in done.stderr.splitlines()[-1]
     assert sorted(path.relative_to(run) for path in run.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("processes.parquet", b"host", b"h\xffst"), ("events.parquet", b"start_ns", b"start_Ns")],
+    ids=["no text", "another case"],
+)
+def test_a_column_with_another_name_is_damage(tmp_path: Path, name: str, old: bytes, new: bytes) -> None:
+    """One flipped bit in the footer of a table: one sentence, whatever is asked."""
+    path = sample(tmp_path / "run")
+    seal(path)
+    table = path / name
+    table.write_bytes(table.read_bytes().replace(old, new))
+    with pytest.raises(RunUnreadable, match=rf"cannot be read: {name} is .*damaged.*Restore the folder"):
+        open_run(path).table("steps")

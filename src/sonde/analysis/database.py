@@ -208,8 +208,7 @@ class Database:
         path = folder.path.resolve() / name
         source = f"read_parquet({tables.quoted(str(path))})"
         try:
-            found = {name: type for name, type, *_ in self.connection.execute(f"DESCRIBE FROM {source}").fetchall()}
-            wrong = next((name for name, type in columns if found.get(name) != type), None)
+            wrong = tables.misfit(self.connection, source, columns)
             if wrong is None:
                 return self.connection.execute(f"SELECT {tables.names(columns)} FROM {source}{limit}").fetchall()
             fault = f"{name} is damaged (it has no column {wrong!r} of the right type)"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis.tables import quoted
+from sonde.analysis.tables import misfit, quoted
 from sonde.errors import RunUnreadable
 from sonde.store import ledger
 from sonde.store.entries import Entry, read_entries
@@ -30,6 +30,7 @@ CONFIG: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known
 LOADER_SHIFT = 44  # where in a key the loader stands
 PIECE = 1 << 16  # batches that are taken together
 HIGHEST = 2**63 - 1
+MOST_LISTED = 1 << 22  # items of one batch; a count beyond it is damage
 
 
 class Batch(NamedTuple):
@@ -142,7 +143,7 @@ class Book:
         if self.shuffle[place]:
             return None
         if high - low == 1 and count != 1:
-            return list(range(begin, begin + count))
+            return list(range(begin, begin + count)) if count <= MOST_LISTED else None
         return self.first[low:high].tolist()  # type: ignore[no-any-return]
 
 
@@ -196,7 +197,7 @@ class Ledgers:
             # A database of its own: that of the run may be in the middle of a query that asks for this.
             with duckdb.connect(config=CONFIG) as aside:
                 return _read_sealed(aside, file, name, notes)
-        except duckdb.Error as error:
+        except (duckdb.Error, UnicodeDecodeError, RunUnreadable) as error:
             notes.append(f"The ledger of {process} cannot be read: {error}")
             return None
 
@@ -318,13 +319,32 @@ def _narrow(column: NDArray[Any]) -> NDArray[Any]:
 _FIRST = "low::BIGINT + high::BIGINT * 256 + rest * 65536"
 # A page of a column with more values than this would not use a dictionary, in larger groups it needs fewer of them.
 _FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 1048576, DICTIONARY_SIZE_LIMIT 256"
+_COLUMNS = (
+    ("process", "VARCHAR"),
+    ("key", "BIGINT"),
+    ("position", "UINTEGER"),
+    ("worker", "SMALLINT"),
+    ("flags", "UTINYINT"),
+    ("low", "UTINYINT"),
+    ("high", "UTINYINT"),
+    ("rest", "BIGINT"),
+    ("length", "UINTEGER"),
+    ("digest", "UBIGINT"),
+    ("digest_of", "UTINYINT"),
+    ("keys", "VARCHAR"),
+    ("shuffle", "UINTEGER"),
+)
 _TYPES = ((2**8, "UTINYINT"), (2**16, "USMALLINT"), (2**32, "UINTEGER"))
 
 
 def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str, notes: list[str]) -> Book | None:
     import numpy as np
 
-    rows = f"FROM {_sealed_rows(connection, file)} WHERE process = {quoted(process)}"
+    table = _sealed_rows(connection, file)
+    wrong = misfit(connection, table, _COLUMNS)
+    if wrong is not None:
+        raise RunUnreadable(f"its table is damaged (it has no column {wrong!r} of the right type)")
+    rows = f"FROM {table} WHERE process = {quoted(process)}"
     ((count, lowest, highest, longest),) = connection.execute(
         f"SELECT count(*), min({_FIRST}), max({_FIRST}), max(length) {rows}"
     ).fetchall()
@@ -355,7 +375,11 @@ def _sealed_rows(connection: duckdb.DuckDBPyConnection, file: str) -> str:
     """The rows of a sealed file; earlier versions called `length` `run`, and had no `shuffle`."""
     table = f"read_parquet({quoted(file)})"
     columns = {row[0] for row in connection.execute(f"DESCRIBE FROM {table}").fetchall()}
-    return table if "shuffle" in columns else f"(SELECT *, run AS length, 0::UINTEGER AS shuffle FROM {table})"
+    return (
+        table
+        if "shuffle" in columns or "run" not in columns
+        else f"(SELECT *, run AS length, 0::UINTEGER AS shuffle FROM {table})"
+    )
 
 
 def _type_for(highest: int) -> str:

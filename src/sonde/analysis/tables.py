@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sonde.errors import nearest
 from sonde.store import record
+
+if TYPE_CHECKING:
+    import duckdb
 
 Columns = Sequence[tuple[str, str]]
 
@@ -258,6 +262,12 @@ def joined(selects: Sequence[str]) -> str:
     """All events of several queries."""
     columns = ", ".join(f'NULL::{type} AS "{name}"' for name, type in EVENTS)
     return " UNION ALL ".join(selects) or f"SELECT {columns} WHERE false"
+
+
+def misfit(connection: duckdb.DuckDBPyConnection, source: str, columns: Columns) -> str | None:
+    """The first column that a source lacks under this very name and type: its file is damaged; None: it has them all."""
+    found = {name: type for name, type, *_ in connection.execute(f"DESCRIBE FROM {source}").fetchall()}
+    return next((name for name, type in columns if found.get(name) != type), None)
 
 
 def quoted(text: str) -> str:
