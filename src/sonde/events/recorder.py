@@ -372,9 +372,11 @@ class Recorder:
 
         A signal handler that raises can come before the first line of it, and another hook need not pass it on.
         """
-        error = getattr(sys, "last_value", None)
+        error: BaseException | None = getattr(sys, "last_value", None)
         trace = error.__traceback__ if isinstance(error, Exception) else None
-        if trace is not None and trace.tb_frame.f_back is None:  # nothing was left that could catch it
+        if (
+            error is not None and trace is not None and trace.tb_frame.f_back is None
+        ):  # nothing was left that could catch it
             if not self.failure:
                 self._note(error)
             tell_failure(error)

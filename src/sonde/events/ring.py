@@ -298,9 +298,10 @@ class Recording:
         """Write a record of the ring again, in its place."""
         place = index % RING_RECORDS * RECORD_SIZE + RING_HEAD_BYTES
         _pack(lane.view, place, *fields)
-        if lane.place is not None and self.files is not None:
+        if lane.place is not None:
             with self.lock:
-                self.files[0].write((lane.view[place : place + RECORD_SIZE], lane.place + place))
+                if self.files is not None:
+                    self.files[0].write((lane.view[place : place + RECORD_SIZE], lane.place + place))
 
     def publish(self, lane: Lane) -> None:
         """Write the new records of a ring to its file."""
@@ -309,7 +310,8 @@ class Recording:
         elif lane.place is not None:
             with self.lock:
                 first, lane.written = lane.written, lane.head
-                if not self._write_rings(*self._content(lane, first), (lane.view[:16], lane.place)):
+                done = self._write_rings(*self._content(lane, first), (lane.view[:16], lane.place))
+                if not done and self.files is not None:
                     self._count_stray(lane.written - first)
 
     def _count_stray(self, count: int) -> None:
@@ -325,7 +327,8 @@ class Recording:
 
     def _write_rings(self, *pieces: tuple[memoryview, int]) -> bool:
         """Write these pieces, and the header after them."""
-        return self.mapped and self.files is not None and self.files[0].write(*pieces, (self.page[:FIELDS_END], 0))
+        files = self.files  # another thread may end the recording
+        return self.mapped and files is not None and files[0].write(*pieces, (self.page[:FIELDS_END], 0))
 
     def equip(self, lane: Lane) -> None:
         """Give a ring its place in the file, and its thread a name."""
@@ -414,7 +417,7 @@ class Recording:
         else:
             self.counts[LOST_SPACE] += count
         lane.words[SPILLED] = first + count
-        if lane.place is not None:
+        if lane.place is not None and self.files is not None:
             self._mend()
             self._write_rings((lane.view[:16], lane.place))
 
