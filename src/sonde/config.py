@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.errors import SettingError, nearest
+from sonde.guard import pass_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -663,7 +664,8 @@ def start_ticks(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError) as error:
+        pass_on(error)
         return None
 
 

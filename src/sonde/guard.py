@@ -131,9 +131,11 @@ def from_handler(error: BaseException) -> bool:
     trace, frames = error.__traceback__, []
     try:
         while trace is not None:
-            frames.append(trace.tb_frame)
+            if not str(trace.tb_frame.f_globals.get("__name__")).startswith("sonde."):
+                frames.append(trace.tb_frame)
             trace = trace.tb_next
-        return any(map(_got_its_caller, frames)) or not _handlers().isdisjoint(frame.f_code for frame in frames)
+        codes = {frame.f_code for frame in frames}
+        return any(map(_got_its_caller, frames)) or (bool(codes) and not codes.isdisjoint(_handlers()))
     except (RecursionError, MemoryError):  # no room to look: so that is what failed
         return False
 

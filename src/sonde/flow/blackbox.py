@@ -28,7 +28,7 @@ from sonde.flow import arrivals, deaths, dump, sample, terminate
 from sonde.flow.losses import Losses
 from sonde.flow.registry import find
 from sonde.flow.ring import MOST_IDS, Kept, Ring
-from sonde.guard import guard
+from sonde.guard import guard, pass_on
 from sonde.hooks.torch.loader import start_in_workers
 from sonde.probes import ledger, loader, loss, step
 from sonde.store import folder
@@ -343,7 +343,8 @@ def _on_term() -> None:
 def _request(run: str) -> tuple[int, int] | None:
     try:
         found = os.stat(os.path.join(run, REQUEST), follow_symlinks=False)
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return None
     return found.st_ino, found.st_mtime_ns
 

@@ -8,7 +8,6 @@ that the trace is over.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 from sonde.flow import active, file, loaders
@@ -80,7 +79,7 @@ class Spool:
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        scratch.remove(self.path)
 
 
 def new_spool() -> Spool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sonde.guard import pass_on
+
 
 class Usage(NamedTuple):
     """How much there is, and what is used of it; bytes. Files that were only read are not in use: they go when there is need."""
@@ -17,7 +19,8 @@ def text(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return None
 
 

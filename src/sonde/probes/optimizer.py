@@ -41,15 +41,17 @@ class Optimizers:
     def __init__(self) -> None:
         self.spans: list[core.Span] = []  # by the number of the optimizer
         self.inner = core.Span(OPTIMIZER, PROBE, base=step.phases)  # of a step inside a backward pass
+        self.numbers: WeakTable[int] = WeakTable()
+        # Updates of others since the leader's last one: when, and with which flags.
+        self.waiting: WeakTable[tuple[int, int]] = WeakTable()
+        self.fresh: WeakTable[bool] = WeakTable()  # those that were made since then
         self.forget()
 
     def forget(self) -> None:
         """No optimizer has stepped."""
         self.leader: Callable[[], Any] = _nobody
-        self.numbers: WeakTable[int] = WeakTable()
-        # Updates of others since the leader's last one: when, and with which flags.
-        self.waiting: WeakTable[tuple[int, int]] = WeakTable()
-        self.fresh: WeakTable[bool] = WeakTable()  # those that were made since then
+        for table in (self.numbers, self.waiting, self.fresh):
+            table.clear()
         self.scaling = False  # inside of a gradient scaler's step
         self.stepped = False  # an optimizer has stepped in it
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import config
 from sonde.errors import FolderRefused
 from sonde.events import core
-from sonde.guard import guard
+from sonde.guard import guard, pass_on
 from sonde.hooks import finder
 from sonde.store import folder
 from sonde.store.probe import PROBE, STACKS, stacks_signal
@@ -125,7 +125,8 @@ def _new_file(run: str) -> tuple[str, int]:
 def _identity(fd: int) -> tuple[int, int] | None:
     try:
         found = os.fstat(fd)
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return None
     return found.st_dev, found.st_ino
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from sonde.guard import pass_on
+
 try:
     import resource
 except ImportError:  # not on Windows
@@ -28,7 +30,8 @@ class File:
     def _look(self) -> tuple[int, int] | None:
         try:
             found = os.fstat(self.fd)
-        except (OSError, OverflowError):
+        except (OSError, OverflowError) as error:
+            pass_on(error)
             return None
         return found.st_dev, found.st_ino
 
@@ -41,7 +44,8 @@ class File:
     def _reopen(self, path: str) -> bool:
         try:
             fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
+        except OSError as error:
+            pass_on(error)
             return False
         self.fd, before = fd, self.fd
         if self._look() == self.identity:
@@ -62,7 +66,8 @@ class File:
             for data, offset in pieces:
                 if not _within_limit(offset + len(data)) or os.pwrite(self.fd, data, offset) != len(data):
                     return False
-        except OSError:
+        except OSError as error:
+            pass_on(error)
             return False
         return True
 
@@ -75,6 +80,7 @@ class File:
         except AttributeError:  # macOS
             return self.write((bytes(size), offset))
         except OSError as error:
+            pass_on(error)
             if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                 return self.write((bytes(size), offset))
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sonde.store.descriptor import File
 
@@ -46,7 +46,6 @@ WHOLE = 1  # of everything in the batch; else of a sample of it
 MOST_RECIPE = 1 << 16  # bytes
 MOST_ITEMS = 2**28  # of one batch
 MOST_REMEMBERED = 1024
-WAIT_S = 1.0
 BLOCK_ROOM = 4096  # where entries gather in memory, a kill loses at most so much
 
 _RANGED = struct.Struct(ENTRY.format + "q")
@@ -138,45 +137,46 @@ class Writer:
             "q", [0, BUFFER_BYTES if self._at_once else BLOCK_ROOM, 0, 0, *(_signed(one) for one in file)]
         )
         self._lock = threading.Lock()
+        self._owner = 0  # the thread that has it
         self._head.cast("B")[: len(MAGIC)] = MAGIC
         self._write_head()
         self._take(DATA)
 
     def put(self, entry: bytes, batches: int = 1) -> None:
         """Add an entry, which stands for so many batches."""
-        # With a limit: the thread that has it may be this one, in a signal handler. Without waiting it is quicker.
-        if not self._lock.acquire(False) and not self._lock.acquire(timeout=WAIT_S):
+        if not self._alone(self._put, entry, batches):
             self._head[LOST_SPACE] += batches
-            return
+
+    def _put(self, entry: bytes, batches: int) -> None:
         state = self.state
-        state[BUSY] = 1
-        try:
-            if len(entry) > state[ROOM] - state[USED] and not self._make_room(entry, batches):
-                return
-            start = state[USED]
-            end = start + len(entry)
-            self.buffer[start:end] = entry
-            state[USED] = end
-            state[BATCHES] += batches
-            if self._at_once:
-                self._file.write((entry, HEAD_BYTES + start))
-                state[DESCRIPTOR] = self._file.fd
-        finally:
-            state[BUSY] = 0
-            self._lock.release()
+        if len(entry) > state[ROOM] - state[USED] and not self._make_room(entry, batches):
+            return
+        start = state[USED]
+        end = start + len(entry)
+        self.buffer[start:end] = entry
+        state[USED] = end
+        state[BATCHES] += batches
+        if self._at_once:
+            self._file.write((entry, HEAD_BYTES + start))
+            state[DESCRIPTOR] = self._file.fd
 
     def flush(self) -> None:
         """Write out what is in memory only."""
-        if self._lock.acquire(timeout=WAIT_S):
+        self._alone(self._mend if self._at_once else self._spill)
+
+    def _alone(self, function: Callable[..., None], *args: Any) -> bool:
+        """Call it while no other thread is here; False: this one is already, and a signal came. What its handler raises frees the lock."""
+        me = threading.get_ident()
+        if self._owner == me:
+            return False
+        with self._lock:
+            self._owner = me
             self.state[BUSY] = 1
             try:
-                if self._at_once:
-                    self._mend()
-                else:
-                    self._spill()
+                function(*args)
             finally:
-                self.state[BUSY] = 0
-                self._lock.release()
+                self.state[BUSY] = self._owner = 0
+        return True
 
     def close(self) -> None:
         """Write what is left, and let go of the file."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from functools import lru_cache
+from typing import Any
 from zlib import crc32
 
 from sonde import config
+from sonde.guard import pass_on
 from sonde.store.folder import boot_id, private_folder
 
 _NAME = r"flow-([0-9]+)-([0-9]+)-([0-9a-f]{8})-[0-9a-f]{16}"
@@ -27,13 +30,23 @@ def name() -> str:
 
 def remove_dead() -> None:
     """Remove the folders of processes that are gone. Those of other machines and containers stay."""
-    parent = os.path.join(config.peek("scratch"), f"sonde-{os.geteuid()}")
-    for one in os.listdir(parent) if os.path.isdir(parent) else ():
+    for one in os.listdir(folder()):
         found = re.fullmatch(_NAME, one)
         if found and found[3] == _machine() and (config.start_ticks(int(found[1])) or 0) != int(found[2]):
-            import shutil  # rarely needed
+            remove(os.path.join(folder(), one))
 
-            shutil.rmtree(os.path.join(folder(), one), ignore_errors=True)
+
+def remove(path: str) -> None:
+    """Remove a folder, as far as that works."""
+    import shutil  # rarely needed
+
+    def failed(_function: object, _path: str, error: Any) -> None:
+        pass_on(error[1] if isinstance(error, tuple) else error)
+
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(path, onexc=failed)
+    else:
+        shutil.rmtree(path, onerror=failed)
 
 
 @lru_cache(1)
@@ -41,6 +54,7 @@ def _machine() -> str:
     """This boot of this machine, and the process ids that count here: containers have their own."""
     try:
         ids = os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         ids = 0
     return f"{crc32(f'{boot_id()} {ids}'.encode()):08x}"
