@@ -10,10 +10,10 @@ from sonde.analysis.ends import ending
 from sonde.store.alive import DIED, ENDED, UNKNOWN
 from sonde.store.card import Info, Moment
 
-LAUNCHER = {"role": "launcher", "pid": 1}
-PROGRAM = {"pid": 2, "parent_pid": 1}
-RANK = {"pid": 3, "parent_pid": 2, "role": "trainer"}
-TORCHRUN = {"pid": 2, "parent_pid": 1, "role": "launcher"}
+LAUNCHER: dict[str, Any] = {"role": "launcher", "pid": 1}
+PROGRAM: dict[str, Any] = {"pid": 2, "parent_pid": 1}
+RANK: dict[str, Any] = {"pid": 3, "parent_pid": 2, "role": "trainer"}
+TORCHRUN: dict[str, Any] = {"pid": 2, "parent_pid": 1, "role": "launcher"}
 
 
 def process(state: str = ENDED, **fields: Any) -> tuple[Info, str]:
