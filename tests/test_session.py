@@ -140,6 +140,17 @@ def test_an_exception_passes_through_and_is_noted(tmp_path: Path) -> None:
     assert {"reason": "exception", "exception": "KeyError"}.items() <= dict(facts["end"]).items()  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize(("values", "kept"), [("full", True), ("summary", False), ("off", False)])
+def test_the_message_of_an_exception_is_kept_only_where_values_are(tmp_path: Path, values: str, kept: bool) -> None:
+    """It may hold what the program read."""
+    session = sonde.init(dir=tmp_path, values=values)
+    sonde.mark("x")
+    with pytest.raises(ValueError, match="patient"), session:
+        raise ValueError("patient 4711")
+    assert session.path is not None
+    assert any("4711" in path.read_text(errors="replace") for path in session.path.glob("*/*")) is kept
+
+
 @pytest.mark.parametrize(
     ("settings", "hint"),
     [({"capp": 1}, "cap"), ({"cap": "lots"}, "4GB"), ({"writes": "maybe"}, "block"), ({"core": "c"}, "imported")],

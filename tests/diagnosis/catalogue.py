@@ -98,7 +98,7 @@ RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "KILLED": _killed,
     "HUNG": _hung,
     "CRASHED": _crashed,
-    "INTERRUPTED": lambda: [ended(*processes(), "KeyboardInterrupt")],
+    "INTERRUPTED": lambda: [ended(one, "KeyboardInterrupt") for one in processes()],
     "NON_FINITE": lambda: processes(loss=lambda step: math.nan if step > 30 else 1.0),
     "WORKER_STARTUP": _startup,
     "SLOW_ITEMS": _slow_items,

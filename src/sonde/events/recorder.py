@@ -374,9 +374,7 @@ class Recorder:
         """
         error: BaseException | None = getattr(sys, "last_value", None)
         trace = error.__traceback__ if isinstance(error, Exception) else None
-        if (
-            error is not None and trace is not None and trace.tb_frame.f_back is None
-        ):  # nothing was left that could catch it
+        if isinstance(error, Exception) and trace and trace.tb_frame.f_back is None:  # nothing was left to catch it
             if not self.failure:
                 self._note(error)
             tell_failure(error)
