@@ -86,6 +86,7 @@ CASES: tuple[Case, ...] = (
     _fault("EVALUATION_HEAVY", "evaluation_slow"),
     _fault("RESIDUAL_HEAVY", "residual_logging"),
     _fault("RESIDUAL_HEAVY", "residual_metrics"),
+    _fault("RESIDUAL_HEAVY", "residual_named", names="`metrics`"),
     _fault("WORKER_STARTUP", "startup_spawn", also=_LOADED),
     _fault("WORKER_STARTUP", "startup_initialise", also=_LOADED),
     _fault("SLOW_ITEMS", "items_few", also=_LOADED, names="42", quick=True),

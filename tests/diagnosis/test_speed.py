@@ -203,9 +203,9 @@ def test_one_share_of_waiting_is_told_everywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("times", "told"),
     [
-        ({"input_wait": 4 * MS // 10}, "0.4 ms in a step, and below 1 ms no share matters"),
-        ({"communication": 7 * MS // 10}, "0.7 ms in a step, and below 1 ms no share matters"),
-        ({"residual": 19 * MS // 10}, "1.9 ms in a step, and below 2 ms no share matters"),
+        ({"input_wait": 4 * MS // 10}, "0.4 ms in a median step, and below 1 ms no share matters"),
+        ({"communication": 7 * MS // 10}, "0.7 ms in a median step, and below 1 ms no share matters"),
+        ({"residual": 19 * MS // 10}, "1.9 ms in a median step, and below 2 ms no share matters"),
     ],
 )
 def test_a_large_share_that_is_no_finding_is_explained(tmp_path: Path, times: dict[str, int], told: str) -> None:

@@ -15,6 +15,8 @@ queries along, and asking them again gives the printed numbers. Rules only compa
 - **Medians decide**, over blocks of consecutive steps: a loader with n workers delivers in bursts, and single steps wait not
   at all or long. The first steps (warm-up) are left out, and so are steps in which loader workers start.
 - **Every share has an absolute floor** beside it: half of a step of 0.3 ms is nothing to worry about.
+- **One share is shown**: of all step time after the warm-up, in the verdict as in the table. Thresholds are compared with medians.
+- Where a **device** has times of its own, it decides: what the host waits for while the device works costs nothing.
 - The *training time* of a step is without evaluation and checkpoints; the *whole time* is with them, and with the warm-up.
 - What is not known is no evidence: without it a rule says nothing.
 - One finding is the verdict: failures first, then the graver one, then what costs more. A cause stands before what it explains.

@@ -60,8 +60,11 @@ def _excuse(facts: Facts, policy: Policy, phase: str, usual: Figure) -> str | No
     if part is None or facts.speed.shown(phase).or_zero() < policy[f"{part}.warn_share"]:
         return None
     least = policy[f"{part}.warn_ms"]
+    if phase == "communication" and facts.speed.distributed:  # without waiting for each other
+        usual = facts.speed.together["least"]
     if usual.or_zero() < 1e6 * least:
-        return f"but that is {ms(facts.speed.each(phase))} in a step, and below {least:g} ms no share matters"
+        what = "the exchange itself" if facts.speed.distributed and phase == "communication" else "that"
+        return f"but {what} is {ms(usual.or_zero())} in a median step, and below {least:g} ms no share matters"
     if facts.health.crowded(policy):
         return "but the host is busy"
     return f"but not in most steps: half of them have no more than {ms(facts.speed.phases[phase].p50.value)} of it"

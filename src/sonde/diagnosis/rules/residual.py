@@ -54,6 +54,8 @@ def _called(facts: Facts, name: str, total: Figure) -> str:
 
 def _unseen(facts: Facts) -> str:
     """What such time may be, as far as it is not named."""
+    if "optimizer" not in facts.speed.phases:
+        return "No torch optimizer was seen: the program's own update is part of it."
     forward, backward = (facts.speed.phases.get(phase) for phase in ("forward", "backward"))
     if backward is not None and (forward is None or forward.p50.or_zero() < BYPASSED * backward.p50.or_zero()):
         seen = "No forward was seen" if forward is None else f"Only {ms(forward.p50.value)} of forward was seen"
