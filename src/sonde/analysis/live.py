@@ -122,21 +122,12 @@ class Source:
                 start, total = int(one["start"]), self.loops[loader].total if loader in self.loops else 0
                 self.loops[loader] = Loop(round, 0, length, start, start, total)
         waits = fresh.records[keyed & (codes == INPUT_WAIT)]
-        loaders, rounds, numbers = probe.read_batch_key(waits["key"].astype("i8"))
-        for loader in set(loaders.tolist()):
-            mine = loaders == loader
-            newest = int(rounds[mine].max())
-            last = waits["start"][mine & (rounds == newest)]
+        for key, start in zip(waits["key"].tolist(), waits["start"].tolist(), strict=True):
+            loader, round, number = probe.read_batch_key(key)
             known = self.loops.get(loader)
-            same = known is not None and known.round == newest
-            self.loops[loader] = Loop(
-                newest,
-                int(numbers[mine & (rounds == newest)].max()) + 1,
-                known.length if known else None,
-                known.start_ns if known and same else int(last.min()),
-                int(last.max()),
-                (known.total if known else 0) + int(mine.sum()),
-            )
+            begun = known.start_ns if known is not None and known.round == round else start
+            length, total = (known.length, known.total) if known is not None else (None, 0)
+            self.loops[loader] = Loop(round, number + 1, length, begun, start, total + 1)
 
     def settle(self, info: Info) -> None:
         """Take over how it is, by what it says, or others say of it."""
