@@ -15,11 +15,11 @@ from sonde.version import __version__
 
 # (name, what it does). The file of a command has its name, and calls it `command`.
 COMMANDS = (
-    ("run", "Start a program, and record it without an edit."),
-    ("watch", "Start a program and watch it, or watch a run that is going on or over."),
+    ("run", "Run a program and record it, without editing it."),
+    ("watch", "Start a program and watch it, or watch a running or finished run."),
     ("deep", "Start a program and watch it with every layer: time forward and backward, memory."),
-    ("report", "Say what is wrong with a run, how that is known, and what to do first."),
-    ("blackbox", "Show the last batches before it went wrong, and where the first NaN was born."),
+    ("report", "Diagnose a run: problem, evidence, next step."),
+    ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
     ("dump", "Ask a running program to write its last batches now."),
     ("stacks", "Show where every thread of a running program is."),
     ("runs", "List the recorded runs, the newest first."),
@@ -30,7 +30,7 @@ COMMANDS = (
     ("seal", "Turn the raw records of a finished run into compact tables."),
     ("rm", "Remove runs, after asking."),
     ("export", "Write a run in the format of another tool."),
-    ("doctor", "Check that recording works here, and say how it is done."),
+    ("doctor", "Check that recording works here, and show how it is done."),
     ("completion", "Print the script that completes commands, options and runs in your shell."),
 )
 

@@ -35,7 +35,11 @@ Example: sonde blackbox --json | jq .births"""
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the page.")
 @click.option("--html", metavar="FILE", type=click.Path(), help="Write a page with pictures; it opens offline.")
 @click.option(
-    "--dump", "number", metavar="N", type=click.IntRange(min=1), help="Show another dump than the most telling."
+    "--dump",
+    "number",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Show this dump (default: the one that says most).",
 )
 @click.option("--narrow", is_flag=True, help="Draw the page in 60 columns, whatever the terminal has.")
 @click.pass_context
@@ -48,7 +52,7 @@ def command(
     number: int | None,
     narrow: bool,
 ) -> None:
-    """Show the last batches before it went wrong, and where the first NaN was born.
+    """Show the last batches before a failure, and what produced the first NaN.
 
     RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. Record one
     with `sonde run --blackbox --watch-nonfinite`; a run without them, or one that was killed, shows what its records say.

@@ -27,7 +27,7 @@ def directory(command: Any) -> Any:
     return click.option(
         "--dir",
         type=click.Path(file_okay=False),
-        help="The folder with the runs; without it the setting `dir` decides (sonde-runs, if nobody changed it).",
+        help="The folder with the runs (default: the setting `dir`, sonde-runs).",
     )(command)
 
 

@@ -64,7 +64,7 @@ Example: sonde doctor --json | jq .proof"""
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.pass_context
 def command(context: click.Context, dir: str | None, as_json: bool) -> None:
-    """Check that recording works here, and say how it is done.
+    """Check that recording works here, and show how it is done.
 
     Makes a tiny recording in a folder beside the runs, kills it, reads it back, and removes it. The exit code is 1 if
     that failed.

@@ -55,7 +55,7 @@ Example: sonde dump train-3f2a --wait 60"""
     default=WAIT_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Wait so long for the answer.",
+    help="How long to wait for the answer.",
 )
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:

@@ -46,7 +46,7 @@ Example: sonde flow show t.sonde --json | jq .traces[0].findings"""
 )
 @click.argument("source", required=False, metavar="[FILE_OR_RUN]")
 @directory
-@click.option("--html", metavar="FILE", help="Write a page that needs nothing but a browser, instead of text.")
+@click.option("--html", metavar="FILE", help="Write a page for a browser instead of printing text.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of text: descriptions and findings, no arrays."
 )
@@ -89,7 +89,7 @@ Example: sonde flow diff train-3f2a train-91c0 && echo the same"""
     type=click.FloatRange(min=0, min_open=False),
     default=0.0,
     metavar="SHARE",
-    help="How far numbers may be apart, as a share of the largest of an array, such as 1e-5. Without it: not at all.",
+    help="Tolerance, as a share of the largest number of an array, such as 1e-5 (default: 0).",
 )
 def diff(a: str, b: str, dir: str | None, rtol: float) -> None:
     """Show the first value that differs between two traces.

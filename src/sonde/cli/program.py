@@ -29,7 +29,7 @@ def program_options(command: Any) -> Any:
     """What is recorded of the program, and where."""
     for option in reversed(
         (
-            click.option("--name", metavar="NAME", help="The name of the run; without it, that of the script."),
+            click.option("--name", metavar="NAME", help="The name of the run (default: that of the script)."),
             click.option("--dir", type=click.Path(file_okay=False), help="The folder with the runs."),
             click.option("--steps", metavar="A:B", help="Record the phases of these steps only, such as 100:200."),
             click.option(
@@ -41,14 +41,14 @@ def program_options(command: Any) -> Any:
                 is_flag=True,
                 flag_value=BATCHES,
                 default=None,
-                help=f"Keep the last {BATCHES} batches for the case that training fails.",
+                help=f"Save the last {BATCHES} batches if training fails.",
             ),
             click.option(
                 "--watch-nonfinite",
                 is_flag=True,
                 flag_value="record",
                 default=None,
-                help="Find out where the first NaN or infinity is born.",
+                help="Find the layer, batch and item that produced the first NaN or infinity.",
             ),
         )
     ):

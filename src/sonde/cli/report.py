@@ -39,7 +39,7 @@ Example: sonde report --policy strict.toml"""
 def command(
     run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, narrow: bool
 ) -> None:
-    """Say what is wrong with a run, how that is known, and what to do first.
+    """Diagnose a run: problem, evidence, next step.
 
     RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
     still be going on, have been killed, or be sealed.

@@ -18,7 +18,7 @@ Example: sonde rules --policy my.toml"""
     "--policy",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Take the thresholds in this TOML file instead of Sonde's own; what it changes is marked with *.",
+    help="Use the thresholds in this TOML file; those it changes are marked with *.",
 )
 def command(policy: str | None) -> None:
     """List the rules of the diagnosis, with their thresholds.

@@ -26,7 +26,7 @@ Example: sonde run --steps 100:200 -- bash start.sh""",
 @program_options
 @click.option("--deep", is_flag=True, default=None, help="Record each layer of the model too.")
 @click.option("--disable", is_flag=True, help="Run the program as if Sonde were not there.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing, and print no report; what goes wrong is still told.")
+@click.option("-q", "--quiet", is_flag=True, help="Suppress output except errors.")
 @click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGUMENT]...", type=click.UNPROCESSED)
 @click.pass_context
 def command(
@@ -37,7 +37,7 @@ def command(
     quiet: bool,
     **given: str | int | bool | None,
 ) -> None:
-    """Start a program, and record it without an edit.
+    """Run a program and record it, without editing it.
 
     PROGRAM is a script (this Python runs it), `-m` and a module, or any command: torchrun, accelerate launch, bash. The
     exit code is that of the program; death by signal n is 128 + n. Everything behind PROGRAM belongs to it, and `--` ends

@@ -26,7 +26,7 @@ Example: sonde seal --all"""
 @click.option(
     "--force",
     is_flag=True,
-    help="Also a run of another host that did not say that it ended: nobody here knows whether it still records.",
+    help="Also seal runs from other hosts that have no recorded end; they may still be recording.",
 )
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, every: bool, force: bool) -> None:

@@ -38,7 +38,7 @@ Example: sonde show --json | jq .open"""
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"So many names, or rows of a table; 0 for all. Without it {NAMES} names or {ROWS} rows; JSON has all names.",
+    help=f"Maximum number of names (default {NAMES}; all with --json) or rows (default {ROWS}); 0 shows all.",
 )
 def command(run: str | None, table: str | None, dir: str | None, as_json: bool, sort: str, limit: int | None) -> None:
     """Show where the time of a run went, what was still open, and what was lost.

@@ -53,7 +53,7 @@ Example: sonde stacks train-3f2a --wait 10"""
     default=WAIT_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Wait so long for each process.",
+    help="How long to wait for each process.",
 )
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:

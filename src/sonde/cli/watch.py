@@ -39,7 +39,7 @@ def options(command: Any) -> Any:
         "--refresh",
         type=click.FloatRange(min=0.2, max=3600),
         metavar="SECONDS",
-        help="Look so often; without it once a second, and every 5 seconds where lines are printed.",
+        help="Refresh interval (default 1 s; 5 s with --plain).",
     )(command)
     words = click.argument("words", nargs=-1, metavar="[RUN | PROGRAM [ARGUMENT]...]", type=click.UNPROCESSED)
     return words(program_options(command))
@@ -84,7 +84,7 @@ def command(
     deep: bool | None,
     **given: Any,
 ) -> None:
-    """Start a program and watch it, or watch a run that is going on or over.
+    """Start a program and watch it, or watch a running or finished run.
 
     PROGRAM is started as by `sonde run`, and what it prints is shown in a part of the screen. RUN is a path, the name of a
     run folder or a part of it that only one run has; with neither, the newest run. `q` leaves the screen, and the program goes
