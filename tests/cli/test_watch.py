@@ -31,7 +31,7 @@ def test_a_run_is_watched_in_lines(runs: Path, word: str) -> None:
     """By its name, a part of it, or as the newest."""
     result = CliRunner().invoke(main, ["watch", "--dir", str(runs), *([word] if word else [])])
     assert result.exit_code == 0
-    assert "| ended | step 19 | 83.3 steps/s" in result.output
+    assert "| finished | step 19 | 83.3 steps/s" in result.output
     assert len(result.output.splitlines()) == 1
 
 
@@ -74,7 +74,7 @@ def test_no_run_at_all_is_told(tmp_path: Path, name: str) -> None:
 
 def test_deep_without_a_program_watches_the_newest_run(runs: Path) -> None:
     """As its help says."""
-    assert "| ended | step 19" in CliRunner().invoke(main, ["deep", "--dir", str(runs)]).output
+    assert "| finished | step 19" in CliRunner().invoke(main, ["deep", "--dir", str(runs)]).output
     assert "newest run" in CliRunner().invoke(main, ["deep", "--help"]).output
 
 
@@ -176,7 +176,7 @@ def test_options_may_stand_behind_a_run(runs: Path, name: str, behind: list[str]
     """No program has its name, so they are not meant for one."""
     result = CliRunner().invoke(main, [name, "train-aaaa", *behind, "--dir", str(runs)])
     assert result.exit_code == 0
-    assert "| ended | step 19 |" in result.output
+    assert "| finished | step 19 |" in result.output
 
 
 def test_options_behind_the_path_of_a_run_are_ours(runs: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_training_is_on_the_screen(programs: Programs, terminals: Callable[...
     """A script with torch and without any edit: its steps, phases, items, memory and output."""
     program = TRAINING + "\n    for _ in range(8):\n        train(method='fork')\n    print('trained', flush=True)\n"
     terminal = terminals("watch", str(script(programs.folder, program)), size=(120, 48))
-    until(lambda: "■ ended" in terminal.text, f"the end of the training {terminal.text[-2000:]}")
+    until(lambda: "■ finished" in terminal.text, f"the end of the training {terminal.text[-2000:]}")
     for part in ("samples/s", "p50", "input wait", "slowest items", "memory", "trained"):
         until(lambda part=part: part in terminal.text, part)  # type: ignore[misc]  # the screen is drawn piece by piece
     terminal.press(b"q")
@@ -144,7 +144,7 @@ def test_q_detaches_and_the_program_goes_on(programs: Programs, terminals: Calla
     again = terminals("watch")
     until(lambda: "● recording" in again.text and "ready" in again.text, "the second screen with the output")
     (programs.folder / "stop").touch()
-    until(lambda: "■ ended" in again.text, "the end on the second screen")
+    until(lambda: "■ finished" in again.text, "the end on the second screen")
     again.press(b"q")
     assert again.wait() == 0
     assert b"stopped at" in (the_run(programs) / "output.log").read_bytes()
@@ -198,7 +198,7 @@ def test_without_its_keeper_a_program_can_be_interrupted_and_no_exit_code_is_mad
     os.kill(keeper_of(programs)[0], signal.SIGKILL)
     until(lambda: "keeper was killed" in terminal.text, "the notice")
     terminal.press(b"\x03")
-    until(lambda: "✖ died" in terminal.text, "the end")
+    until(lambda: "(KeyboardInterrupt)" in terminal.text, "the end")
     terminal.press(b"q")
     assert terminal.wait() == 1
     assert "the program's exit code is unknown, because Sonde's keeper was killed" in terminal.text
@@ -217,7 +217,7 @@ def test_a_run_folder_that_is_removed_is_told(programs: Programs, terminals: Cal
         until(lambda screen=screen: "the run folder is gone" in screen.text, "the notice")  # type: ignore[misc]
         until(lambda screen=screen: "✖ gone" in screen.text, "the state")  # type: ignore[misc]
     (programs.folder / "stop").touch()
-    until(lambda: "■ ended (exit code 5)" in terminal.text, "the end")
+    until(lambda: "✖ crashed (exit code 5)" in terminal.text, "the end")
     for screen in (terminal, other):
         screen.press(b"q")
     assert (terminal.wait(), other.wait()) == (5, 0)
@@ -230,7 +230,7 @@ def test_ctrl_c_interrupts_the_program(programs: Programs, terminals: Callable[.
     terminal = terminals("watch", str(script(programs.folder, STEPPING)))
     until(lambda: "forward" in terminal.text, "the first screen")
     terminal.press(b"\x03")
-    until(lambda: "■ ended" in terminal.text, "the end")
+    until(lambda: "■ interrupted" in terminal.text, "the end")
     terminal.press(b"q")
     assert terminal.wait() == 128 + signal.SIGINT
     assert "KeyboardInterrupt" in terminal.text.rpartition("the program ended")[0]
@@ -248,7 +248,7 @@ def test_the_closing_line_tells_how_it_stands_when_the_screen_is_left(
     terminal.press(b"q")
     assert terminal.wait() == 5
     closing = terminal.text.rpartition("the program ended with exit code 5")[0].rpartition("sonde: ")[0]
-    assert "| ended (exit code 5) |" in closing.rpartition("sonde: ")[2]
+    assert "| crashed (exit code 5) |" in closing.rpartition("sonde: ")[2]
 
 
 def test_ctrl_c_where_the_program_is_not_ours_only_leaves(
@@ -262,7 +262,7 @@ def test_ctrl_c_where_the_program_is_not_ours_only_leaves(
     second.press(b"\x03")
     assert second.wait() == 0
     assert first.process.poll() is None
-    assert "■ ended" not in first.text
+    assert "■ finished" not in first.text
 
 
 def test_output_is_kept_byte_for_byte_and_the_program_has_a_terminal(
@@ -278,7 +278,7 @@ def test_output_is_kept_byte_for_byte_and_the_program_has_a_terminal(
         sys.exit(3)
     """
     terminal = terminals("watch", str(script(programs.folder, program)))
-    until(lambda: "■ ended" in terminal.text, "the end")
+    until(lambda: "✖ crashed" in terminal.text, "the end")
     terminal.press(b"q")
     assert terminal.wait() == 3
     content = (the_run(programs) / "output.log").read_bytes()
@@ -313,7 +313,7 @@ def test_without_a_terminal_lines_come_on_the_error_channel(programs: Programs) 
     assert watch.returncode == 5
     assert out.startswith(b"ready ")
     steps = int(out.rpartition(b"\nstopped at ")[2])
-    assert f"ended (exit code 5) | step {steps - 1}" in rest.decode().splitlines()[-1]
+    assert f"crashed (exit code 5) | step {steps - 1}" in rest.decode().splitlines()[-1]
     assert b"\x1b" not in rest
 
 
@@ -382,7 +382,7 @@ def test_a_finished_run_in_a_pipe_is_one_line(programs: Programs) -> None:
     )
     (line,) = found.stdout.decode().splitlines()
     assert (found.returncode, found.stderr) == (0, b"")
-    assert "| ended | step n/a" in line
+    assert "| finished | step n/a" in line
 
 
 def test_a_missing_script_is_told_before_there_is_a_screen(

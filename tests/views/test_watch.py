@@ -228,15 +228,14 @@ def test_what_lasts_a_moment_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "how"),
-    [({"code": 3, "signal": None}, "exit code 3"), ({"code": None, "signal": 9}, "signal 9"), ({"code": 0}, "")],
+    ("code", "told"),
+    [(3, "crashed (exit code 3)"), (137, "killed (signal 9)"), (130, "interrupted (signal 2)"), (0, "finished")],
 )
-def test_how_the_program_ended_stands_in_the_headline(tmp_path: Path, facts: dict[str, Any], how: str) -> None:
-    """As its launcher saw it."""
-    mark = BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, key=1000, args=facts)
-    launcher = BuiltProcess([mark], pid=900, process={"role": "launcher"})
+def test_how_the_program_ended_stands_in_the_headline(tmp_path: Path, code: int, told: str) -> None:
+    """As its launcher saw it, in the words of every command."""
+    launcher = BuiltProcess([BuiltRecord()], pid=900, process={"role": "launcher", "program_exit": code})
     program = BuiltProcess([BuiltRecord("load")], pid=1000, process={"parent_pid": 900})
-    assert view_of(build_run(tmp_path / "run", [launcher, program])).headline.how == how
+    assert view_of(build_run(tmp_path / "run", [launcher, program])).headline.ended == told
 
 
 def test_the_program_is_what_the_first_launcher_started(tmp_path: Path) -> None:
@@ -244,12 +243,12 @@ def test_the_program_is_what_the_first_launcher_started(tmp_path: Path) -> None:
     seen = [BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, key=950, args={"code": 1, "signal": None})]
     hidden = [BuiltRecord(probe.EXIT, probe.PROCESS, kind=MARK, key=1000, args={"code": 3, "signal": None})]
     processes = [
-        BuiltProcess(seen, pid=900, process={"role": "launcher"}),
+        BuiltProcess(seen, pid=900, process={"role": "launcher", "program_exit": 1}),
         BuiltProcess(hidden, pid=950, process={"role": "launcher", "parent_pid": 900}),
         BuiltProcess([BuiltRecord("x")], pid=1000, process={"rank": 0, "parent_pid": 950}),
     ]
     view = view_of(build_run(tmp_path / "run", processes))
-    assert view.headline.how == "exit code 1"
+    assert view.headline.ended == "crashed (exit code 1)"
     assert view.notices == ["rank 0 (pid 1000) ended with exit code 3"]
 
 
@@ -278,7 +277,7 @@ def test_the_line_says_everything_at_once(tmp_path: Path) -> None:
     text = line(training(tmp_path, steps=20, rss=lambda rank, step: 10**9))
     assert "\n" not in text
     for fact in (
-        "sonde: 240 ms | ended | step 19 | 83.3 steps/s",
+        "sonde: 240 ms | finished | step 19 | 83.3 steps/s",
         "p50 12.0 ms",
         "input wait 16.7 %",
         "memory 1.00 GB",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from sonde.analysis.ends import CRASHED, FINISHED
 from sonde.analysis.live import GONE, RECORDING, STARTING, Live
 from sonde.analysis.locate import is_plain
 from sonde.cli.judge import Judge
@@ -20,7 +21,7 @@ from sonde.guard import guard
 from sonde.store.alive import ENDED
 from sonde.store.regular import RegularFile
 from sonde.views.line import line
-from sonde.views.watch import Watch, exit_text, watch
+from sonde.views.watch import Watch, watch
 
 FIRST = 256 * 1024  # bytes of the output that is there already
 MOST = 1 << 20  # bytes of new output at one look
@@ -115,8 +116,8 @@ def _with_keeper(view: Watch, kept: Kept | None) -> Watch:
         view = replace(view, notices=[LOST, *view.notices])
     code = kept.poll()
     if code is not None and view.headline.state == GONE:
-        how = exit_text({"code": code})
-        view = replace(view, headline=replace(view.headline, state=ENDED, how=how))
+        how = f"{CRASHED} (exit code {code})" if code else FINISHED
+        view = replace(view, headline=replace(view.headline, state=ENDED, ended=how))
     return view
 
 

@@ -35,6 +35,10 @@ STATES = {
     "ended": ("■", QUIET),
     "died": ("✖", BAD),
     "gone": ("✖", BAD),
+    "finished": ("■", QUIET),
+    "crashed": ("✖", BAD),
+    "killed": ("✖", BAD),
+    "interrupted": ("■", WARN),
 }
 
 
@@ -126,10 +130,9 @@ def _below(label: Text, sentence: str, style: str, width: int, rows: int) -> lis
 
 
 def _first_line(head: Headline, width: int) -> Text:
-    sign, colour = STATES.get(head.state, ("?", WARN))
-    right = Text.assemble((f"{sign} {head.state}", colour))
-    if head.how:
-        right.append(f" ({printable(head.how)})", BAD)
+    state = head.ended or head.state
+    sign, colour = STATES.get(state.split()[0], ("?", WARN))
+    right = Text.assemble((f"{sign} {printable(state)}", colour))
     right.append(f"  {clock(head.elapsed_ns)}", STRONG)
     room = max(width - right.cell_len - 2, 8)
     left = Text.assemble((shorten(printable(head.name), room), STRONG))

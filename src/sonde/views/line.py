@@ -14,7 +14,7 @@ def line(view: Watch) -> str:
     head, times = view.headline, view.step_time
     facts = [
         units.duration(head.elapsed_ns) if head.elapsed_ns is not None else MISSING,
-        head.state + (f" ({printable(head.how)})" if head.how else ""),
+        printable(head.ended or head.state),
         f"step {MISSING if head.step is None else units.count(head.step)}",
         f"{_number(head.steps_per_s)} steps/s",
         f"{_number(head.samples_per_s)} samples/s",

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from sonde.analysis.ends import ending
 from sonde.analysis.gauges import HOST, Reading
-from sonde.analysis.live import RECORDING, STARTING, Live, Open, Source
+from sonde.analysis.live import GONE, RECORDING, STARTING, Live, Open, Source
 from sonde.analysis.steps import WARMUP
 from sonde.analysis.window import Steps, slowest
 from sonde.store import probe, record
@@ -26,7 +27,7 @@ class Headline:
     name: str
     command: str
     state: str  # starting, recording, ended, died, unknown, gone
-    how: str  # how it ended: "exit code 3", "signal 9", "ValueError"
+    ended: str  # finished, crashed, interrupted, killed or unknown, and by what; nothing while it goes on
     elapsed_ns: int | None
     step: int | None
     epoch: int | None  # as the program says, else how often the loop over the training data began before
@@ -213,7 +214,7 @@ def _headline(live: Live, known: dict[Source, Steps]) -> Headline:
         name=name if isinstance(name, str) and name else live.id,
         command=shlex.join(map(str, command)) if isinstance(command, list) else "",
         state=live.state,
-        how=_how(live),
+        ended=_ended(live),
         elapsed_ns=live.elapsed_ns,
         step=max(steps, default=None),
         **_progress(first),
@@ -248,14 +249,11 @@ def _deep(live: Live) -> bool:
     return len(live.strata) > 0 or (isinstance(settings, dict) and settings.get("deep") is True)
 
 
-def _how(live: Live) -> str:
-    """How the program ended, if not as it should: what its launcher saw, else what a process said itself."""
-    if live.state in (RECORDING, STARTING):
+def _ended(live: Live) -> str:
+    """How it ended, in the words of every command."""
+    if live.state in (RECORDING, STARTING, GONE):
         return ""
-    top = [live.exits[pid] for pid in _programs(live)]
-    told = [text for text in map(exit_text, top) if text]
-    told += [source.info.exception for source in live.sources.values() if source.info.exception]
-    return told[0] if told else ""
+    return str(ending((one.info, one.state) for one in live.sources.values()))
 
 
 def _programs(live: Live) -> list[int]:
