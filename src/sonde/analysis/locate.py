@@ -43,7 +43,8 @@ def locate(path: str | Path) -> Folder:
         raise RunNotFound(_no_run(folder))
     # Sealing puts the events in place before the list: one that was killed leaves no list without them.
     if is_plain(folder / PROCESSES_FILE) and not sealed:
-        notes.append(f"{EVENTS_FILE} is missing: the sealed tables are incomplete; restore it from a copy")
+        what = "is a link, which is not followed" if (folder / EVENTS_FILE).is_symlink() else "is missing"
+        notes.append(f"{EVENTS_FILE} {what}: the sealed tables are incomplete; restore it from a copy")
     return Folder(folder, meta, processes, sealed, notes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.columns import LEAST, Part, pack
@@ -64,18 +63,18 @@ class Rows:
         selects, people = [], _people(connection)
         for number, part in enumerate(self._parts):
             connection.register(f"{self._name}_{number}", part.arrays)
-            selects.append(self._select(part, f"{self._name}_{number}", people))
+            selects.append(self._select(connection, part, f"{self._name}_{number}", people))
         nothing = ", ".join(f"NULL::{type} AS {name}" for name, type in self._columns.items())
         known = f"SELECT {', '.join(PEOPLE)} FROM process_numbers"
         rows = " UNION ALL ".join(selects) or f"SELECT * FROM (SELECT {nothing}), ({known}) WHERE false"
         connection.execute(f"CREATE OR REPLACE VIEW {self._name} AS {rows}")
 
-    def _select(self, part: Part, table: str, people: Mapping[int, str]) -> str:
+    def _select(self, connection: duckdb.DuckDBPyConnection, part: Part, table: str, people: Mapping[int, str]) -> str:
         """The rows of a part with what is known of their process: of a single one without looking it up for each row."""
         rows = part.select(table, self._columns)
         if "number" not in part.arrays:
-            (number,) = re.findall(r"-?\d+", part.expressions["number"])
-            return f"SELECT *, {people[int(number)]} FROM ({rows})"
+            ((number,),) = connection.execute(f"SELECT {part.expressions['number']}").fetchall()
+            return f"SELECT *, {people[number]} FROM ({rows})"
         return f"SELECT r.*, {', '.join(f'p.{name}' for name in PEOPLE)} FROM ({rows}) r JOIN process_numbers p USING (number)"
 
     def _close(self) -> None:
