@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.analysis.boxes import batch, birth, certificate, with_marks, write_dump
 from tests.analysis.test_ledger import write_ledger
+from tests.cli.test_flow import trace
 
 from sonde.analysis.seal import seal
 from sonde.cli import main
@@ -25,6 +26,7 @@ COMMANDS = (
     ["export", "--to", "chrome", "-o", "OUT"], ["export", "--to", "pfw", "-o", "OUT"], ["seal"],
 )  # fmt: skip
 DIRECTORY = ("runs",)  # commands that take the folder of all runs
+TRACE, SHOW_TRACE = "trace.sonde", ["flow", "show"]
 LONGEST = 2000  # characters of a message
 
 
@@ -37,6 +39,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for process in raw.glob("*-100?-0"):
         write_ledger(process / "ledger.bin", [(batch_key(0, 0, number), (5, number, 2)) for number in range(24)])
     write_dump(raw, batches=[batch(3, {"x": np.ones((4, 8), np.float32)})])
+    trace().save(raw / TRACE)
     sealed = folder / "sealed"
     shutil.copytree(raw, sealed)
     seal(sealed)
@@ -98,6 +101,8 @@ def answered(command: list[str], folder: Path, run: Path) -> str:
     """Give a command; what is wrong with its answer, empty if nothing is."""
     words = [str(folder / "out") if word == "OUT" else word for word in command]
     where = ["--dir", str(folder)] if command[0] in DIRECTORY else [str(run)]
+    if command == SHOW_TRACE:
+        where = [str(run / TRACE)]
     if command[0] == "show":
         where, words = [], ["show", str(run), *words[1:]]
     result = CliRunner().invoke(main, [*words, *where])
@@ -118,7 +123,7 @@ def test_no_damage_gives_a_traceback(originals: list[Path], seeds: range, tmp_pa
         run = folder / "run"
         shutil.copytree(chance.choice(originals), run)
         done = damage(run, chance)
-        command = chance.choice(COMMANDS)
+        command = SHOW_TRACE if done.startswith(TRACE) else chance.choice(COMMANDS)
         fault = answered(command, folder, run)
         if fault:
             wrong.append(f"{seed}: {done}: sonde {' '.join(command)}: {fault}")
