@@ -10,7 +10,7 @@ from sonde.analysis import batches, ends, items, layers, losses, memory, phases,
 from sonde.analysis.ledger import Ledgers
 from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
 from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
-from sonde.analysis.select import tables_of
+from sonde.analysis.select import refuse_writing
 from sonde.analysis.source import Sealed, Source
 from sonde.analysis.training import owners
 from sonde.errors import RunUnreadable
@@ -124,9 +124,11 @@ class Database:
 
     def prepare(self, query: str) -> None:
         """Make the tables that a query names. Unless other files are allowed, it must be a SELECT, or it is refused."""
-        found = [table for table in tables.TABLES if table in query.lower()] if self._files else None
-        for table in tables_of(self.connection, query) if found is None else found:
-            self.make(table)
+        if not self._files:
+            refuse_writing(self.connection, query)
+        for table in tables.TABLES:
+            if table in query.lower():
+                self.make(table)
 
     def make(self, table: str) -> None:
         """Make a table of those that are made when they are first asked for."""
