@@ -31,8 +31,9 @@ def array_of(tensor: Any) -> Any:
 
     Raises TypeError, RuntimeError or BufferError for what NumPy cannot show.
     """
-    import numpy
-
+    numpy = sys.modules.get("numpy")  # torch has imported it, if it is there
+    if numpy is None:
+        raise TypeError("without NumPy a tensor cannot be shown as an array")
     plain = tensor.detach()
     if private.copy_on_write()(plain):
         plain = plain.clone()
