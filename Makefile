@@ -2,7 +2,8 @@
 #
 #   make demo    record a small job, kill a part of it, show what was recorded; diagnose a training with slow items
 #   make test    linters, type checker, import layers, tests
-#   make soak    the long fault suites, and `make versions`
+#   make soak    the long fault suites, `make versions` and `make sanitize`
+#   make sanitize  the tests of the C parts with AddressSanitizer and UBSan, in build/sanitize
 #   make steady  the tests ten times beside a load of six processes: none may fail (TIMES=3 for fewer)
 #   make versions  the tests on every Python from 3.11 on, and with the oldest and the newest torch
 #   make bench   Sonde beside its peers, as a table and as JSON, in about 15 minutes (FULL=1: long rounds)
@@ -30,7 +31,7 @@ TWO := -n 2 --dist worksteal  # halves of the tests side by side
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test tests lint format docs soak steady versions torch-tests bench clean
+.PHONY: sanitize help setup demo test tests lint format docs soak steady versions torch-tests bench clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -139,7 +140,19 @@ versions:
 torch-tests: setup
 	$(PYTEST) $(TWO) $(TORCH_TESTS)
 
-soak: setup versions
+# Of a copy, so that the C parts in src stay as they are. What a sanitizer cannot run has the marker `unsanitized`, with the reason.
+SANITIZED := $(CURDIR)/build/sanitize
+CHECKS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1
+
+sanitize: setup
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src tests pyproject.toml setup.py README.md LICENSE $(SANITIZED)
+	rm -f $(SANITIZED)/src/sonde/*/_*.so
+	cd $(SANITIZED) && CFLAGS='$(CHECKS)' LDFLAGS='$(CHECKS)' $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
+	cd $(SANITIZED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=src SONDE_CORE=c \
+	  $(CURDIR)/$(PYTEST) -m 'not soak and not unsanitized' -o faulthandler_timeout=1200 $(or $(TESTS),tests/events tests/hooks tests/flow tests/probes tests/store)
+
+soak: setup versions sanitize
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) -m soak -o faulthandler_timeout=3600 || exit 1; \
 	done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from glob import glob
@@ -39,7 +40,11 @@ def extension(name: str, source: str) -> Extension:
         depends=sorted(glob("src/sonde/*/native/*.h")),
         py_limited_api=True,
         optional=True,
-        extra_compile_args=["-O2", "-g0", "-Wall", *(["-fno-plt"] if sys.platform == "linux" else [])],
+        extra_compile_args=[
+            *([] if "-fsanitize" in os.environ.get("CFLAGS", "") else ["-O2", "-g0"]),
+            "-Wall",
+            *(["-fno-plt"] if sys.platform == "linux" else []),
+        ],
     )
 
 
