@@ -149,7 +149,7 @@ sanitize: setup
 	rm -f $(SANITIZED)/src/sonde/*/_*.so
 	cd $(SANITIZED) && CFLAGS='$(CHECKS)' LDFLAGS='$(CHECKS)' $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
 	cd $(SANITIZED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=src SONDE_CORE=c \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED)/src SONDE_CORE=c \
 	  $(CURDIR)/$(PYTEST) -m 'not soak and not unsanitized' -o faulthandler_timeout=1200 $(or $(TESTS),tests/events tests/hooks tests/flow tests/probes tests/store)
 
 soak: setup versions sanitize
