@@ -345,6 +345,7 @@ def test_streams_of_several_workers_have_ordinals_each(seen: Deliveries, leave: 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.unsanitized("forked workers")
 def test_batches_are_the_same_with_and_without_subscribers(workers: int, leave: list[Callable[[], None]]) -> None:
     """Seeded shuffles too: no random number is used up."""
 
