@@ -155,7 +155,13 @@ def test_bytes_of_a_layer() -> None:
     assert {name: event["key"] for name, event in spans(recorded, "layer.backward").items()} == {"0": 96, "1": 24}
     about = spans(recorded, "layer.info")
     assert about["0"]["key"] == (4 * 8 + 8) * 4
-    assert about["0"]["args"] == {"type": "Linear", "parameters": 160, "gradients": 160, "compiled": False}
+    assert about["0"]["args"] == {
+        "type": "Linear",
+        "parameters": 160,
+        "gradients": 160,
+        "compiled": False,
+        "model": "Sequential",
+    }
 
 
 def test_gradients_that_are_not_there_are_not_zero() -> None:
@@ -725,7 +731,7 @@ def test_a_compiled_layer_has_the_class_and_the_parameters_of_what_was_compiled(
         for _ in range(2):
             net(torch.ones(2, 4)).sum().backward()
     about = spans(recorded, "layer.info")["0"]["args"]
-    assert about == {"type": "Linear", "parameters": 40, "gradients": 40, "compiled": True}
+    assert about == {"type": "Linear", "parameters": 40, "gradients": 40, "compiled": True, "model": "Sequential"}
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning")

@@ -529,3 +529,28 @@ def test_values_are_the_same_with_and_without() -> None:
     bare = epoch()
     with record():
         assert epoch() == bare
+
+
+class Ready(torch.utils.data.Dataset[Any]):
+    """Each item is a batch of five."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.ones(5, 4), torch.ones(5, 1)
+
+
+def _unpacked(items: list[Any]) -> Any:
+    return items[0]
+
+
+def test_an_item_that_is_a_batch_has_the_samples_of_that() -> None:
+    """Its collate function only unpacks it; one image and its label are a single sample."""
+    with record() as recorded:
+        list(DataLoader(Ready(), collate_fn=_unpacked))
+    assert [event["value"] for event in recorded.named("samples")] == [5, 5, 5]
+    images = [(torch.ones(3, 8, 8), 1)] * 2
+    with record() as recorded:
+        list(DataLoader(images, collate_fn=_unpacked))  # type: ignore[arg-type]  # a list is a dataset
+    assert [event["value"] for event in recorded.named("samples")] == [1, 1]

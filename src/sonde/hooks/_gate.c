@@ -257,6 +257,7 @@ typedef struct Route {
 static uint64_t rerouted = 1; /* how often something was changed */
 
 static PyTypeObject *lane_type;
+static int passes;                       /* so it is with forward and backward passes: Python need not see each */
 static int ready;                        /* the plain case is at hand: training goes on, and nothing unusual was seen */
 static PyObject *leader;                 /* a weak reference to the optimizer whose steps are plain; NULL: none */
 static _Thread_local PyObject *stepping; /* the leader, while its step runs here; owned */
@@ -367,7 +368,7 @@ static int learned(PyObject *self, PyObject *module, int bits)
 /* parts: ten functions by their bits, the test of gradients, the class of losses, "training", a dict with the addresses of modules */
 static PyObject *forward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (!ready || muted || stepping || (flags & ~OFFSET_BIT) < 1)
+    if (!ready || !passes || muted || stepping || (flags & ~OFFSET_BIT) < 1)
         return go_slow(self, args, flags, names);
     int training = truth_of(PyObject_GetAttr(args[0], part(self, 3)));
     int gradients = training < 0 ? -1 : truth_of(PyObject_CallNoArgs(part(self, 1)));
@@ -444,7 +445,7 @@ static int is_scaled(PyObject *self, PyObject *tensor)
    the names of operations that scale */
 static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (!ready || (flags & ~OFFSET_BIT) < 1 || (PyObject *)Py_TYPE(args[0]) != part(self, 1) || is_scaled(self, args[0]))
+    if (!ready || !passes || (flags & ~OFFSET_BIT) < 1 || (PyObject *)Py_TYPE(args[0]) != part(self, 1) || is_scaled(self, args[0]))
         return go_slow(self, args, flags, names);
     int elsewhere;
     PyObject *value = loss_of(args[0], &elsewhere);
@@ -766,6 +767,12 @@ static PyObject *set_ready(PyObject *Py_UNUSED(module), PyObject *on)
     Py_RETURN_NONE;
 }
 
+static PyObject *set_passes(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    passes = on == Py_True;
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_muted(PyObject *Py_UNUSED(module), PyObject *on)
 {
     muted = on == Py_True;
@@ -829,6 +836,7 @@ static PyMethodDef functions[] = {
     {"blocks", set_blocks, METH_O, "Say what blocks do."},
     {"exchange", set_exchange, METH_VARARGS, "Say how numbers of tensors are read; None: by asking."},
     {"ready", set_ready, METH_O, "Say whether the plain case is at hand."},
+    {"passes", set_passes, METH_O, "Say whether forward and backward passes may go the quick way."},
     {"mute", set_muted, METH_O, "Say whether modules that are called in this thread go the slow way."},
     {"lead", lead, METH_O, "Say which optimizer's steps are plain; None: no one's."},
     {"take", take, METH_NOARGS, "The optimizer whose plain step runs in this thread, which is a plain one no more."},

@@ -138,6 +138,9 @@ def exchange(capsule: Any, copied_late: Callable[[Any], bool], /) -> None:
     that a tensor is copied on write.
     """
 
+def passes(on: bool, /) -> None:
+    """Say whether forward and backward passes may go the quick way, where the plain case is at hand."""
+
 def ready(on: bool, /) -> None:
     """Say whether the plain case is at hand: training goes on, and nothing unusual was seen."""
 

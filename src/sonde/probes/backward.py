@@ -93,7 +93,7 @@ def _scaling(original: Callable[..., Any]) -> Callable[..., Any]:
         with _watching:
             loss.scaled(result, outputs)
             if native is not None:
-                native.ready(False)
+                native.passes(False)
         return result
 
     return scale

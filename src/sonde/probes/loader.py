@@ -371,7 +371,18 @@ def _key(batch: hooks.Batch | None) -> int | None:
 def _samples(iterator: Any, batch: hooks.Batch | None, data: Any, *, stream: bool) -> int | None:
     """How many samples a batch has: as many as were asked for, or else what its first tensor has."""
     asked = None if batch is None or stream or not iterator._auto_collation else batch.indices
-    return _rows(data, MAX_SEARCH) if asked is None else len(asked)
+    if asked is None:
+        return _rows(data, MAX_SEARCH)
+    return _rows_of_item(data) or 1 if len(asked) == 1 and not _counts_rows(iterator) else len(asked)
+
+
+def _rows_of_item(data: Any) -> int | None:
+    """The samples in a single item that a collate of the user's has made: it is a batch itself if two of its tensors are of one length."""
+    parts = list(data.values()) if isinstance(data, Mapping) else data
+    if not isinstance(parts, list | tuple):
+        return None
+    rows = [count for part in parts[:MAX_SEARCH] if (count := _rows(part, 0)) is not None]
+    return rows[0] if len(rows) > 1 and rows[0] in rows[1:] else None
 
 
 def _settled(iterator: Any, batch: hooks.Batch | None, came: int | None) -> hooks.Batch | None:

@@ -113,7 +113,7 @@ def divided_by(micro_batches: int) -> None:
     """A framework divides the losses that come now by this number of micro-batches; 0: it does so no more."""
     _losses.micro_batches = micro_batches if micro_batches > 1 else 0
     if micro_batches > 1 and native is not None:
-        native.ready(False)
+        native.passes(False)
 
 
 def _divisor(loss: Any) -> int:

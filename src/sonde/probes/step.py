@@ -45,6 +45,8 @@ class _Now:
         """No training has begun."""
         self.begun = False
         self.manual = True  # no torch optimizer is known, and no trace_step: backward passes say where steps end
+        if native is not None:
+            native.passes(False)
         self.block[0] = None
 
     @property
@@ -94,7 +96,8 @@ def leave_manual() -> None:
     """An optimizer or the program itself says where steps end."""
     if now.manual:
         now.manual = False
-        _hurry(now.begun and now.all)
+        if native is not None:
+            native.passes(True)
 
 
 def _leave() -> None:
@@ -172,7 +175,7 @@ def enter(step: int | None) -> None:
 def _hurry(on: bool) -> None:
     """Let the probes take their quick ways, which are for training that goes on and is recorded whole."""
     if native is not None:
-        native.ready(on and not now.manual)
+        native.ready(on)
 
 
 def _quick_end(flags: int) -> Callable[[], Any]:
