@@ -85,6 +85,19 @@ def test_items_that_are_a_little_slow_once_may_have_lost_their_core(
     assert ("SLOW_ITEMS" in found(tmp_path, built, crowded=crowded)) is told
 
 
+def test_of_items_that_were_loaded_once_it_is_not_sure_that_they_are_slow(tmp_path: Path) -> None:
+    """The host may have been: load them again."""
+    lasting = phases(input_wait=4)
+    built = processes(
+        phases=lambda rank, step: phases(input_wait=403) if step == 30 else lasting,
+        item_ns=lambda rank, index: 400 * MS if index == 121 else MS,
+    )
+    verdict = judged(tmp_path, built).verdict
+    assert (verdict.kind, verdict.confidence) == ("SLOW_ITEMS", 0.7)
+    assert "item 121 (400 ms, loaded once)" in verdict.why
+    assert verdict.next.startswith("Load item 121 of the dataset again")
+
+
 def spikes(*where: str) -> Times:
     """Every twentieth step takes long, in these phases."""
     return lambda rank, step: phases(**(dict.fromkeys(where, 200 // len(where)) if step % 20 == 10 else {}))

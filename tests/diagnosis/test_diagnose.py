@@ -107,7 +107,7 @@ def test_many_steps_are_judged_by_some_of_their_blocks(tmp_path: Path, monkeypat
     monkeypatch.setattr("sonde.diagnosis.speed.SAMPLE", 100)
     found = diagnosed(tmp_path, processes(steps=400, phases=phases(input_wait=40)))
     assert found.verdict.kind == "INPUT_BOUND"
-    assert "hash(step" in found.verdict.evidence["queries"]["share of the training time"]
+    assert "hash(step" in found.verdict.evidence["queries"]["share of the training time in a median step"]
 
 
 def test_thresholds_of_the_user_change_the_verdict(tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ def slow_items(facts: Facts, policy: Policy) -> Finding | None:
         f"{several(items['different'].or_zero(), 'item takes', 'items take')} over {ms(facts.loading.slow_ns)} to load "
         f"{'each time ' if again else ''}(median {ms(usual)}). Slowest: {listed(named)}. They take {percent(lost)} of all loading time; "
         f"training waits for data {percent(shown.value)} of the step time.",
-        f"Look at {_name(facts.loading.slow[0])} in the dataset: its size, format and where it is stored.",
+        f"Look at {_name(facts.loading.slow[0])} in the dataset: its size, format and where it is stored."
+        if again
+        else f"Load {_name(facts.loading.slow[0])} of the dataset again: if it is slow each time, look at its size, format and storage.",
         score=cost,
         figures={
             "loads of slow items": items["slow"],
