@@ -28,6 +28,7 @@ ENDED_STYLES = {
     "unknown": "yellow",
 }
 SEVERITY_STYLES = {"warn": "yellow", "critical": "red"}
+WIDE, WHOLE_ID, END_OF_ID = 90, 30, 12  # columns of a terminal that shows ids whole, and of an id
 MOST_PROCESSES = 16
 MOST_OPEN = 20
 MOST_PATCHED = 3  # for one reason
@@ -46,8 +47,9 @@ def draw_runs(found: Runs, console: Console) -> None:
     """One line for each run; what is wrong with a broken one stands below it."""
     runs = found.runs
     known = [one.outcome for one in runs]
+    least = WHOLE_ID if console.width >= WIDE else END_OF_ID
     columns = [
-        Column("run", [one.id for one in runs], right=False, styles=["bold"] * len(runs), least=12, keep_end=True),
+        Column("run", [one.id for one in runs], right=False, styles=["bold"] * len(runs), least=least, keep_end=True),
         Column(
             "ended",
             [one.ended for one in runs],
@@ -56,8 +58,8 @@ def draw_runs(found: Runs, console: Console) -> None:
             least=11,
         ),
         Column("ran", [units.duration(one.dur_ns) for one in runs], need=4),
-        Column("started", [units.when(one.started_ns) for one in runs], need=6, right=False),
-        Column("size", [units.size(one.size) for one in runs], need=7),
+        Column("started", [units.when(one.started_ns) for one in runs], need=7, right=False),  # the id begins with it
+        Column("size", [units.size(one.size) for one in runs], need=6),
     ]
     if any(known):
         columns[1:1] = [
