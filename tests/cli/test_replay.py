@@ -109,6 +109,6 @@ def test_a_mistake_is_one_clear_message(recorded: Path, inside: None, words: lis
 
 def test_a_table_shows_indices_shortened(recorded: Path, inside: None) -> None:
     """The first ones, and how many there are."""
-    told = CliRunner().invoke(main, ["show", "batches", "--limit", "3"])
+    told = CliRunner().invoke(main, ["show", "batches", "--limit", "3"], env={"COLUMNS": "200"})
     assert told.exit_code == 0
     assert told.output.count(", ... (8)") == 3
