@@ -552,5 +552,5 @@ def test_an_item_that_is_a_batch_has_the_samples_of_that() -> None:
     assert [event["value"] for event in recorded.named("samples")] == [5, 5, 5]
     images = [(torch.ones(3, 8, 8), 1)] * 2
     with record() as recorded:
-        list(DataLoader(images, collate_fn=_unpacked))  # type: ignore[arg-type]  # a list is a dataset
+        list(DataLoader(images, collate_fn=_unpacked))  # a list is a dataset
     assert [event["value"] for event in recorded.named("samples")] == [1, 1]
