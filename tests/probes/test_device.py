@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +17,7 @@ from sonde.analysis.run import open_run
 from sonde.diagnosis.diagnose import diagnose
 from sonde.hooks.torch.backward import backward
 from sonde.probes import device, step
-from sonde.testing import Recorded, record
+from sonde.testing import FakeClock, Recorded, record
 
 
 class Event:
@@ -117,6 +117,7 @@ def test_without_a_device_nothing_is_subscribed() -> None:
 class Clocked(Event):
     """An event of a stream that has so many ms of work between two events, and begins when the host has got there."""
 
+    clock = FakeClock()
     work_ms = 0.0
     now_ns = 0
     begun = False
@@ -125,7 +126,7 @@ class Clocked(Event):
         """The first of a pair begins as soon as the stream and the host are there; the second comes after the work."""
         super().record()
         work = Clocked.work_ms * 1e6 if Clocked.begun else 0
-        Clocked.now_ns = max(Clocked.now_ns + int(work), time.monotonic_ns())
+        Clocked.now_ns = max(Clocked.now_ns + int(work), Clocked.clock())
         Clocked.begun = not Clocked.begun
         self.at = Clocked.now_ns
 
@@ -142,28 +143,40 @@ class Slow(torch.nn.Linear):
 
     def forward(self, batch: Any) -> Any:
         """The same, later."""
-        time.sleep(self.pause)
+        Clocked.clock.advance(seconds=self.pause)
         return super().forward(batch)
+
+
+class Timed(torch.optim.SGD):
+    """An update that takes the host a microsecond: no two things happen at one time."""
+
+    def step(self, closure: Any = None) -> Any:
+        """The same, later."""
+        Clocked.clock.advance(1000)
+        return super().step(closure)
 
 
 @pytest.mark.parametrize(
     ("work_ms", "launch", "data", "kind"),
     [(0.01, 0.0, 0.03, "INPUT_BOUND"), (20.0, 0.0, 0.0, "COMPUTE_BOUND"), (0.01, 0.03, 0.0, "LAUNCH_BOUND")],
 )
-def test_what_a_device_waits_for_is_told(cuda: Any, work_ms: float, launch: float, data: float, kind: str) -> None:
+def test_what_a_device_waits_for_is_told(
+    tmp_path: Path, cuda: Any, work_ms: float, launch: float, data: float, kind: str
+) -> None:
     """For data, for nothing, or for the host to start its work."""
     Clocked.now_ns, Clocked.begun, Clocked.work_ms, Event.passed = 0, False, work_ms, 10**6
     cuda.Event = Clocked
     net = Slow(8, 2)
-    net.pause = launch
-    optimizer = sgd(net)
-    with record() as recorded:
+    net.pause = launch or 0.0001
+    optimizer = Timed(net.parameters(), lr=0.1)
+    with FakeClock() as clock, record(dir=str(tmp_path)) as recorded:
+        Clocked.clock = clock
         for _ in range(20):
-            time.sleep(data)
+            clock.advance(seconds=data)
             net(torch.zeros(4, 8)).sum().backward()
             optimizer.step()
             step.tell()
-            time.sleep(max(0.0, (Clocked.now_ns - time.monotonic_ns()) / 1e9))  # as `.item()` waits for the device
-        with open_run(recorded.path) as run:
-            found = diagnose(run)
+            clock.advance(max(0, Clocked.now_ns - clock()))  # as `.item()` waits for the device
+    with open_run(recorded.path) as run:
+        found = diagnose(run)
     assert found.verdict.kind == kind, found.verdict
