@@ -63,6 +63,20 @@ def test_the_epoch_is_known_from_the_loop_over_the_loader(tmp_path: Path) -> Non
     assert (head.epoch, head.batch, head.batches, head.epoch_left_ns) == (2, 4, 10, 6 * 12 * MS)
 
 
+def test_a_new_loader_for_each_epoch_is_the_next_epoch(tmp_path: Path) -> None:
+    """An evaluation in between, over fewer batches, is none."""
+    records, now = [], START_NS
+    for loader, length in enumerate((10, 3, 10, 3, 10)):
+        key = probe.batch_key(loader, 0, 0)
+        records.append(BuiltRecord("iter", "probe", start=now, dur=MS, key=key, args={"length": length}))
+        for n in range(length if loader < 4 else 2):
+            now += 12 * MS
+            records.append(BuiltRecord("input_wait", "probe", start=now, dur=MS, key=probe.batch_key(loader, 0, n)))
+    records.append(BuiltRecord("update", "probe", kind=MARK, start=now + MS, step=0))
+    head = view_of(build_run(tmp_path / "run", [BuiltProcess(records)])).headline
+    assert (head.epoch, head.batch, head.batches) == (2, 2, 10)
+
+
 def test_the_history_of_the_loss_is_there(tmp_path: Path) -> None:
     """From old to new, one value for equal stretches of time."""
     losses = training(tmp_path, steps=200, loss=lambda step: 5.0 - step / 100).step_time.losses

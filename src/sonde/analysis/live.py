@@ -109,8 +109,18 @@ class Source:
 
     @property
     def loop(self) -> Loop | None:
-        """The loop over the loader that gave the most batches, which is that of the training."""
-        return max(self.loops.values(), key=lambda one: one.total, default=None)
+        """The newest loop over the training data: of the loaders that gave the most batches. Those of one length are alike.
+
+        A program may make a new loader for each epoch: then its `round` counts those before it.
+        """
+        totals: dict[int | None, int] = {}
+        for one in self.loops.values():
+            totals[one.length] = totals.get(one.length, 0) + one.total
+        if not totals:
+            return None
+        alike = [one for one in self.loops.values() if one.length == max(totals, key=lambda length: totals[length])]
+        newest = max(alike, key=lambda one: one.last_ns)
+        return newest._replace(round=sum(one.round + 1 for one in alike) - 1)
 
     def take_loops(self, fresh: Fresh, codes: NDArray[np.uint8]) -> None:
         """Take the starts of loops and the batches that were waited for."""
