@@ -550,6 +550,9 @@ def test_an_item_that_is_a_batch_has_the_samples_of_that() -> None:
     with record() as recorded:
         list(DataLoader(Ready(), collate_fn=_unpacked))
     assert [event["value"] for event in recorded.named("samples")] == [5, 5, 5]
+    with record() as recorded:
+        list(DataLoader(Subset(Ready(), [2, 0]), collate_fn=_unpacked))
+    assert [event["value"] for event in recorded.named("samples")] == [5, 5]
     images = [(torch.ones(3, 8, 8), 1)] * 2
     with record() as recorded:
         list(DataLoader(images, collate_fn=_unpacked))  # a list is a dataset

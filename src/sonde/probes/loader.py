@@ -373,7 +373,7 @@ def _samples(iterator: Any, batch: hooks.Batch | None, data: Any, *, stream: boo
     asked = None if batch is None or stream or not iterator._auto_collation else batch.indices
     if asked is None:
         return _rows(data, MAX_SEARCH)
-    return _rows_of_item(data) or 1 if len(asked) == 1 and not _counts_rows(iterator) else len(asked)
+    return _rows_of_item(data) or 1 if hooks.unpacks(iterator) else len(asked)
 
 
 def _rows_of_item(data: Any) -> int | None:

@@ -402,7 +402,7 @@ static int64_t rows_in(PyObject *data, int deeper)
 static int64_t samples_in(PyObject *data, PyObject *indices)
 {
     if (under.account.batched && under.account.ordinals == Py_None)
-        return PyTuple_Size(indices) == 1 ? UNTOLD : PyTuple_Size(indices); /* a single item may be a batch itself */
+        return PyTuple_Size(indices);
     int64_t rows = rows_in(data, MOST_SEARCH);
     return rows >= 0 && under.account.ordinals != Py_None && rows < PyTuple_Size(indices) ? UNTOLD : rows;
 }

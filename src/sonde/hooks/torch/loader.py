@@ -442,7 +442,7 @@ def _account(iterator: Any) -> tuple[Any, ...] | None:
         data.dataloader._SingleProcessDataLoaderIter,
         data.dataloader._MultiProcessingDataLoaderIter,
     )
-    key = batch_key(books.loader, books.round, 0) if plain else -1
+    key = batch_key(books.loader, books.round, 0) if plain and not unpacks(iterator) else -1
     filed, ordinals = books.filed if hasattr(iterator, "_task_info") else None, books.ordinals if stream else None
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if type(fetcher) is not _fetcher_class("_IterableDatasetFetcher" if stream else "_MapDatasetFetcher"):
@@ -450,6 +450,12 @@ def _account(iterator: Any) -> tuple[Any, ...] | None:
     subset = not stream and isinstance(iterator._dataset, data.Subset)
     known = (ref(iterator), key, books.loader, books.round, filed, ordinals, fetcher, subset)
     return (*known, iterator._auto_collation, _making(iterator, stream=stream), torch.Tensor)
+
+
+def unpacks(iterator: Any) -> bool:
+    """Is a collate function of the program's given one item at a time? Then that may be a batch itself."""
+    collate = sys.modules["torch"].utils.data.default_collate
+    return getattr(iterator._index_sampler, "batch_size", None) == 1 and iterator._collate_fn is not collate
 
 
 def _making(iterator: Any, *, stream: bool) -> int:
