@@ -21,7 +21,7 @@ TIMES ?= 10
 FULL ?=
 TORCH ?= torch==2.13.0
 TORCH_OLDEST := torch==2.6.0
-TORCH_TESTS := tests/hooks tests/flow tests/probes tests/integration tests/integrations tests/pipeline tests/test_replay.py
+TORCH_TESTS := tests/hooks tests/values tests/capture tests/flow tests/nonfinite tests/blackbox tests/probes tests/integration tests/integrations tests/pipeline tests/test_replay.py
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -62,9 +62,9 @@ $(VENV)/.tools: $(VENV)/.torch
 	$(PIP) install 'setuptools>=77' wheel
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/*/*.c src/sonde/*/native/*.h)
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/native/*.c src/sonde/native/*.h src/sonde/native/core/*.h)
 	$(PIP) install --no-build-isolation --editable '.[dev,tui,pipeline]'
-	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.events._core") \
+	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.native.core") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
 	@touch $@
 
@@ -147,11 +147,11 @@ CHECKS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit
 
 sanitize: setup
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src tests pyproject.toml setup.py README.md LICENSE $(SANITIZED)
-	rm -f $(SANITIZED)/src/sonde/*/_*.so
+	rm -f $(SANITIZED)/src/sonde/native/*.so
 	cd $(SANITIZED) && CFLAGS='$(CHECKS)' LDFLAGS='$(CHECKS)' $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
 	cd $(SANITIZED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED)/src SONDE_CORE=c \
-	  $(CURDIR)/$(PYTEST) -m 'not soak and not unsanitized' -k 'not worker' -o faulthandler_timeout=1200 $(or $(TESTS),tests/events tests/hooks tests/flow tests/probes tests/store)
+	  $(CURDIR)/$(PYTEST) -m 'not soak and not unsanitized' -k 'not worker' -o faulthandler_timeout=1200 $(or $(TESTS),tests/events tests/hooks tests/values tests/capture tests/nonfinite tests/blackbox tests/probes tests/store)
 
 soak: setup versions sanitize
 	@for core in $(CORES); do \
@@ -162,5 +162,5 @@ bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full)
 
 clean:
-	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/sonde/*/_*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/sonde/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

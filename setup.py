@@ -18,17 +18,8 @@ sonde: statistics of values are made by NumPy. To get the C parts, install a C c
 sonde: install Sonde again. `sonde doctor` says which core is in use.
 """
 
-PARTS = {
-    "sonde.events._core": "src/sonde/events/_core.c",
-    "sonde.flow._gate": "src/sonde/flow/_gate.c",
-    "sonde.hooks._gate": "src/sonde/hooks/_gate.c",
-    "sonde.flow._stats": "src/sonde/flow/_stats.c",
-    "sonde.flow._terminate": "src/sonde/flow/_terminate.c",
-    "sonde.flow._finite": "src/sonde/flow/_finite.c",
-    "sonde.flow._glance": "src/sonde/flow/_glance.c",
-    "sonde.probes._passage": "src/sonde/probes/_passage.c",
-    "sonde.store._slots": "src/sonde/store/_slots.c",
-}
+PARTS = ("core", "fingerprint", "finite", "gate", "layers", "points", "sigterm", "slots", "stats")
+NATIVE = "src/sonde/native"
 
 
 def extension(name: str, source: str) -> Extension:
@@ -37,7 +28,7 @@ def extension(name: str, source: str) -> Extension:
         name,
         sources=[source],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
-        depends=sorted(glob("src/sonde/*/native/*.h")),
+        depends=sorted(glob(f"{NATIVE}/*.h") + glob(f"{NATIVE}/core/*.h")),
         py_limited_api=True,
         optional=True,
         extra_compile_args=[
@@ -64,7 +55,7 @@ def extensions() -> list[Extension]:
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         sys.stderr.write(WITHOUT.format(part="the C core", reason="this Python has no GIL, and no stable ABI"))
         return []
-    return [extension(name, source) for name, source in PARTS.items()]
+    return [extension(f"sonde.native.{part}", f"{NATIVE}/{part}.c") for part in PARTS]
 
 
 setup(

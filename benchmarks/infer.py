@@ -66,7 +66,7 @@ def _throughput(rounds: int) -> dict[str, Any]:
 
 
 def _compared(folder: Path, rounds: int) -> dict[str, Any]:
-    from sonde.pipeline import results
+    from sonde.pipeline.results import results
 
     pipeline = _pipeline(folder)
     run = pipeline.train()

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from sonde.analysis.ledger import Book, read_book, write_sealed
+from sonde.analysis.ledger.book import Book, read_book, write_sealed
 from sonde.store.ledger import Packer, Writer
 
 # items of the dataset, epochs

@@ -49,7 +49,7 @@ class Bank:
 def make(size: int) -> Any:
     """A provider of so many items."""
     from sonde.pipeline.config import Config
-    from sonde.pipeline.provider import DataProvider
+    from sonde.pipeline.data.provider import DataProvider
 
     source = {
         "dataset_class": "benchmarks.provider.Bank",

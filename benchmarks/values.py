@@ -42,7 +42,7 @@ def _size(label: str, size: int, rounds: int) -> dict[str, Any]:
     import numpy as np
     import xxhash
 
-    from sonde.flow.freeze import Keep, freeze
+    from sonde.values.snapshot import Keep, freeze
 
     array: Any = np.random.default_rng(1).standard_normal(size // 4).astype(np.float32)
     keep = Keep(values="summary")
@@ -73,8 +73,8 @@ def _median(values: list[float | None]) -> float | None:
 def _printing(rounds: int) -> dict[str, float]:
     import numpy as np
 
-    from sonde.flow.freeze import Keep, freeze
-    from sonde.flow.text import value_text
+    from sonde.capture.show.text import value_text
+    from sonde.values.snapshot import Keep, freeze
 
     batch = np.random.default_rng(1).standard_normal((32, 3, 224, 224)).astype(np.float32)
     keep = Keep(values="summary")

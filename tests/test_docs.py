@@ -56,5 +56,13 @@ def test_each_extra_that_the_sources_name_exists() -> None:
     assert named <= extras
 
 
+def test_every_module_that_the_architecture_names_exists() -> None:
+    """The map and the walks can be followed with the editor open."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`([\w/]+\.(?:py|c|h))`", text))
+    assert len(named) > 40
+    assert not {name for name in named if not (ROOT / "src/sonde" / name).exists() and not (ROOT / name).exists()}
+
+
 if __name__ == "__main__":
     (ROOT / "docs/settings.md").write_text(config.document())

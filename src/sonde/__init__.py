@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from sonde.events.log import log
     from sonde.events.span import Span as span  # noqa: N813  it is used like a function
     from sonde.pipeline.pipeline import Pipeline
-    from sonde.probes.boundary import trace_step
-    from sonde.probes.layers import trace_model_instance
+    from sonde.probes.block import trace_step
+    from sonde.probes.layers.record import trace_model_instance
     from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
     from sonde.session import Session
 
@@ -105,8 +105,8 @@ _HOMES = {
     "pipeline": ("sonde.pipeline", ""),
     "span": ("sonde.events.span", "Span"),
     "summary": ("sonde.diagnosis.summary", "summary"),
-    "trace_model_instance": ("sonde.probes.layers", "trace_model_instance"),
-    "trace_step": ("sonde.probes.boundary", "trace_step"),
+    "trace_model_instance": ("sonde.probes.layers.record", "trace_model_instance"),
+    "trace_step": ("sonde.probes.block", "trace_step"),
     "wrap_backward": ("sonde.probes.wrap", "wrap_backward"),
     "wrap_dataloader": ("sonde.probes.wrap", "wrap_dataloader"),
     "wrap_forward": ("sonde.probes.wrap", "wrap_forward"),

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.content import StepBatch, loader_workers, step_batches
-from sonde.analysis.ledger import WHOLE
+from sonde.analysis.ledger.book import WHOLE
+from sonde.analysis.ledger.items import StepBatch, loader_workers, step_batches
 from sonde.analysis.run import Run, open_run
+from sonde.blackbox import fingerprint
+from sonde.capture.show.text import indented, value_text
 from sonde.errors import MissingExtra, ReplayError, nearest
-from sonde.flow import sample
-from sonde.flow.freeze import DESCRIBED, freeze
-from sonde.flow.text import indented, value_text
+from sonde.values.snapshot import DESCRIBED, freeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from sonde.analysis.ledger import Batch
+    from sonde.analysis.ledger.book import Batch
 
 MOST_READ = 1_000_000  # items of an iterable dataset that are read to come to a batch
 SHOWN_ITEMS = 4  # whose values are printed
@@ -123,7 +123,7 @@ class Replay:
 
         arrays: dict[str, Any] = {}
         for place, batch in enumerate(self.batches):
-            for way, part in sample.parts_of(batch):
+            for way, part in fingerprint.parts_of(batch):
                 if hasattr(part, "shape"):
                     arrays[".".join(map(str, (place, *way)))] = np.asarray(part)
         with open(path, "xb") as file:
@@ -199,7 +199,7 @@ class _Rebuild:
                 "Runs that were recorded with the probe of loaders have one."
             )
         indices, items, data = self._made(one, content)
-        seen = sample.glance(data, self._exclude)[1]
+        seen = fingerprint.glance(data, self._exclude)[1]
         whole = seen.whole and (content.digest is None or content.digest_of == WHOLE)
         place = (one.loader, one.round, one.batch, content.worker)
         return Rebuilt(*place, indices, items, data, seen.digest, content.digest, whole)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sonde.analysis import load, plain, tables
+from sonde.analysis.records import load, plain, schema
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
 from sonde.errors import RunUnreadable
@@ -39,13 +39,13 @@ def test_steps_are_made_without_loading_their_records(long: Path) -> None:
     """Of the steps' own records only a few are loaded, until `events` is asked for."""
     with open_run(long) as run:
         steps = told(run, "steps")
-        ((few,),) = run.sql(f"SELECT count(*) FROM {tables.BESIDE}").fetchall()
+        ((few,),) = run.sql(f"SELECT count(*) FROM {schema.BESIDE}").fetchall()
         ((all_of_them,),) = run.sql("SELECT count(*) FROM events").fetchall()
         assert few < all_of_them == sum(row["events"] for row in run.rows)
         assert told(run, "steps") == steps
 
 
-@pytest.mark.parametrize("table", tables.TABLES)
+@pytest.mark.parametrize("table", schema.TABLES)
 def test_a_long_run_has_the_tables_of_a_short_one(long: Path, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left in the files is missing in no table, whichever is asked for first."""
     with open_run(long) as run:
@@ -60,7 +60,7 @@ def test_what_is_open_is_loaded_at_once(tmp_path: Path) -> None:
     """Everything that is not simply done can be found among the few records that are loaded."""
     with open_run(build_run(tmp_path / "killed", processes(killed=True))) as run:
         query = "SELECT process, seq FROM {} WHERE error OR open OR args IS NOT NULL ORDER BY ALL"
-        few = run.sql(query.format(tables.BESIDE)).fetchall()
+        few = run.sql(query.format(schema.BESIDE)).fetchall()
         assert few == run.sql(query.format("events")).fetchall() != []
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.analysis.sample import MS, START_NS, WALL_NS, running, sample
 
-from sonde.analysis import tables
+from sonde.analysis.records import schema
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
 from sonde.errors import QueryRefused, RunNotFound, UnknownName
@@ -32,10 +32,10 @@ def test_events_have_the_columns_of_the_design(tmp_path: Path) -> None:
     """Names and types stand in one list, and the documentation has them all."""
     with run_of(tmp_path, BuiltProcess([BuiltRecord()])) as run:
         assert list(zip(run.table("events").columns, map(str, run.table("events").types), strict=True)) == list(
-            tables.EVENTS
+            schema.EVENTS
         )
         found = list(zip(run.table("processes").columns, map(str, run.table("processes").types), strict=True))
-        assert found == list(tables.PROCESSES)
+        assert found == list(schema.PROCESSES)
 
 
 def test_documentation_names_every_column() -> None:
@@ -44,7 +44,7 @@ def test_documentation_names_every_column() -> None:
     listed = {
         word.strip() for line in text.splitlines() if line.startswith("| ") for word in line.split("|")[1].split(",")
     }
-    assert {name for name, _ in tables.EVENTS + tables.PROCESSES} <= listed
+    assert {name for name, _ in schema.EVENTS + schema.PROCESSES} <= listed
 
 
 def test_a_span_is_one_row_with_all_its_values(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_span_is_one_row_with_all_its_values(tmp_path: Path) -> None:
     )
     with run_of(tmp_path, BuiltProcess([one], process={"rank": 2})) as run:
         ((*values,),) = run.table("events").fetchall()
-    row = dict(zip((name for name, _ in tables.EVENTS), values, strict=True))
+    row = dict(zip((name for name, _ in schema.EVENTS), values, strict=True))
     assert row == {
         "host": "testhost", "rank": 2, "pid": 1000, "tid": 1000, "thread": "T1", "lane": 1, "process": "testhost-1000-0",
         "seq": 1, "parent": 9, "depth": 2, "kind": "span", "cat": "compute", "name": "f", "start_ns": WALL_NS + 5, "dur_ns": 7,

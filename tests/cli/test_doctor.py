@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sonde.cli import doctor as doctor_module, main
-from sonde.store.blind import BLIND_SPOTS
+from sonde.store.blindspots import BLIND_SPOTS
 
 
 def doctor(folder: Path, *args: str, **environment: str) -> Result:

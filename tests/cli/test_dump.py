@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 pytest.importorskip("torch")
 
 import sonde
+from sonde.blackbox.box import look, trigger
 from sonde.cli import main
-from sonde.flow.blackbox import look, trigger
 from sonde.store.folder import boot_id, host
 from sonde.store.probe import stacks_signal
 from sonde.testing import BuiltProcess, BuiltRecord, Recorded, build_run, record

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from sonde.capture.result import TraceCall, TraceResult
 from sonde.cli import main
 from sonde.cli.flow import command
-from sonde.flow.freeze import freeze
-from sonde.flow.note import Item
-from sonde.flow.result import TraceCall, TraceResult
 from sonde.testing import BuiltProcess, BuiltRecord, build_run
+from sonde.values.note import Item
+from sonde.values.snapshot import freeze
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 

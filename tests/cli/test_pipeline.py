@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from sonde.cli import main
 from sonde.cli.pipeline import command
-from sonde.pipeline.results import open_results
+from sonde.pipeline.results.results import open_results
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 SOURCE = 'dataset_class = "RandomDataset"\nfields = ["image"]\nprimary_id_field = "object_id"\n'

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from sonde import launch
-from sonde.cli import attach, main, watch
+from sonde.cli import main, screen, watch
 from sonde.errors import MissingExtra, RunNotFound
 from sonde.testing import build_training
 
@@ -127,9 +127,9 @@ def test_a_screen_without_its_library_names_the_extra(runs: Path, monkeypatch: p
 def test_output_that_grows_is_read_on(tmp_path: Path) -> None:
     """Each byte once; of much that is there already, the end."""
     file = tmp_path / "output.log"
-    file.write_bytes(b"x" * (attach.FIRST + 5))
-    output = attach.Output(file)
-    assert len(output.read()) == attach.FIRST
+    file.write_bytes(b"x" * (screen.FIRST + 5))
+    output = screen.Output(file)
+    assert len(output.read()) == screen.FIRST
     assert output.read() == b""
     with file.open("ab") as growing:
         growing.write(b"more")
@@ -140,10 +140,10 @@ def test_output_that_grows_is_read_on(tmp_path: Path) -> None:
 
 def test_the_newest_output_of_a_run_is_taken(tmp_path: Path) -> None:
     """Several programs may record into one run; a link is no output."""
-    assert attach.output_of(tmp_path) is None
+    assert screen.output_of(tmp_path) is None
     (tmp_path / "output.log").write_bytes(b"old")
     (tmp_path / "output-7.log").symlink_to("/etc/passwd")
-    found = attach.output_of(tmp_path)
+    found = screen.output_of(tmp_path)
     assert found is not None
     assert found.path.name == "output.log"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-MODULES = {"c": "sonde.events._core", "python": "sonde.events.twin"}
+MODULES = {"c": "sonde.native.core", "python": "sonde.events.twin"}
 
 
 def _cores() -> list[str]:

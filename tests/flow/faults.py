@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
-from sonde.flow.nonfinite import NonFiniteWatch
+from sonde.nonfinite.watch import NonFiniteWatch
 
 Module: Any = nn.Module
 Data: Any = Dataset

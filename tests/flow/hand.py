@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sonde.flow.note import ARRAY, MAPPING, SCALAR, SEQUENCE, TEXT, Item, Kept, Note
-from sonde.flow.result import TraceCall, TraceResult
+from sonde.capture.result import TraceCall, TraceResult
+from sonde.values.note import ARRAY, MAPPING, SCALAR, SEQUENCE, TEXT, Item, Kept, Note
 
 FIRST, SECOND, IDS, BATCH = 26660822658842624, 7316936887107584, 16373538229540728419, 20065364041793536
 

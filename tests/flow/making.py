@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sonde.capture.result import TraceCall, TraceResult
 from sonde.finding import Finding
-from sonde.flow.freeze import FULL, Keep, freeze
-from sonde.flow.note import Item
-from sonde.flow.result import TraceCall, TraceResult
+from sonde.values.note import Item
+from sonde.values.snapshot import FULL, Keep, freeze
 
 
 class Making:

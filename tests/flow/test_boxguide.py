@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.analysis.blackbox import black_box
+from sonde.analysis.postmortem.blackbox import black_box
 from sonde.analysis.run import open_run
 from sonde.testing import record
 from sonde.views.blackbox import blackbox

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 import sonde.flow
-from sonde.flow.result import TraceResult
+from sonde.capture.result import TraceResult
 from sonde.guard import counts
 
 ITEMS = 8

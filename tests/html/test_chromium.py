@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.html.test_box import faulty, page_of
+from tests.html.test_blackbox import faulty, page_of
 from tests.views.runs import with_slow_item
 
 from sonde.analysis.run import open_run

@@ -19,7 +19,7 @@ from tests.integration.conftest import TIMEOUT, Programs
 pytest.importorskip("torch")
 
 from sonde import open_run
-from sonde.analysis.blackbox import black_box
+from sonde.analysis.postmortem.blackbox import black_box
 from sonde.views.blackbox import blackbox
 
 # Trains on 160 items in batches of four; `fails(index)` is asked for each item, `happens(step)` after each step.
@@ -284,7 +284,7 @@ def test_a_program_that_hangs_dies_of_sigterm_all_the_same(
 ) -> None:
     """It never comes to run Python code again, so nothing is written; the status is that of SIGTERM."""
     hang = "def happens(step):\n    if step == 5:\n        print(os.getpid(), flush=True)\n        sum(range(10 ** 12))"
-    short = "import sonde.flow.terminate\nsonde.flow.terminate.GRACE_SECONDS = 1"
+    short = "import sonde.blackbox.sigterm\nsonde.blackbox.sigterm.GRACE_SECONDS = 1"
     (pid,) = start(programs, code(short, hang, f"{MAIN}train()"), running)
     time.sleep(0.5)
     os.kill(pid, signal.SIGTERM)

@@ -21,10 +21,10 @@ from tests.integration.launching import run as launch, script
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from sonde.analysis.live import Live
+from sonde.analysis.live.run import Live
+from sonde.analysis.records.schema import PHASES
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
-from sonde.analysis.tables import PHASES
 from sonde.testing import record
 
 SLOW = 13

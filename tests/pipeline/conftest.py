@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sonde import guard
-from sonde.flow import active
+from sonde.capture import tape
 from sonde.hooks import patches
 from sonde.pipeline import registry
 
@@ -29,7 +29,7 @@ def nothing_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     failures = guard.counts()
     before = patches.describe()
     yield
-    assert active.current() is None
+    assert tape.current() is None
     assert patches.describe() == before
     failed = {place: count for place, count in guard.counts().items() if count != failures.get(place)}
     assert not failed, guard.reasons()

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sonde.pipeline.config import Config
+from sonde.pipeline.data.provider import DataProvider
 from sonde.pipeline.datasets.dataset import Dataset
-from sonde.pipeline.provider import DataProvider
 
 PATH = "tests.pipeline.stars"
 

@@ -13,8 +13,8 @@ from tests.pipeline.models import pipeline
 
 from sonde.errors import ModelError
 from sonde.pipeline import register_model
-from sonde.pipeline.inputs import device_of, prepare, prepared, to_tensors
-from sonde.pipeline.results import open_results
+from sonde.pipeline.results.results import open_results
+from sonde.pipeline.training.inputs import device_of, prepare, prepared, to_tensors
 
 CPU = torch.device("cpu")
 

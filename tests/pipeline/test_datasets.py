@@ -14,7 +14,7 @@ from PIL import Image
 
 from sonde.errors import ConfigError, DataError
 from sonde.pipeline.config import Config
-from sonde.pipeline.provider import DataProvider
+from sonde.pipeline.data.provider import DataProvider
 
 
 def provider(kind: str, location: Path | None = None, id_field: str = "object_id", **config: Any) -> DataProvider:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sonde.pipeline.results import ResultWriter
+from sonde.pipeline.results.results import ResultWriter
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "pipeline"
 FOLDER = "results/20251115-211200-infer-3f2a"

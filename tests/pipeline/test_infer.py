@@ -12,7 +12,7 @@ from tests.pipeline.nets import HERE, pipeline, request
 
 from sonde.errors import CheckpointError, DataError, FolderRefused, ModelError, SondeError
 from sonde.flow import TraceResult
-from sonde.pipeline.results import open_results
+from sonde.pipeline.results.results import open_results
 
 # ignite compiles functions when it is imported; Lance warns at each fork.
 pytestmark = [

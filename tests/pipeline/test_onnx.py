@@ -13,8 +13,8 @@ import pytest
 from tests.pipeline.nets import Net, pipeline
 
 from sonde.errors import CheckpointError, ConfigError, ExportError
-from sonde.pipeline.exported import Exported
-from sonde.pipeline.results import open_results
+from sonde.pipeline.export.exported import Exported
+from sonde.pipeline.results.results import open_results
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),

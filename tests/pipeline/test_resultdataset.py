@@ -13,7 +13,7 @@ from tests.pipeline.nets import pipeline
 from sonde.errors import ConfigError, ResultsError, SondeError
 from sonde.pipeline.datasets import results as module
 from sonde.pipeline.datasets.results import ResultDataset
-from sonde.pipeline.results import ResultWriter, open_results
+from sonde.pipeline.results.results import ResultWriter, open_results
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),

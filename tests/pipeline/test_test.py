@@ -14,7 +14,7 @@ from tests.pipeline.models import pipeline, weights
 
 from sonde.errors import CheckpointError, ModelError
 from sonde.pipeline import register_model
-from sonde.pipeline.results import open_results
+from sonde.pipeline.results.results import open_results
 
 
 def trained(folder: Path) -> models.Line:

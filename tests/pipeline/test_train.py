@@ -18,8 +18,8 @@ from tests.pipeline.models import PATH, equal, pipeline, request, weights
 from sonde.errors import ConfigError, DataError, FolderRefused, ModelError
 from sonde.events import get_context, set_context
 from sonde.pipeline import Job, Pipeline, register_model
-from sonde.pipeline.build import build_model
-from sonde.pipeline.loading import batches
+from sonde.pipeline.data.loading import batches
+from sonde.pipeline.training.build import build_model
 
 
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 
 from sonde.errors import DataError
 from sonde.pipeline.config import Config
+from sonde.pipeline.data.loading import batches
 from sonde.pipeline.job import Job
-from sonde.pipeline.loading import batches
 from sonde.pipeline.progress import SILENT
 
 

@@ -237,7 +237,7 @@ def test_only_what_the_mode_says_is_patched(settings: dict[str, Any], seen: set[
 
 def test_a_probe_that_cannot_be_installed_is_off_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others go on, and so does the program."""
-    broken: Any = sys.modules["sonde.probes.backward"]
+    broken: Any = sys.modules["sonde.probes.phases.backward"]
 
     def install(_settings: object) -> None:
         raise RuntimeError("no such thing")

@@ -18,7 +18,8 @@ from sonde import ai, hooks
 from sonde.analysis.run import open_run
 from sonde.events import core
 from sonde.hooks.torch.engine import native
-from sonde.probes import optimizer as optimizers_probe, step
+from sonde.probes import step
+from sonde.probes.phases import optimizer as optimizers_probe
 from sonde.store.probe import UPDATE_ABORTED, UPDATE_LATE, UPDATE_SKIPPED
 from sonde.testing import record
 

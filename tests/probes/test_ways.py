@@ -19,8 +19,8 @@ from tests.probes.data import KINDS, Anew, Nested, Numbers, Rows, Stream, Togeth
 from sonde import open_run  # noqa: E402
 from sonde.hooks.torch import loader as hooks  # noqa: E402
 from sonde.hooks.torch.engine import native  # noqa: E402
-from sonde.probes import loader as probe  # noqa: E402
-from sonde.probes.loader import Failed, Failures  # noqa: E402
+from sonde.probes.loader import wait as probe  # noqa: E402
+from sonde.probes.loader.wait import Failed, Failures  # noqa: E402
 from sonde.store.probe import ITER_END  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
 

@@ -17,7 +17,7 @@ from tests.probes.training import model, sgd, train, updates
 
 from sonde.analysis.run import open_run
 from sonde.errors import WrapRefused
-from sonde.probes.boundary import trace_step
+from sonde.probes.block import trace_step
 from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
 from sonde.store.probe import read_batch_key
 from sonde.testing import record

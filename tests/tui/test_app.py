@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from sonde import guard
-from sonde.analysis.live import Live
+from sonde.analysis.live.run import Live
 from sonde.testing import build_run, build_training
 from sonde.tui.app import Panel, Screen
 from sonde.views.watch import Opinion, Watch, watch

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from sonde.analysis.live import Live
+from sonde.analysis.live.run import Live
 from sonde.testing import build_run, build_training
 from sonde.tui import paint
 from sonde.views.watch import Item, Items, Memory, Opinion, Part, Watch, watch

@@ -12,14 +12,14 @@ from rich.console import Console
 from tests.analysis.boxes import batch, birth, certificate, raised, summary, with_marks, write_dump
 from tests.views.runs import EVIL
 
-from sonde.analysis.blackbox import black_box
+from sonde.analysis.postmortem.blackbox import black_box
 from sonde.analysis.run import open_run
 from sonde.errors import UnknownName
 from sonde.store.record import OPEN
+from sonde.terminal.blackbox import draw_page
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, training_processes
 from sonde.views.blackbox import Page, blackbox
-from sonde.views.exhibits import Case, cases
-from sonde.views.page import draw_page
+from sonde.views.items import Case, cases
 
 PLAIN = BuiltProcess([BuiltRecord(dur=1)])
 IMAGES = np.random.default_rng(0).random((16, 3, 12, 12), np.float32)

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sonde.analysis import tables
+from sonde.analysis.records import schema
 from sonde.analysis.run import open_run
 from sonde.errors import UnknownName
 from sonde.store import record
 from sonde.store.folder import boot_id, host
+from sonde.terminal.show import draw_show
 from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run, build_training
 from sonde.views.listing import listing
 from sonde.views.show import Show, show
-from sonde.views.terminal import draw_show
 
 SECOND = 1_000_000_000
 
@@ -170,13 +170,13 @@ def test_an_unknown_table_names_the_valid_ones(tmp_path: Path) -> None:
         listing(run, "evnts", 1)
 
 
-@pytest.mark.parametrize("table", tables.TABLES)
+@pytest.mark.parametrize("table", schema.TABLES)
 def test_every_table_can_be_listed(tmp_path: Path, table: str) -> None:
     """With rows or without."""
     for path in (build_training(tmp_path / "full", steps=2, layers=["a"]), build_run(tmp_path / "empty")):
         with open_run(path) as run:
             found = listing(run, table, 3)
-            assert found.columns == [name for name, _ in tables.COLUMNS[table]]
+            assert found.columns == [name for name, _ in schema.COLUMNS[table]]
             assert len(found.rows) == min(found.total, 3)
 
 

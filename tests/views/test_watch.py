@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from sonde.analysis.live import Live
+from sonde.analysis.live.run import Live
 from sonde.store import probe, record
 from sonde.store.folder import boot_id, host
 from sonde.store.record import COUNTER, MARK
+from sonde.terminal.line import line
 from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run, build_training
-from sonde.views.line import line
 from sonde.views.watch import Watch, watch
 
 MS = 1_000_000

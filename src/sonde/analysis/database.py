@@ -6,26 +6,29 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import batches, ends, items, layers, losses, memory, phases, steps, system, tables
-from sonde.analysis.ledger import Ledgers
-from sonde.analysis.load import Arguments, Lane, Loaded, notes_text
-from sonde.analysis.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
+from sonde.analysis import exits
+from sonde.analysis.ledger.book import Ledgers
+from sonde.analysis.records import schema
+from sonde.analysis.records.load import Arguments, Lane, Loaded, notes_text
+from sonde.analysis.records.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
 from sonde.analysis.select import refuse_writing
-from sonde.analysis.source import Sealed, Source
-from sonde.analysis.training import owners
+from sonde.analysis.tables import batches, items, layers, memory, phases, steps, system
+from sonde.analysis.training import losses
+from sonde.analysis.training.source import Sealed, Source
+from sonde.analysis.training.trainers import owners
 from sonde.errors import RunUnreadable
 from sonde.store import probe
+from sonde.store.file import RegularFile, why
 from sonde.store.filesystem import has_working_folder
-from sonde.store.regular import RegularFile, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sonde.analysis.columns import Part
-    from sonde.analysis.locate import Folder
+    from sonde.analysis.records.columns import Part
+    from sonde.analysis.records.locate import Folder
 
-ALL = tables.PROCESSES + tables.MORE
+ALL = schema.PROCESSES + schema.MORE
 LANES = (
     ("id", "UINTEGER"),
     ("number", "BIGINT"),
@@ -100,21 +103,21 @@ class Database:
         for row, recording, seen in zip(loaded.rows, loaded.recordings, loaded.seen, strict=True):
             self.source.add_raw(row["process"], recording, row["offset_ns"], seen)
         self._register(loaded)
-        self._see(tables.BESIDE)
+        self._see(schema.BESIDE)
         self._rest = loaded.rest
         if self._rest is None:
             self._see("events")
         if (probe.PROCESS, probe.EXIT) in loaded.names:
-            ends.tell_ends(self.rows, self.connection.execute(ends.MARKS).fetchall())
+            exits.tell_ends(self.rows, self.connection.execute(exits.MARKS).fetchall())
         busy = {
             row["process"]
             for row, seen in zip(loaded.rows, loaded.seen, strict=True)
             if any(one.open and one.cat == probe.PROBE for one in seen.named)
         }
-        ends.tell_finished(self.rows, busy)
-        ends.tell_unwritten(self.rows)
+        exits.tell_finished(self.rows, busy)
+        exits.tell_unwritten(self.rows)
         self.write_processes()
-        self.connection.execute(f"CREATE VIEW processes AS SELECT {tables.names(tables.PROCESSES)} FROM process_rows")
+        self.connection.execute(f"CREATE VIEW processes AS SELECT {schema.names(schema.PROCESSES)} FROM process_rows")
         if not self._files:
             self.connection.execute("SET lock_configuration = true")
 
@@ -126,7 +129,7 @@ class Database:
         """Make the tables that a query names. Unless other files are allowed, it must be a SELECT, or it is refused."""
         if not self._files:
             refuse_writing(self.connection, query)
-        for table in tables.TABLES:
+        for table in schema.TABLES:
             if table in query.lower():
                 self.make(table)
 
@@ -136,7 +139,7 @@ class Database:
             self._add_parts(self._rest())
             self._rest = None
             self._see("events")
-        if table in self._made or table not in tables.MADE:
+        if table in self._made or table not in schema.MADE:
             return
         if not self._made:
             self._create("process_numbers", NUMBERS, _numbers(self.rows))
@@ -179,13 +182,13 @@ class Database:
         paths = [str(path) for path in found if is_plain(path)]
         if not has_working_folder():  # DuckDB would look for a place for temporary files in it
             self.connection.execute("SET temp_directory = ''")
-        self.connection.execute(f"SET allowed_paths = [{', '.join(map(tables.quoted, paths))}]")
+        self.connection.execute(f"SET allowed_paths = [{', '.join(map(schema.quoted, paths))}]")
         self.connection.execute("SET enable_external_access = false")
 
     def _add_sealed(self, folder: Folder, prefix: str) -> None:
         found = self._read_sealed(folder, PROCESSES_FILE, ALL)
-        self._read_sealed(folder, EVENTS_FILE, tables.EVENTS, limit=" LIMIT 0")
-        events = tables.quoted(str(folder.path.resolve() / EVENTS_FILE))
+        self._read_sealed(folder, EVENTS_FILE, schema.EVENTS, limit=" LIMIT 0")
+        events = schema.quoted(str(folder.path.resolve() / EVENTS_FILE))
         for values in found:
             row = dict(zip((name for name, _ in ALL), values, strict=True))
             row["process"] = prefix + row["process"]
@@ -202,17 +205,17 @@ class Database:
         )
 
     def _read_sealed(
-        self, folder: Folder, name: str, columns: tables.Columns, limit: str = ""
+        self, folder: Folder, name: str, columns: schema.Columns, limit: str = ""
     ) -> list[tuple[Any, ...]]:
         """The rows of a sealed table, whose columns must be those that it was written with."""
         import duckdb
 
         path = folder.path.resolve() / name
-        source = f"read_parquet({tables.quoted(str(path))})"
+        source = f"read_parquet({schema.quoted(str(path))})"
         try:
-            wrong = tables.misfit(self.connection, source, columns)
+            wrong = schema.misfit(self.connection, source, columns)
             if wrong is None:
-                return self.connection.execute(f"SELECT {tables.names(columns)} FROM {source}{limit}").fetchall()
+                return self.connection.execute(f"SELECT {schema.names(columns)} FROM {source}{limit}").fetchall()
             fault = f"{name} is damaged (it has no column {wrong!r} of the right type)"
         except (duckdb.Error, UnicodeDecodeError) as error:
             fault = _fault(path, str(error))
@@ -239,10 +242,10 @@ class Database:
 
     def _see(self, view: str) -> None:
         """Make a view of all events that are there now."""
-        raw = [tables.raw_events(self._parts)] if self._parts else []
-        self.connection.execute(f"CREATE VIEW {view} AS {tables.joined(self._sealed + raw)}")
+        raw = [schema.raw_events(self._parts)] if self._parts else []
+        self.connection.execute(f"CREATE VIEW {view} AS {schema.joined(self._sealed + raw)}")
 
-    def _create(self, table: str, columns: tables.Columns, rows: Sequence[Sequence[object]]) -> None:
+    def _create(self, table: str, columns: schema.Columns, rows: Sequence[Sequence[object]]) -> None:
         import numpy as np
 
         arrays = {name: np.empty(len(rows), dtype=object) for name, _ in columns}
@@ -268,10 +271,10 @@ _PROCESS = [name for name, _ in ALL].index("process")
 def _sealed_events(file: str, prefix: str, listed: list[str]) -> str:
     """The events of the processes that the sealed list names. The file may hold more, if sealing was interrupted."""
     columns = [
-        f'{tables.quoted(prefix)} || "process" AS "process"' if name == "process" and prefix else f'"{name}"'
-        for name, _ in tables.EVENTS
+        f'{schema.quoted(prefix)} || "process" AS "process"' if name == "process" and prefix else f'"{name}"'
+        for name, _ in schema.EVENTS
     ]
-    names = ", ".join(map(tables.quoted, listed)) or "NULL"
+    names = ", ".join(map(schema.quoted, listed)) or "NULL"
     return f'SELECT {", ".join(columns)} FROM read_parquet({file}) WHERE "process" IN ({names})'
 
 
@@ -293,7 +296,7 @@ def _numbers(rows: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
     return [
         (
             number, places[owner.get(row["process"], row["process"])], row["host"], row["rank"], row["pid"],
-            row["worker"], ends.began(row), row["process"],
+            row["worker"], exits.began(row), row["process"],
         )
         for number, row in enumerate(rows)
     ]  # fmt: skip

@@ -6,17 +6,17 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
-from sonde.analysis import tables
-from sonde.analysis.content import step_items
 from sonde.analysis.database import Database
 from sonde.analysis.drops import NO_FOLDER, Drops, Loss, drops_of
-from sonde.analysis.ends import Ending, ending
-from sonde.analysis.load import Offsets, load, offsets_of
-from sonde.analysis.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
+from sonde.analysis.exits import Ending, ending
+from sonde.analysis.ledger.items import step_items
+from sonde.analysis.records import schema
+from sonde.analysis.records.load import Offsets, load, offsets_of
+from sonde.analysis.records.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
 from sonde.analysis.select import inside
 from sonde.errors import RunBusy, UnknownName
 from sonde.store.alive import outcome, running, settled, state_of
-from sonde.store.card import Info, read_info
+from sonde.store.process import Info, read_info
 from sonde.store.usage import homeless
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ class Run:
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """A whole table: events, processes, steps, phases, losses, batches, items, layers, memory or system."""
-        if name not in tables.TABLES:
-            raise UnknownName(tables.unknown(name))
+        if name not in schema.TABLES:
+            raise UnknownName(schema.unknown(name))
         self.database.make(name)
         return self.database.connection.view(name)
 

@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis import steps, tables
 from sonde.analysis.database import ALL
-from sonde.analysis.kept import describe, read_kept, text_of
-from sonde.analysis.ledger import write_sealed
-from sonde.analysis.locate import (
+from sonde.analysis.ledger.book import write_sealed
+from sonde.analysis.records import schema
+from sonde.analysis.records.locate import (
     EVENTS_FILE,
     LEDGER_TABLE,
     PROCESSES_FILE,
@@ -35,10 +34,12 @@ from sonde.analysis.locate import (
     size_of,
 )
 from sonde.analysis.run import Run
+from sonde.analysis.tables import steps
+from sonde.analysis.training.cache import describe, read_kept, text_of
 from sonde.errors import FolderRefused, RunBusy, RunUnreadable
 from sonde.store.alive import UNKNOWN, running, settled, state_of
-from sonde.store.card import read_info
 from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
+from sonde.store.process import read_info
 from sonde.store.rings import read_rings
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _counts(run: Run, events: Path) -> dict[str, int] | None:
 
     if not is_plain(events):
         return None
-    query = f"SELECT process, count(*) FROM read_parquet({tables.quoted(str(events))}) GROUP BY 1"
+    query = f"SELECT process, count(*) FROM read_parquet({schema.quoted(str(events))}) GROUP BY 1"
     try:
         return {str(process): count for process, count in run.database.connection.execute(query).fetchall()}
     except duckdb.Error:
@@ -181,11 +182,11 @@ def _write(run: Run, folder: Path) -> None:
     database = run.database
     connection = database.connection
     connection.execute("SET threads = 1")  # rows keep their order on the way to the file
-    _copy(connection, f"SELECT {tables.names(tables.EVENTS)} FROM events", events)
+    _copy(connection, f"SELECT {schema.names(schema.EVENTS)} FROM events", events)
     books = database.ledgers.books()  # before the processes: what is wrong with them is a note there
     database.write_processes()  # again: reading all arguments may have told more
-    _copy(connection, f"SELECT {tables.names(ALL)} FROM process_rows ORDER BY process", processes)
-    _compare(connection, tables.EVENTS, "events", events)
+    _copy(connection, f"SELECT {schema.names(ALL)} FROM process_rows ORDER BY process", processes)
+    _compare(connection, schema.EVENTS, "events", events)
     _compare(connection, ALL, "process_rows", processes)
     if books:
         ledger = folder / f"{UNFINISHED}{LEDGER_TABLE}"
@@ -234,15 +235,15 @@ def _create(path: Path) -> None:
 
 def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
     _create(path)
-    connection.execute(f"COPY ({query}) TO {tables.quoted(str(path))} ({_FORMAT}, USE_TMP_FILE false)")
+    connection.execute(f"COPY ({query}) TO {schema.quoted(str(path))} ({_FORMAT}, USE_TMP_FILE false)")
     _sync(path)
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, columns: tables.Columns, table: str, path: Path) -> None:
+def _compare(connection: duckdb.DuckDBPyConnection, columns: schema.Columns, table: str, path: Path) -> None:
     """Every value of every row goes into a sum; any difference shows in it."""
-    check = f"SELECT count(*), sum(hash({tables.names(columns)})) FROM "
+    check = f"SELECT count(*), sum(hash({schema.names(columns)})) FROM "
     expected = connection.execute(f"{check}{table}").fetchall()
-    found = connection.execute(f"{check}read_parquet({tables.quoted(str(path))})").fetchall()
+    found = connection.execute(f"{check}read_parquet({schema.quoted(str(path))})").fetchall()
     if found != expected:
         path.unlink()
         raise RunUnreadable(

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonde.analysis.blackbox import BlackBox, black_box
+from sonde import units
+from sonde.analysis.postmortem.blackbox import BlackBox, black_box
 from sonde.analysis.run import open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
 from sonde.exchange.output import opened as opened_file
 from sonde.html import box_page
-from sonde.views import units
+from sonde.terminal.blackbox import draw_page
 from sonde.views.blackbox import Page, blackbox, chosen
-from sonde.views.exhibits import cases
-from sonde.views.page import draw_page
+from sonde.views.items import cases
 
 if TYPE_CHECKING:
     from pathlib import Path

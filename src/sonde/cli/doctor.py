@@ -16,15 +16,15 @@ from typing import Any
 
 import click
 
-from sonde import config, events, hooks
+from sonde import config, events, hooks, units
 from sonde.analysis.run import open_run
 from sonde.cli.choose import directory
 from sonde.cli.console import out, print_json
 from sonde.errors import SondeError
 from sonde.store import filesystem
+from sonde.terminal import show
 from sonde.version import __version__
-from sonde.views import terminal, units
-from sonde.views.health import Folder, Health, Proof, Setting
+from sonde.views.doctor import Folder, Health, Proof, Setting
 
 # What of the optional libraries switches something on.
 EXTRAS = ("torch", "numpy", "textual", "pytorch-ignite", "pylance", "onnx", "onnxruntime")
@@ -73,7 +73,7 @@ def command(context: click.Context, dir: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        terminal.draw_health(found, out())
+        show.draw_health(found, out())
     context.exit(0 if found.proof.ok else 1)
 
 

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import click
 
+from sonde import units
+from sonde.blackbox.box import REQUEST
+from sonde.blackbox.dump import FOLDER
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.stacks import ask
 from sonde.errors import SondeError
-from sonde.flow.blackbox import REQUEST
-from sonde.flow.dump import FOLDER
 from sonde.store.alive import UNKNOWN, running, settled, state_of
-from sonde.store.card import Info, read_info
+from sonde.store.file import read_small
 from sonde.store.folder import FILE_MODE, PROCESS_FILE, host
-from sonde.store.regular import read_small
-from sonde.views import units
+from sonde.store.process import Info, read_info
 
 WAIT_SECONDS = 10.0
 LOOK_SECONDS = 0.05

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from sonde import units
 from sonde.analysis.run import open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
 from sonde.errors import FolderRefused, nearest
 from sonde.exchange import chrome, pfw
-from sonde.views import units
 
 # (format, the end of its file's name, the function that writes it). DFTracer's own tools read gzip only.
 FORMATS = (

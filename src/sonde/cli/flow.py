@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from sonde.analysis.locate import is_plain
+from sonde.analysis.records.locate import is_plain
+from sonde.capture.diff import compare
+from sonde.capture.encode import pack_note
+from sonde.capture.result import TraceResult, load
 from sonde.cli.choose import choose, directory, runs_dir
 from sonde.cli.console import Group
 from sonde.errors import FolderRefused, RunNotFound, SondeError, UnknownName
-from sonde.flow.compare import compare
-from sonde.flow.pack import pack_note
-from sonde.flow.result import TraceResult, load
 from sonde.replay import load_target, replay as rebuild
 
 SUFFIX = ".sonde"

@@ -13,9 +13,9 @@ import click
 from rich import progress as bars
 from rich.console import Console
 
+from sonde.capture.result import TraceResult
 from sonde.cli.console import Group, stderr
 from sonde.errors import ConfigError, MissingExtra
-from sonde.flow.result import TraceResult
 from sonde.pipeline.config import Config
 from sonde.pipeline.verbs import VERBS
 

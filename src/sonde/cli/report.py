@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from sonde import units
 from sonde.analysis.run import Run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
@@ -14,8 +15,7 @@ from sonde.cli.target import page_target
 from sonde.diagnosis.policy import Policy
 from sonde.exchange.output import opened as opened_file
 from sonde.html import page
-from sonde.views import units
-from sonde.views.card import draw_card
+from sonde.terminal.report import draw_card
 from sonde.views.charts import charts
 from sonde.views.outcome import keep_outcome
 from sonde.views.report import Report, report

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import click
 
+from sonde import units
 from sonde.cli.choose import choose, directory, many_runs, runs_dir
 from sonde.cli.console import out
 from sonde.errors import FolderRefused, RunBusy, SondeError
-from sonde.store.card import is_ours, read_info, read_object
+from sonde.store.file import RegularFile
 from sonde.store.folder import PROCESS_FILE, RUN_FILE
+from sonde.store.process import is_ours, read_info, read_object
 from sonde.store.record import RINGS_MAGIC
-from sonde.store.regular import RegularFile
-from sonde.views import terminal, units
+from sonde.terminal import show
 from sonde.views.runs import BROKEN, Entry, Runs, entry, list_runs
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
@@ -104,7 +105,7 @@ def _removable(path: Path) -> Entry | None:
 def _ask(doomed: list[Entry], yes: bool) -> None:
     if yes:
         return
-    terminal.draw_runs(Runs("", doomed), out())
+    show.draw_runs(Runs("", doomed), out())
     size = units.size(sum(one.size for one in doomed))
     if not click.confirm(f"Remove {units.plural(len(doomed), 'run')}, {size}, for good?"):
         raise click.ClickException("Nothing was removed.")

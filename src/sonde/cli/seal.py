@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from sonde import units
 from sonde.analysis.run import RECORDING
 from sonde.analysis.seal import seal
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
 from sonde.errors import SondeError
-from sonde.views import units
 from sonde.views.runs import BROKEN, list_runs
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from sonde.analysis.records.schema import TABLES, unknown
 from sonde.analysis.run import open_run
-from sonde.analysis.tables import TABLES, unknown
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.errors import RunNotFound
-from sonde.views import terminal
+from sonde.terminal import show as terminal
 from sonde.views.listing import Listing, listing
 from sonde.views.show import SORTS, Show, show
 

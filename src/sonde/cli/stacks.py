@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import click
 
+from sonde import units
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.errors import SondeError
 from sonde.store.alive import RUNNING, UNKNOWN, state_of
-from sonde.store.card import Info, read_info
 from sonde.store.folder import PROCESS_FILE, host
 from sonde.store.probe import stacks_signal
-from sonde.views import units
+from sonde.store.process import Info, read_info
 
 WAIT_SECONDS = 3.0
 LOOK_SECONDS = 0.05

@@ -163,7 +163,7 @@ def _chosen(word: str | None, options: launch.Options) -> Path:
 
 
 def _attach(run: Path, refresh: float | None, plain: bool, pane: str) -> int:
-    attach = importlib.import_module("sonde.cli.attach")
+    attach = importlib.import_module("sonde.cli.screen")
     if not plain:
         attach.on_screen(run, refresh or 1.0, None, pane)
         return 0
@@ -197,7 +197,7 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
         return _let_it_run(kept)
     look: Any = FAILED
     with guard("showing the screen"):
-        attach = importlib.import_module("sonde.cli.attach")  # loads the screen, which the keeper does without
+        attach = importlib.import_module("sonde.cli.screen")  # loads the screen, which the keeper does without
         look = attach.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
     if look is not FAILED:
         return _leave(kept, look, attach)
@@ -222,7 +222,7 @@ def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
 
 @guard("printing lines beside the program", default=lambda: None)
 def _print_lines(run: str, seconds: float) -> Callable[[], None]:
-    end: Callable[[], None] = importlib.import_module("sonde.cli.attach").beside(run, seconds)
+    end: Callable[[], None] = importlib.import_module("sonde.cli.screen").beside(run, seconds)
     return end
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sonde.analysis.drops import Drops
-from sonde.analysis.ends import FINISHED, was_ended
-from sonde.analysis.open import OpenSpan, open_spans
+from sonde.analysis.exits import FINISHED, was_ended
+from sonde.analysis.questions.spans import OpenSpan, open_spans
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.figures import Ask, Figure, literal
 from sonde.store import probe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sonde.analysis.blackbox import BlackBox, black_box
+from sonde.analysis.postmortem.blackbox import BlackBox, black_box
 from sonde.diagnosis.ends import Ends, gather_ends
 from sonde.diagnosis.figures import Ask
 from sonde.diagnosis.health import Health, gather_health

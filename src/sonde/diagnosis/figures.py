@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.tables import BESIDE
+from sonde.analysis.records.schema import BESIDE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sonde.analysis.culprits import LOADED, each_item
+from sonde.analysis.questions.items import LOADED, each_item
 from sonde.diagnosis.figures import Ask, Row, literal
 from sonde.store import probe
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.steps import ROWS
-from sonde.analysis.tables import PHASES, RESIDUAL
-from sonde.analysis.timeline import NAMED
-from sonde.analysis.trail import DEVICE_TIMES
-from sonde.analysis.training import phase_of
+from sonde.analysis.records.schema import PHASES, RESIDUAL
+from sonde.analysis.tables.steps import ROWS
+from sonde.analysis.training.reader import DEVICE_TIMES
+from sonde.analysis.training.timeline import NAMED
+from sonde.analysis.training.trainers import phase_of
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
 from sonde.store import probe
 from sonde.store.alive import REPLACED

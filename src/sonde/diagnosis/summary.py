@@ -9,8 +9,8 @@ from sonde import config
 from sonde.analysis.run import Run, open_run
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.errors import RunNotFound
-from sonde.store.card import is_ours, read_object
 from sonde.store.folder import RUN_FILE
+from sonde.store.process import is_ours, read_object
 
 if TYPE_CHECKING:
     from sonde.diagnosis.figures import Figure

@@ -10,7 +10,7 @@ MAIN = True  # False: a subinterpreter, in which nothing is recorded, for the C 
 CORE_NOTE: str | None = None  # why the Python twin records; None: the C core does
 
 if TYPE_CHECKING:
-    from sonde.events import _core as core
+    from sonde.native import core
 else:
     core = None
     _wanted = config.peek("core")
@@ -18,7 +18,7 @@ else:
         CORE_NOTE = "the setting core (SONDE_CORE) is python"
     else:
         try:
-            import sonde.events._core as core  # not "from": its error would tell of a circular import
+            import sonde.native.core as core  # noqa: PLR0402  not "from": its error would tell of a circular import
         except ModuleNotFoundError:
             CORE_NOTE = "the C core was not built when Sonde was installed"
         except ImportError as _error:

@@ -11,7 +11,7 @@ from sonde.events.dress import dress
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 
-    from sonde.events._core import Life, Span
+    from sonde.native.core import Life, Span
 
 _F = TypeVar("_F")
 

@@ -99,7 +99,7 @@ def tell_failure(error: BaseException | None) -> None:
 
 
 class Recorder:
-    """The host of an event core; see `Host` in `_core.pyi`. No method raises."""
+    """The host of an event core; see `Host` in `native/core.pyi`. No method raises."""
 
     def __init__(self, run: str, settings: config.Settings, role: str | None = None) -> None:
         """Record into the run folder `run`; `role` where it cannot be told from the process itself."""

@@ -38,7 +38,7 @@ from sonde.store.record import (
 )
 
 if TYPE_CHECKING:
-    from sonde.events._core import Host
+    from sonde.native.core import Host
 
 # Places in the header, counted in its 64-bit words and in its 32-bit words, and where its fields end.
 NEXT_SEQ, SEG_LEN, ARGS_LEN, LOST_SPACE, LOST_CAP, LOST_RING, LOST_ARGS = 3, 4, 5, 8, 9, 10, 11

@@ -1,4 +1,4 @@
-"""The event core in Python, for platforms without the C core: same names as `_core.pyi`, same bytes, same tests."""
+"""The event core in Python, for platforms without the C core: same names as `native/core.pyi`, same bytes, same tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Self
 
-    from sonde.events._core import Host
+    from sonde.native.core import Host
 
 __all__ = [
     "KIND", "Files", "Life", "Span", "Wrapped", "advance", "begin", "cancel", "count_steps", "counter", "end",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from sonde.analysis import label
+from sonde.analysis.records import label
 from sonde.analysis.run import Run
 from sonde.exchange import rows, values
 from sonde.exchange.output import Progress, ignore, opened

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis import label
-from sonde.analysis.tables import quoted
+from sonde.analysis.records import label
+from sonde.analysis.records.schema import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sonde.hooks import loops, patches
-from sonde.store.blind import BLIND_SPOTS
+from sonde.store.blindspots import BLIND_SPOTS
 
 
 def install() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sonde.html.box import box_page
+from sonde.html.blackbox import box_page
 from sonde.html.document import is_page
-from sonde.html.page import page
+from sonde.html.report import page
 
 __all__ = ["box_page", "is_page", "page"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from sonde.views.text import printable
+from sonde.views.safe import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

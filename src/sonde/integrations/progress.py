@@ -11,7 +11,7 @@ from sonde.errors import SettingError, nearest
 from sonde.events import core
 from sonde.guard import guard
 from sonde.probes import step
-from sonde.probes.layers import trace_model_instance
+from sonde.probes.layers.record import trace_model_instance
 from sonde.store.probe import EVALUATION, PROBE
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from sonde import system
 from sonde.events import core
 from sonde.guard import guard
 from sonde.launch import gpu, unseen
-from sonde.probes import cgroup
 from sonde.store.probe import MEMORY, PROCESS, SYSTEM, UNSEEN
 from sonde.store.record import ESSENTIAL
 from sonde.store.redact import redact
@@ -184,7 +184,7 @@ class Sampler:
         if disks is not None:
             core.counter("disk.read", disks.read_bytes, SYSTEM, 0)
             core.counter("disk.write", disks.write_bytes, SYSTEM, 0)
-        usage = cgroup.usage(os.getpid())
+        usage = system.usage(os.getpid())
         if usage is not None:
             core.counter("cgroup.limit", usage.limit, SYSTEM, 0)
             core.counter("cgroup.used", usage.used, SYSTEM, 0)

@@ -12,10 +12,10 @@ tracing                       trace=N: the values of N items, stage by stage
 from __future__ import annotations
 
 from sonde.pipeline.config import Config
+from sonde.pipeline.data.provider import DataProvider
 from sonde.pipeline.datasets.dataset import Dataset
 from sonde.pipeline.job import Job, verb
 from sonde.pipeline.pipeline import Pipeline
-from sonde.pipeline.provider import DataProvider
 from sonde.pipeline.registry import register_dataset, register_model
 
 __all__ = ["Config", "DataProvider", "Dataset", "Job", "Pipeline", "register_dataset", "register_model", "verb"]

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from sonde.errors import ConfigError, MissingExtra, nearest
+from sonde.pipeline.data.request import parse_request
 from sonde.pipeline.registry import class_names, is_class, is_path
-from sonde.pipeline.request import parse_request
 
 Place = tuple[str, ...]
 

@@ -15,24 +15,27 @@ from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sonde.capture.tape import reset_trace
+from sonde.capture.trace import trace as start_trace
 from sonde.errors import ConfigError, SettingError
 from sonde.events import get_context, set_context
-from sonde.flow import TraceResult, reset_trace, trace as start_trace
-from sonde.pipeline import folder as folders, ranks
+from sonde.pipeline import folder as folders
+from sonde.pipeline.data.provider import DataProvider
 from sonde.pipeline.progress import SILENT
-from sonde.pipeline.provider import DataProvider
-from sonde.pipeline.ranks import ALONE
 from sonde.pipeline.tracing import limited, note
+from sonde.pipeline.training import ranks
+from sonde.pipeline.training.ranks import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import torch
 
+    from sonde.capture.result import TraceResult
     from sonde.pipeline.config import Config
     from sonde.pipeline.folder import RunFolder
     from sonde.pipeline.progress import Progress
-    from sonde.pipeline.ranks import World
+    from sonde.pipeline.training.ranks import World
 
 log = logging.getLogger("sonde.pipeline")
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from sonde.flow import active
-from sonde.flow.attach import capture
-from sonde.flow.decorate import is_traced
-from sonde.flow.define import TraceDef, shown_name
-from sonde.flow.place import Fetch, Where, items_of
+from sonde.capture import tape as active
+from sonde.capture.attach import capture
+from sonde.capture.context import Fetch, Where, items_of
+from sonde.capture.decorate import is_traced
+from sonde.capture.definition import TraceDef, shown_name
 from sonde.guard import guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sonde.flow.attach import Capture
+    from sonde.capture.attach import Capture
     from sonde.pipeline.config import Config
 
 

@@ -24,9 +24,10 @@ ALWAYS = "always"  # in every mode: it patches nothing, or nothing that was not 
 
 
 class Probe(NamedTuple):
-    """One row of the list: `choice` is AUTO, ALWAYS, or the setting that chooses the probe in the mode selective."""
+    """One row of the list: its name, its module below this one; `choice` is AUTO, ALWAYS, or the setting that chooses the probe in the mode selective."""
 
     name: str
+    module: str
     choice: str
 
     def chosen(self, settings: Settings) -> bool:
@@ -37,23 +38,23 @@ class Probe(NamedTuple):
 
 
 PROBES = (
-    Probe("loader", "patch_dataloader"),
-    Probe("forward", "patch_forward"),
-    Probe("backward", "patch_backward"),
-    Probe("optimizer", "patch_optimizer"),
-    Probe("h2d", "patch_h2d"),
-    Probe("layers", ALWAYS),
-    Probe("nonfinite", ALWAYS),
-    Probe("ranks", ALWAYS),
-    Probe("frameworks", AUTO),
-    Probe("communication", AUTO),
-    Probe("checkpoint", AUTO),
-    Probe("collector", ALWAYS),
-    Probe("host", ALWAYS),
-    Probe("device", AUTO),
-    Probe("stacks", AUTO),
-    Probe("children", AUTO),
-    Probe("blackbox", ALWAYS),
+    Probe("loader", "loader.wait", "patch_dataloader"),
+    Probe("forward", "phases.forward", "patch_forward"),
+    Probe("backward", "phases.backward", "patch_backward"),
+    Probe("optimizer", "phases.optimizer", "patch_optimizer"),
+    Probe("h2d", "phases.h2d", "patch_h2d"),
+    Probe("layers", "layers.record", ALWAYS),
+    Probe("nonfinite", "nonfinite", ALWAYS),
+    Probe("ranks", "process.ranks", ALWAYS),
+    Probe("frameworks", "frameworks", AUTO),
+    Probe("communication", "phases.communication", AUTO),
+    Probe("checkpoint", "phases.checkpoint", AUTO),
+    Probe("collector", "process.gc", ALWAYS),
+    Probe("host", "process.host", ALWAYS),
+    Probe("device", "phases.device", AUTO),
+    Probe("stacks", "process.stacks", AUTO),
+    Probe("children", "process.children", AUTO),
+    Probe("blackbox", "blackbox", ALWAYS),
 )
 
 _leave: list[Callable[[], None]] = []
@@ -65,7 +66,7 @@ def install(settings: Settings) -> None:
     for probe in PROBES:
         if probe.chosen(settings):
             with guard(f"installing the probe {probe.name}"):
-                _leave.append(import_module(f"sonde.probes.{probe.name}").install(settings))
+                _leave.append(import_module(f"sonde.probes.{probe.module}").install(settings))
                 step.now.patched |= {probe.name}
                 continue
             switch_off(probe.name, f"installing the probe {probe.name}")

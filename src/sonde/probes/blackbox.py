@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
 
-MODULE = "sonde.flow.blackbox"  # loaded by those only who want it
+MODULE = "sonde.blackbox.box"  # loaded by those only who want it
 
 
 def install(settings: Settings) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.frameworks import huggingface_step, lightning_steps
-from sonde.probes import loss
+from sonde.probes.phases import loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable

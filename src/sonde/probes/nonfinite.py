@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
 
-WATCH = "sonde.flow.nonfinite"  # not loaded unless it is wanted: all of flow comes with it
+WATCH = "sonde.nonfinite.watch"  # not loaded unless it is wanted: all of flow comes with it
 
 
 def install(settings: Settings) -> Callable[[], None]:

@@ -21,7 +21,8 @@ from sonde.errors import WrapRefused
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import loader
-from sonde.probes import loss as losses, step
+from sonde.probes import step
+from sonde.probes.phases import loss as losses
 from sonde.store import probe as names
 from sonde.store.probe import PROBE, batch_key
 

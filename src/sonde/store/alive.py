@@ -12,7 +12,7 @@ from sonde.store.folder import boot_id, host
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sonde.store.card import Info
+    from sonde.store.process import Info
 
 RUNNING = "running"
 ENDED = "ended"

@@ -6,8 +6,8 @@ import json
 import struct
 from typing import TYPE_CHECKING, NoReturn
 
+from sonde.store.file import RegularFile, why
 from sonde.store.record import ARGS_ALIGN, ARGS_MAGIC
-from sonde.store.regular import RegularFile, why
 
 if TYPE_CHECKING:
     from pathlib import Path

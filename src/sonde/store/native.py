@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 try:
-    from sonde.store import _slots as slots
+    from sonde.native import slots
 except ImportError:
     slots = None  # type: ignore[assignment]
 

@@ -7,7 +7,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.store.regular import RegularFile
+from sonde.store.file import RegularFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

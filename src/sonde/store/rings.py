@@ -6,8 +6,8 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.store import record
-from sonde.store.card import Thread
-from sonde.store.regular import RegularFile, why
+from sonde.store.file import RegularFile, why
+from sonde.store.process import Thread
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.store import record
-from sonde.store.card import read_info, read_names
+from sonde.store.file import RegularFile
+from sonde.store.process import read_info, read_names
 from sonde.store.reader import read_newest
-from sonde.store.regular import RegularFile
 from sonde.store.segment import BAD, SLICE, cut
 
 if TYPE_CHECKING:

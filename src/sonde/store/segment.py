@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sonde.store.regular import RegularFile
+    from sonde.store.file import RegularFile
 
 SLICE = 32_768  # slots read at once: small enough for the processor's cache
 GIVE_UP = 20_000_000  # bad slots (1 GB) behind which nothing more is looked for: a hole can be as large as it likes

@@ -11,8 +11,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from sonde.store.descriptor import File
+from sonde.store.file import RegularFile
 from sonde.store.folder import USAGE_FILE
-from sonde.store.regular import RegularFile
 
 if TYPE_CHECKING:
     from pathlib import Path

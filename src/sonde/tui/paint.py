@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from sonde.views import units
-from sonde.views.table import Column, lines
-from sonde.views.text import printable, shorten
+from sonde import units
+from sonde.terminal.table import Column, lines
+from sonde.views.safe import printable, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,20 +7,20 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import label
-from sonde.analysis.dumps import Batch, Dump, Item, Thread
-from sonde.analysis.last import last_batches, used
-from sonde.analysis.open import OpenSpan, open_spans
-from sonde.diagnosis.birth import amount, sentence, spot, unused, what_to_do
+from sonde import units
+from sonde.analysis.postmortem.batches import last_batches, used
+from sonde.analysis.postmortem.dumps import Batch, Dump, Item, Thread
+from sonde.analysis.questions.spans import OpenSpan, open_spans
+from sonde.analysis.records import label
+from sonde.diagnosis.advice import amount, sentence, spot, unused, what_to_do
 from sonde.errors import UnknownName
 from sonde.store.alive import ENDED, RUNNING
 from sonde.store.probe import read_batch_key
-from sonde.views import units
 
 if TYPE_CHECKING:
-    from sonde.analysis.blackbox import BlackBox
-    from sonde.analysis.certificate import Birth
-    from sonde.analysis.dumps import Raised
+    from sonde.analysis.postmortem.births import Birth
+    from sonde.analysis.postmortem.blackbox import BlackBox
+    from sonde.analysis.postmortem.dumps import Raised
     from sonde.analysis.run import Run
 
 REASONS = {

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.analysis import label
-from sonde.analysis.course import Axis, Piece, Strip, axis, pieces, strips
-from sonde.analysis.held import Series, held
-from sonde.analysis.tables import BESIDE
+from sonde.analysis.questions.history import Axis, Piece, Strip, axis, pieces, strips
+from sonde.analysis.questions.memory import Series, held
+from sonde.analysis.records import label
+from sonde.analysis.records.schema import BESIDE
 from sonde.store.probe import SYSTEM
 
 if TYPE_CHECKING:

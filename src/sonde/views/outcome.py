@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.locate import is_plain, size_of
+from sonde.analysis.records.locate import is_plain, size_of
 from sonde.analysis.run import RECORDING, Run
 from sonde.errors import SondeError
 from sonde.store.alive import UNKNOWN
-from sonde.store.card import read_object
 from sonde.store.folder import opened, write_json
+from sonde.store.process import read_object
 from sonde.version import __version__
 from sonde.views.report import Report, report
 

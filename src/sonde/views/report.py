@@ -10,22 +10,22 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import label
-from sonde.analysis.cost import Cost, cost
-from sonde.analysis.culprits import NONE, Item, Items, items, items_of
 from sonde.analysis.drops import REASONS, UNCOUNTED
-from sonde.analysis.held import Series, held
-from sonde.analysis.stack import Layer, layers
-from sonde.analysis.steps import ROWS
-from sonde.analysis.summary import wall_ns
-from sonde.analysis.tables import quoted
+from sonde.analysis.questions.cost import Cost, cost
+from sonde.analysis.questions.items import NONE, Item, Items, items, items_of
+from sonde.analysis.questions.layers import Layer, layers
+from sonde.analysis.questions.memory import Series, held
+from sonde.analysis.questions.names import wall_ns
+from sonde.analysis.records import label
+from sonde.analysis.records.schema import quoted
+from sonde.analysis.tables.steps import ROWS
 from sonde.diagnosis.diagnose import Diagnosis, diagnose, explains
 from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, Slow, Speed, Spread
 from sonde.finding import INFO, Finding
 from sonde.store import probe
 from sonde.store.alive import TERMINATED
-from sonde.store.card import SCHEMA
-from sonde.views.unseen import BlindSpot, blind_spots
+from sonde.store.process import SCHEMA
+from sonde.views.blindspots import BlindSpot, blind_spots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sonde.analysis.lived import last_seen
-from sonde.analysis.locate import process_folders
+from sonde.analysis.records.liveness import last_seen
+from sonde.analysis.records.locate import process_folders
 from sonde.analysis.run import RECORDING, Run, open_run
 from sonde.errors import RunNotFound, SondeError
 from sonde.guard import guard
 from sonde.store import alive
-from sonde.store.card import Info, read_info, read_object
 from sonde.store.folder import RUN_FILE
+from sonde.store.process import Info, read_info, read_object
 from sonde.views.outcome import Outcome, make_outcome, read_outcome
 
 BROKEN = "broken"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis import label
 from sonde.analysis.drops import REASONS, UNCOUNTED
-from sonde.analysis.open import OpenSpan, open_spans
-from sonde.analysis.summary import NameSummary, summarize, wall_ns
-from sonde.analysis.training import phase_of
+from sonde.analysis.questions.names import NameSummary, summarize, wall_ns
+from sonde.analysis.questions.spans import OpenSpan, open_spans
+from sonde.analysis.records import label
+from sonde.analysis.training.trainers import phase_of
 from sonde.store import probe
 from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN
 

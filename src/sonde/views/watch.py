@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from sonde.analysis.ends import ending
-from sonde.analysis.gauges import HOST, Reading
-from sonde.analysis.live import GONE, RECORDING, STARTING, Live, Open, Source
-from sonde.analysis.steps import WARMUP
-from sonde.analysis.window import Steps, slowest
+from sonde import units
+from sonde.analysis.exits import ending
+from sonde.analysis.live.gauges import HOST, Reading
+from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live, Open, Source
+from sonde.analysis.live.window import Steps, slowest
+from sonde.analysis.tables.steps import WARMUP
 from sonde.store import probe, record
 from sonde.store.alive import RUNNING, UNKNOWN
-from sonde.views import units
 
 
 @dataclass(frozen=True)

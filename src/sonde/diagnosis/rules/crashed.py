@@ -13,7 +13,7 @@ from sonde.store import probe
 from sonde.store.alive import TERMINATED
 
 if TYPE_CHECKING:
-    from sonde.analysis.dumps import Item
+    from sonde.analysis.postmortem.dumps import Item
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.diagnosis.birth import amount, is_guessed, sentence, what_to_do
+from sonde.diagnosis.advice import amount, is_guessed, sentence, what_to_do
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.wording import several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
-    from sonde.analysis.certificate import Birth
+    from sonde.analysis.postmortem.births import Birth
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.health import Losses
     from sonde.diagnosis.policy import Policy

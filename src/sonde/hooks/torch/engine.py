@@ -10,7 +10,7 @@ from sonde.hooks.torch import private
 
 native: Any = None
 try:
-    from sonde.hooks import _gate as native  # noqa: F401  the points import it from here
+    from sonde.native import points as native  # noqa: F401  the points import it from here
 except ImportError:  # not built: Python does the same, with more frames for each call
     pass
 

@@ -173,7 +173,7 @@ def made_quickly() -> bool:
 
 
 def hurry(parts: tuple[Any, ...], judge: Callable[[Any], int | None] | None = None) -> None:
-    """Let plain batches go the quick way from now on, until `rest`; see `batches` in `hooks/_gate.pyi`.
+    """Let plain batches go the quick way from now on, until `rest`; see `batches` in `native/points.pyi`.
 
     `parts`: those of the probe. `judge`: this is a loader worker, and what tells of a fetcher. Where a point of loaders has
     subscribers the way is not taken. Without the C module nothing happens.

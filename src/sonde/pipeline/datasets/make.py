@@ -13,7 +13,7 @@ from sonde.pipeline.registry import find_dataset
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sonde.pipeline.request import Source
+    from sonde.pipeline.data.request import Source
 
 GETTER, COLLATE, AUGMENT = "get_", "collate_", "augment_"
 

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sonde.errors import ConfigError
-from sonde.pipeline.columns import ID, Column
 from sonde.pipeline.datasets.dataset import Dataset
-from sonde.pipeline.results import Results, open_results
+from sonde.pipeline.results.columns import ID, Column
+from sonde.pipeline.results.results import Results, open_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from sonde.ai.tree import ai
 from sonde.errors import ExportError
 from sonde.pipeline import folder as folders
-from sonde.pipeline.exported import MODEL, Exported
+from sonde.pipeline.export.exported import MODEL, Exported
 from sonde.pipeline.job import Job, verb
-from sonde.pipeline.results import ResultWriter
+from sonde.pipeline.results.results import ResultWriter
 from sonde.pipeline.tracing import Told, fetched, of_inputs
-from sonde.pipeline.weights import named_run
+from sonde.pipeline.training.weights import named_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sonde.pipeline.provider import DataProvider
+    from sonde.pipeline.data.provider import DataProvider
 
 EXPORT = "Export one first: to_onnx, or `sonde pipeline to-onnx`."
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.ai.tree import ai
-from sonde.pipeline import loop
-from sonde.pipeline.build import build_model
-from sonde.pipeline.chance import seeded
-from sonde.pipeline.inputs import device_of
+from sonde.pipeline.data.loading import Batches, batches
 from sonde.pipeline.job import Job, verb
-from sonde.pipeline.loading import Batches, batches
-from sonde.pipeline.outputs import arrays
-from sonde.pipeline.ranks import collected, gathered
-from sonde.pipeline.results import ResultWriter
+from sonde.pipeline.results.results import ResultWriter
 from sonde.pipeline.tracing import watch_forward
-from sonde.pipeline.weights import give_weights
+from sonde.pipeline.training import loop
+from sonde.pipeline.training.build import build_model
+from sonde.pipeline.training.inputs import device_of
+from sonde.pipeline.training.outputs import arrays
+from sonde.pipeline.training.ranks import collected, gathered
+from sonde.pipeline.training.seed import seeded
+from sonde.pipeline.training.weights import give_weights
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.errors import ConfigError, ExportError, MissingExtra
-from sonde.pipeline.build import build_model
-from sonde.pipeline.chance import seeded
-from sonde.pipeline.exported import FACTS, MODEL, Exported
-from sonde.pipeline.inputs import checked, prepare, to_tensors
+from sonde.pipeline.data.request import parse_request
+from sonde.pipeline.export.exported import FACTS, MODEL, Exported
+from sonde.pipeline.export.prepared import FILE as PREPARED, load_prepared, save_prepared
 from sonde.pipeline.job import Job, verb
-from sonde.pipeline.outputs import arrays, named
-from sonde.pipeline.prepared import FILE as PREPARED, load_prepared, save_prepared
-from sonde.pipeline.request import parse_request
-from sonde.pipeline.weights import give_weights
+from sonde.pipeline.training.build import build_model
+from sonde.pipeline.training.inputs import checked, prepare, to_tensors
+from sonde.pipeline.training.outputs import arrays, named
+from sonde.pipeline.training.seed import seeded
+from sonde.pipeline.training.weights import give_weights
 from sonde.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sonde.pipeline.provider import DataProvider
+    from sonde.pipeline.data.provider import DataProvider
 
 SAMPLE = 4  # items that the model is exported with, and checked on
 NOISY = ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")  # what they log is not for the user of a verb

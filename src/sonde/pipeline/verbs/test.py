@@ -7,16 +7,16 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from sonde.ai.tree import ai
-from sonde.flow import phase
-from sonde.pipeline import chance, loop
-from sonde.pipeline.build import build_model
+from sonde.capture.tape import phase
+from sonde.pipeline.data.loading import Batches, batches
 from sonde.pipeline.folder import as_json
-from sonde.pipeline.inputs import device_of
 from sonde.pipeline.job import Job, verb
-from sonde.pipeline.loading import Batches, batches
 from sonde.pipeline.tracing import watch_forward
+from sonde.pipeline.training import loop, seed
+from sonde.pipeline.training.build import build_model
+from sonde.pipeline.training.inputs import device_of
+from sonde.pipeline.training.weights import give_weights
 from sonde.pipeline.verbs.infer import write_outputs
-from sonde.pipeline.weights import give_weights
 
 if TYPE_CHECKING:
     from sonde.pipeline.folder import RunFolder
@@ -34,7 +34,7 @@ def test(job: Job) -> dict[str, float]:
     with ai.pipeline.test, ExitStack() as stack:
         device = device_of(job.config["test"]["device"])
         world = stack.enter_context(job.together(device))
-        stack.enter_context(chance.seeded(job.seed))
+        stack.enter_context(seed.seeded(job.seed))
         provider = job.provider("test")
         model = build_model(job.config, provider, training=False)
         weights = give_weights(model, job, "test")

@@ -8,16 +8,16 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from sonde.ai.tree import ai
+from sonde.capture.tape import phase
 from sonde.errors import ConfigError
-from sonde.flow import phase
-from sonde.pipeline import chance, checkpoint, loop, ranks
-from sonde.pipeline.build import build_model
-from sonde.pipeline.checkpoint import BEST, LATEST, WEIGHTS, Progressed
-from sonde.pipeline.engines import engine, library
-from sonde.pipeline.inputs import device_of
+from sonde.pipeline.data.loading import Batches, batches
 from sonde.pipeline.job import Job, verb
-from sonde.pipeline.loading import Batches, batches
 from sonde.pipeline.tracing import watch_forward
+from sonde.pipeline.training import checkpoint, loop, ranks, seed
+from sonde.pipeline.training.build import build_model
+from sonde.pipeline.training.checkpoint import BEST, LATEST, WEIGHTS, Progressed
+from sonde.pipeline.training.engines import engine, library
+from sonde.pipeline.training.inputs import device_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def train(job: Job) -> Path | None:
     with ai.pipeline.train, ExitStack() as stack:
         device = device_of(job.config["train"]["device"])
         world = stack.enter_context(job.together(device))
-        stack.enter_context(chance.seeded(job.seed + world.rank))
+        stack.enter_context(seed.seeded(job.seed + world.rank))
         return _Training(job, device, world).run()
 
 
@@ -50,7 +50,7 @@ class _Training:
             job.number("train", f"{it}_every") for it in ("validate", "checkpoint")
         )
         provider = job.provider("train")
-        with chance.seeded(job.seed):  # all ranks, and a resumed run, begin with the same weights
+        with seed.seeded(job.seed):  # all ranks, and a resumed run, begin with the same weights
             model = build_model(config, provider)
         self._start_from(model)
         model = model.to(device)
@@ -171,7 +171,7 @@ class _Training:
         self.done = Progressed(epoch, best, best_epoch)
         if self.job.traced:
             return
-        states = ranks.gathered(chance.state(), self.world)
+        states = ranks.gathered(seed.state(), self.world)
         if self.folder is None:
             return
         if epoch % self.checkpoint_every == 0 or epoch == trainer.state.max_epochs:

@@ -1,0 +1,1 @@
+"""Which items went into which batch."""

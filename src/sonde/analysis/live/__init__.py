@@ -1,0 +1,1 @@
+"""A run that still grows."""

@@ -1,0 +1,1 @@
+"""One question about a run per file."""

@@ -1,0 +1,141 @@
+"""Which items of the datasets were in the batches of some steps, and which ones are the slowest of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sonde.analysis.records.schema import BESIDE, quoted
+from sonde.analysis.training.trainers import owners
+from sonde.store import probe
+from sonde.store.probe import batch_key
+
+if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+
+_ITEMS = f"{BESIDE} WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITEM}'"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item. `index` is what the dataset was asked for, `id` its key where that is no number."""
+
+    index: int | None
+    id: str | None
+    worker: int | None
+    dur_ns: int | None
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.id if self.id is not None else "n/a" if self.index is None else str(self.index)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """An item that took long, over all times that it was fetched."""
+
+    index: int | None
+    id: str | None
+    fetched: int
+    median_ns: float
+    max_ns: int
+    times: float | None  # the median item so many times
+
+
+@dataclass(frozen=True)
+class Items:
+    """All items of the datasets. `slowest` by the median of their own loads, the slowest first."""
+
+    seen: int
+    p50_ns: float | None
+    p99_ns: float | None
+    max_ns: int | None
+    errors: int
+    slowest: list[Slow]
+
+
+NONE = Items(0, None, None, None, 0, [])
+
+
+LOADED = "dur_ns IS NOT NULL AND NOT error"  # what an exception or Ctrl-C cut off is no measurement
+
+
+def each_item(loads: str) -> str:
+    """One row for each item, as SQL. Its own median decides whether it is slow; of two loads, that is the faster one.
+
+    `loads`: rows of the table `items`, with their condition. A load that a hiccup of the host made long is not the item's fault.
+    """
+    return (
+        "SELECT index, id, list(DISTINCT worker) FILTER (worker IS NOT NULL) AS workers, min(rank) AS rank, count(*) AS loads, "
+        "quantile_disc(dur_ns, 0.5) AS median_ns, max(dur_ns) AS most_ns, sum(dur_ns) AS total_ns "
+        f"FROM {loads} GROUP BY index, id"
+    )
+
+
+def items(run: Run, most: int) -> Items:
+    """What is known of the items."""
+    seen, points, longest, errors = run.sql(
+        f"SELECT count(*), quantile_cont(dur_ns, [0.5, 0.99]) FILTER ({LOADED}), max(dur_ns) FILTER ({LOADED}), "
+        "count(*) FILTER (error) FROM items"
+    ).fetchall()[0]
+    if not seen:
+        return NONE
+    middle, high = points or (None, None)
+    found = run.sql(
+        f"SELECT index, id, loads, median_ns, most_ns FROM ({each_item(f'items WHERE {LOADED}')}) "
+        f"ORDER BY median_ns DESC, index, id LIMIT {most}"
+    ).fetchall()
+    slowest = [
+        Slow(index, id, loads, median, longest, median / middle if middle else None)
+        for index, id, loads, median, longest in found
+    ]
+    return Items(seen, middle, high, longest, errors, slowest)
+
+
+def items_of(run: Run, steps: Sequence[tuple[str, int]], most: int) -> dict[tuple[str, int], list[Item]]:
+    """For each (process, step) the items of its batches that took longest."""
+    batches = _batches(run, steps)
+    if not batches:
+        return {}
+    owner = owners(run.rows)
+    workers = {row["process"]: row["worker"] for row in run.rows}
+    keys = ", ".join(str(key) for _, key in batches)
+    fetches = run.sql(
+        f"SELECT process, seq, key FROM {BESIDE} WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' "
+        f"AND key IN ({keys})"
+    ).fetchall()
+    step_of = {
+        (process, seq): batches[owner.get(process, process), key]
+        for process, seq, key in fetches
+        if (owner.get(process, process), key) in batches
+    }
+    found: dict[tuple[str, int], list[Item]] = {}
+    for process, parent, key, text, dur in _inside(run, list(step_of)):
+        place = step_of.get((process, parent))
+        if place is not None and len(found.setdefault(place, [])) < most:
+            found[place].append(Item(key if text is None else None, text, workers.get(process), dur))
+    return found
+
+
+def _batches(run: Run, steps: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[str, int]]:
+    """(process, key of a batch) -> (process, step)."""
+    if not steps:
+        return {}
+    wanted = ", ".join(f"({quoted(process)}, {step})" for process, step in steps)
+    rows = run.sql(
+        f"SELECT process, step, loader, round, batch FROM batches WHERE (process, step) IN ({wanted}) AND loader IS NOT NULL"
+    ).fetchall()
+    return {(process, batch_key(*key)): (process, step) for process, step, *key in rows}
+
+
+def _inside(run: Run, fetches: Sequence[tuple[str, int]]) -> list[tuple[Any, ...]]:
+    """The items in some fetches, the longest first; an item that did not end is longer than all."""
+    if not fetches:
+        return []
+    wanted = ", ".join(f"({quoted(process)}, {seq})" for process, seq in fetches)
+    return run.sql(
+        f"SELECT process, parent, key, args->>'$.key', dur_ns FROM {_ITEMS} AND (process, parent) IN ({wanted}) "
+        "ORDER BY dur_ns DESC NULLS FIRST, seq"
+    ).fetchall()

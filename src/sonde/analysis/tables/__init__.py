@@ -1,0 +1,1 @@
+"""The tables that users query, one per file."""

@@ -1,0 +1,86 @@
+"""The table `items`: every item that a loader was asked for, by whom, and how long it took."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.analysis.records import schema
+from sonde.store import probe
+
+if TYPE_CHECKING:
+    import duckdb
+
+_VALUES = {
+    "host": "p.host",
+    "rank": "p.rank",
+    "loader": "i.batch >> 44",
+    "round": "(i.batch >> 28) & 65535",
+    "batch": f"i.batch & {2**28 - 1}",
+    "worker": "p.worker",
+    "pid": "p.pid",
+    "process": "o.process",
+}
+# One by one, as the probes saw them.
+_TIMED = _VALUES | {
+    "position": "i.position",
+    "index": "CASE WHEN i.text IS NULL THEN i.key END",
+    "id": "i.text",
+    "start_ns": "i.start_ns",
+    "dur_ns": "i.dur_ns",
+    "error": "i.error",
+}
+# Fetched all at once (`__getitems__`): the indices are known, the time of each is not.
+_LISTED = _VALUES | {
+    "position": "i.position",
+    "index": "try_cast(i.item->>'$' AS BIGINT)",
+    "id": "CASE WHEN json_type(i.item) = 'VARCHAR' THEN i.item->>'$' END",
+    "start_ns": "i.start_ns",
+    "dur_ns": "NULL::BIGINT",
+    "error": "i.error",
+}
+# Items that the program marked itself, in processes where the probes saw none.
+_MARKED = _VALUES | {
+    "loader": "NULL::BIGINT",
+    "round": "NULL::BIGINT",
+    "batch": "NULL::BIGINT",
+    "position": "NULL::BIGINT",
+    "index": "i.key",
+    "id": "NULL::VARCHAR",
+    "start_ns": "i.start_ns",
+    "dur_ns": "i.dur_ns",
+    "error": "i.error",
+}
+_PROBE = f"kind = 'span' AND cat = '{probe.PROBE}'"
+
+
+def create(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table."""
+    people = "JOIN process_numbers p ON p.process = i.process JOIN process_numbers o ON o.number = p.owner"
+    connection.execute(
+        f"""
+        CREATE OR REPLACE VIEW items AS
+        SELECT {_columns(_TIMED)} FROM (
+            SELECT e.*, f.key AS batch, e.args->>'$.key' AS text,
+                   row_number() OVER (PARTITION BY e.process, e.parent ORDER BY e.seq) - 1 AS position
+            FROM (SELECT * FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.ITEM}') e
+            LEFT JOIN (SELECT process, seq, key FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.FETCH}') f
+                ON f.process = e.process AND f.seq = e.parent
+        ) i {people}
+        UNION ALL
+        SELECT {_columns(_LISTED)} FROM (
+            SELECT process, key AS batch, start_ns, error, unnest(indices) AS item, unnest(range(len(indices))) AS position
+            FROM (
+                SELECT *, json_extract(args, '$.indices[*]') AS indices
+                FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.FETCH}' AND args IS NOT NULL
+            )
+        ) i {people}
+        UNION ALL
+        SELECT {_columns(_MARKED)} FROM {schema.BESIDE} i {people}
+        WHERE i.kind = 'span' AND i.cat = 'data' AND i.name = 'item'
+          AND i.process NOT IN (SELECT DISTINCT process FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.ITEM}')
+        """
+    )
+
+
+def _columns(values: dict[str, str]) -> str:
+    return ", ".join(f'{values[name]} AS "{name}"' for name, _ in schema.ITEMS)

@@ -1,0 +1,102 @@
+"""Where the tables of the training read records from: raw recordings, or the sealed file; and which names there are."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from sonde.analysis.records.names import Named, census_of
+from sonde.analysis.records.schema import quoted
+from sonde.analysis.training.cache import Kept, read_kept
+from sonde.analysis.training.reader import Room, Trail, Wanted, read_raw, read_sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import duckdb
+
+    from sonde.analysis.records.load import Seen
+    from sonde.store.reader import Recording
+
+
+class Sealed(NamedTuple):
+    """Sealed processes, the query for their events, the file as SQL, what of their names is not in the file, and the folder."""
+
+    events: str
+    file: str
+    processes: Sequence[str]
+    prefix: str
+    folder: Path
+
+    def of(self, process: str) -> str:
+        """The events of one of them, as a table and a condition."""
+        return f"read_parquet({self.file}) WHERE process = {quoted(process.removeprefix(self.prefix))}"
+
+
+class Source:
+    """The records of all processes of a run."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._sealed: list[Sealed] = []
+        self._raw: dict[str, tuple[Recording, int, list[Named]]] = {}
+        self._firsts: list[int] = []
+        self._room = Room()
+
+    def add_sealed(self, sealed: Sealed) -> None:
+        """Know some sealed processes."""
+        self._sealed.append(sealed)
+
+    def add_raw(self, process: str, recording: Recording, offset: int, seen: Seen) -> None:
+        """Know a raw process. `offset` is added to its times."""
+        self._raw[process] = (recording, offset, seen.named)
+        if seen.first is not None:
+            self._firsts.append(seen.first + offset)
+
+    @cached_property
+    def census(self) -> Mapping[str, list[Named]]:
+        """The names of each process."""
+        found = {process: census for process, (_, _, census) in self._raw.items()}
+        for sealed, kept in self.kept:
+            if kept is None:
+                found |= {process: census_of(self._connection, sealed.of(process)) for process in sealed.processes}
+            else:
+                found |= kept.census
+        return found
+
+    @cached_property
+    def kept(self) -> list[tuple[Sealed, Kept | None]]:
+        """The sealed processes, and what is kept of their steps."""
+        return [(sealed, self._kept_of(sealed)) for sealed in self._sealed]
+
+    def _kept_of(self, sealed: Sealed) -> Kept | None:
+        kept = read_kept(sealed.folder, sealed.prefix)
+        return kept if kept is not None and set(kept.census) == set(sealed.processes) else None
+
+    def first_ns(self) -> int | None:
+        """When the first event began."""
+        found = [*self._firsts, *(self._first_of(sealed) for sealed in self._sealed)]
+        return min((one for one in found if one is not None), default=None)
+
+    def _first_of(self, sealed: Sealed) -> int | None:
+        """The file says it in a moment; but it may hold more than the processes that are listed."""
+        first = f"SELECT min(start_ns) FROM read_parquet({sealed.file})"
+        right = f"SELECT start_ns FROM ({sealed.events}) WHERE start_ns = ({first}) LIMIT 1"
+        found = self._connection.execute(right).fetchall()
+        if not found:
+            found = self._connection.execute(f"SELECT min(start_ns) FROM ({sealed.events})").fetchall()
+        return None if found[0][0] is None else int(found[0][0])
+
+    def forget(self) -> None:
+        """Give back the memory of what was read last."""
+        self._room = Room()
+
+    def read(self, process: str, wanted: Wanted) -> Trail:
+        """What the steps of a process are made of. What was read of another one before is gone."""
+        raw = self._raw.get(process)
+        if raw is None:
+            source = next(sealed.of(process) for sealed in self._sealed if process in sealed.processes)
+            return read_sealed(self._connection, source, wanted)
+        recording, offset, census = raw
+        return read_raw(recording, offset, wanted, census, self._room)

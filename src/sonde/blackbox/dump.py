@@ -1,0 +1,442 @@
+"""Writes the black box: RUN/blackbox/<number>-<reason>-<host>-<pid>/ with dump.json, stacks.txt and arrays as .npy files.
+
+It is written under a name that begins with a dot, and gets its name when all of it is on the disk: who reads it sees all or
+nothing. What does not fit, or fails, is left out and said in dump.json; if not even that can be written, nothing stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import json
+import linecache
+import math
+import os
+import re
+import shutil
+import threading
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde import config
+from sonde.blackbox import fingerprint
+from sonde.events import args as arguments, core
+from sonde.guard import guard
+from sonde.store import folder
+from sonde.store.probe import read_batch_key
+from sonde.store.running import running
+from sonde.values.note import Note
+from sonde.values.npy import as_array, pieces
+from sonde.values.snapshot import freeze
+from sonde.values.walk import Keep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from sonde.blackbox.batches import Kept
+    from sonde.events.recorder import Recorder
+
+FOLDER = "blackbox"
+FILE = "dump.json"
+STACKS = "stacks.txt"
+UNFINISHED = ".unfinished-"
+VERSION = 1
+MOST_OF_RUN = 256  # dumps
+MOST_INDICES = 32_768  # in all batches together, and of one of them at most MOST_OF_BATCH
+MOST_OF_BATCH = 4096
+MOST_FRAMES = 50
+MOST_MESSAGE = 2000
+MOST_SPANS = 200
+MOST_STACKS = 1 << 18  # bytes
+MOST_LEFT_OUT = 100
+MOST_CODE = 200  # characters of a line of code
+MOST_COUNTED = 10_000  # parts of a batch
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NUMBER = re.compile(r"(?:\.unfinished-)?(\d{3,9})-")
+
+
+class Cause(NamedTuple):
+    """Why the black box is written."""
+
+    reason: str  # exception, worker, nonfinite, memory, sigterm, demand
+    error: BaseException | None = None
+    item: dict[str, Any] | None = None  # of a dataset, that raised
+    certificate: dict[str, Any] | None = None
+    ended: str | None = None  # how a loader worker did
+
+
+class _Array(NamedTuple):
+    """An array that is to be written, and the row that describes it."""
+
+    size: int
+    place: int  # of its batch, the newest first
+    number: int
+    batch: str
+    row: dict[str, Any]
+    array: Any
+
+
+class _Dump:
+    """One dump while it is written."""
+
+    def __init__(self, path: str, cause: Cause, limit: int) -> None:
+        self.path = path
+        self.cause = cause
+        self.left_out: list[str] = []
+        self.room = limit
+        self.arrays: list[_Array] = []
+
+    def leave_out(self, sentence: str) -> None:
+        """Say that something is not there."""
+        if len(self.left_out) < MOST_LEFT_OUT:
+            self.left_out.append(sentence)
+
+
+def write(recorder: Recorder, cause: Cause, batches: Sequence[Kept], last: str | None = None) -> str | None:
+    """Write it, and return the name of its folder; None: the run has too many already. `last` is a remark for the reader."""
+    box = os.path.join(recorder.run, FOLDER)
+    with suppress(FileExistsError):
+        os.mkdir(box, folder.FOLDER_MODE)
+    number = _number(box)
+    if number is None:
+        return None
+    name = f"{number:03d}-{cause.reason}-{folder.host()}-{os.getpid()}"
+    unfinished = os.path.join(box, UNFINISHED + name)
+    os.mkdir(unfinished, folder.FOLDER_MODE)
+    try:
+        dump = _Dump(unfinished, cause, recorder.settings.values_limit)
+        if last is not None:
+            dump.leave_out(last)
+        _fill(dump, recorder, batches)
+        os.rename(unfinished, os.path.join(box, name))
+        _sync(box)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return name
+
+
+def remove(run: str, name: str) -> None:
+    """Take one away again; nobody sees it half."""
+    box = os.path.join(run, FOLDER)
+    unfinished = os.path.join(box, UNFINISHED + name)
+    os.rename(os.path.join(box, name), unfinished)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _number(box: str) -> int | None:
+    """The next number of a dump in this run; None: there are enough."""
+    with folder.opened(box):
+        found = [int(match[1]) for match in map(_NUMBER.match, os.listdir(box)) if match]
+    return None if len(found) >= MOST_OF_RUN else max(found, default=0) + 1
+
+
+def _fill(dump: _Dump, recorder: Recorder, batches: Sequence[Kept]) -> None:
+    facts = _facts(dump, recorder)
+    with _part(dump, "The stacks of the threads"):
+        _write_stacks(dump.path)
+        facts["stacks"] = STACKS
+    with _part(dump, "The exception"):
+        facts["exception"] = _exception(dump, recorder.settings.values)
+    with _part(dump, "The open spans"):
+        facts["open_spans"] = _open_spans(recorder)
+    settings = recorder.settings
+    keep = Keep(settings.values, exclude=frozenset(settings.exclude))
+    for place, kept in enumerate(batches):
+        facts["batches"].append(row := _batch_facts(kept, len(batches)))
+        with _part(dump, f"The values of {_name(kept, place)}"):
+            _describe(dump, place, kept, row, keep)
+    _write_arrays(dump)
+    _write_facts(dump, facts)
+    _sync(dump.path)
+
+
+class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
+    """The guard of a part of a dump: what fails is left out, and said."""
+
+    __slots__ = ("_dump", "_what")
+
+    def __init__(self, dump: _Dump, what: str) -> None:
+        super().__init__("writing a part of the black box")
+        self._dump = dump
+        self._what = what
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool:
+        caught = super().__exit__(kind, error, trace)
+        if caught and error is not None:
+            full = isinstance(error, OSError) and error.errno in _NO_ROOM
+            self._dump.leave_out(
+                f"{self._what}: {'the disk is full' if full else f'that failed ({type(error).__name__})'}."
+            )
+        return caught
+
+
+# ── facts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _facts(dump: _Dump, recorder: Recorder) -> dict[str, Any]:
+    ranks = config.ranks()
+    ours = recorder.facts if recorder.pid == os.getpid() else {}
+    step, epoch = core.get_context()
+    return {
+        "version": VERSION,
+        "reason": dump.cause.reason,
+        "wall_ns": time_ns(),
+        "monotonic_ns": monotonic_ns(),
+        "host": folder.host(),
+        "pid": os.getpid(),
+        "rank": ranks.rank,
+        "world_size": ranks.world_size,
+        "worker": None,
+        "role": ours.get("role"),
+        "step": step,
+        "epoch": epoch,
+        "exception": None,
+        "nonfinite": dump.cause.certificate,
+        "batches": [],
+        "open_spans": [],
+        "stacks": None,
+        "left_out": dump.left_out,
+        "limit_bytes": recorder.settings.values_limit,
+    }
+
+
+def _exception(dump: _Dump, values: str) -> dict[str, Any] | None:
+    """Its type, text and place. With `values = "off"` without the text, which may quote data."""
+    cause, error = dump.cause, dump.cause.error
+    if error is None:
+        return None
+    message = ""
+    if values == "off":
+        dump.leave_out('The message of the exception: `values` is "off".')
+    else:
+        with guard("turning an exception into text"):
+            message = arguments.clean(str(error))
+    if len(message) > MOST_MESSAGE:  # what came through a worker has its reason at the end
+        message = f"{message[:200]} ... {message[-(MOST_MESSAGE - 205) :]}"
+    return {
+        "type": type(error).__name__,
+        "message": message if cause.ended is None else f"{message} ({cause.ended})".strip(),
+        "traceback": list(_frames(error.__traceback__))[-MOST_FRAMES:],
+        "item": cause.item,
+    }
+
+
+def _frames(trace: TracebackType | None) -> Iterator[str]:
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        text = linecache.getline(code.co_filename, trace.tb_lineno, trace.tb_frame.f_globals).strip()[:MOST_CODE]
+        place = arguments.clean(f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}")
+        yield f"{place}: {arguments.clean(text)}" if text else place
+        trace = trace.tb_next
+
+
+def _open_spans(recorder: Recorder) -> list[dict[str, Any]]:
+    if recorder.pid != os.getpid():
+        return []
+    return [
+        {"cat": span.cat, "name": span.name, "since_ns": span.for_ns, "thread": span.thread}
+        for span in running(Path(recorder.folder))[:MOST_SPANS]
+    ]
+
+
+def _batch_facts(kept: Kept, among: int) -> dict[str, Any]:
+    batch, most = kept.batch, min(MOST_OF_BATCH, MOST_INDICES // among)
+    indices = None if kept.indices is None else [_index(one) for one in kept.indices[:most]]
+    return {
+        "key": kept.key,
+        "loader": batch and batch.loader,
+        "round": batch and batch.round,
+        "number": batch and batch.number,
+        "worker": batch and batch.worker,
+        "step": kept.step,
+        "epoch": kept.epoch,
+        "size": None if kept.indices is None else len(kept.indices),
+        "indices": indices or [],
+        "ids": None,
+        "loss": number(kept.loss),
+        "digest": kept.seen.digest,
+        "digest_of": "all" if kept.seen.whole else "sample",
+        "changed": None,
+        "kept": kept.state,
+        "values": [],
+    }
+
+
+def _name(kept: Kept, place: int) -> str:
+    """A batch by its number in the round of its loader, as in the table of the page; by its place here if it has none."""
+    if kept.batch is not None:
+        return f"batch {kept.batch.number}"
+    return f"batch {place if kept.key is None else read_batch_key(kept.key).number}"
+
+
+def _index(index: Any) -> int | str | None:
+    if isinstance(index, int) and not isinstance(index, bool):
+        return index
+    return None if index is None else arguments.clean(str(index)[:MOST_CODE])
+
+
+def number(value: float | None) -> float | str | None:
+    """A number as JSON has it; what is not finite is a word."""
+    if value is None or isinstance(value, int) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _describe(dump: _Dump, place: int, kept: Kept, row: dict[str, Any], keep: Keep) -> None:
+    row["kept"] = kept.state or keep.values
+    if not kept.state and keep.values != "off":
+        row["changed"] = fingerprint.changed(kept.parts, kept.seen)
+    ids = kept.ids
+    row["ids"] = None if ids is None else ids[: len(row["indices"]) or MOST_OF_BATCH]
+    for order, (way, part) in enumerate(kept.parts):
+        note = part if isinstance(part, Note) else freeze(part, keep._replace(values=_depth(keep))).note
+        row["values"].append(one := _value(way, note))
+        if row["size"] is None and note.shape:
+            row["size"] = note.shape[0]
+        array = as_array(part) if keep.values == "full" and note.shape is not None and not kept.state else None
+        if array is not None:
+            dump.arrays.append(_Array(array.nbytes, -place, order, _name(kept, place), one, array))
+    if kept.state:
+        dump.leave_out(f"The values of {_name(kept, place)}: they were {_STATES[kept.state]}.")
+    elif len(kept.parts) >= fingerprint.MOST_PARTS:
+        _count_more(dump, kept, _name(kept, place), keep)
+
+
+def _count_more(dump: _Dump, kept: Kept, name: str, keep: Keep) -> None:
+    """Say how many parts were not taken, if there are any."""
+    found = len(fingerprint.parts_of(kept.data, keep.exclude, MOST_COUNTED))
+    more = found - len(kept.parts)
+    if more > 0:
+        least = "At least " if found >= MOST_COUNTED else ""
+        dump.leave_out(
+            f"{least}{more} more part{'s' * (more > 1)} of {name}: only the first {len(kept.parts)} are taken."
+        )
+
+
+_STATES = {"too large": "too large to be held on to", "gone": "let go before this"}
+
+
+def _depth(keep: Keep) -> str:
+    """The copy, where one is wanted, goes straight into a file."""
+    return "described" if keep.values == "full" else keep.values
+
+
+def _value(way: tuple[Any, ...], note: Note) -> dict[str, Any]:
+    return {
+        "path": arguments.clean(".".join(map(str, way)))[:MOST_CODE] or "0",
+        "type": note.type.rpartition(".")[2],
+        "shape": None if note.shape is None else list(note.shape),
+        "dtype": note.dtype,
+        "min": number(note.low),
+        "max": number(note.high),
+        "mean": number(note.mean),
+        "std": number(note.std),
+        "nonfinite": note.nonfinite,
+        "digest": note.digest,
+        "file": None,
+        "cut": False,
+    }
+
+
+def _write_arrays(dump: _Dump) -> None:
+    """The smallest first; of one that does not fit, as many rows as do."""
+    for one in sorted(dump.arrays, key=lambda one: one[:3]):
+        what = f"{one.row['path']} of {one.batch}"
+        array = one.array
+        if one.size > dump.room:
+            rows = dump.room * len(array) // one.size if array.ndim else 0
+            dump.leave_out(f"{'All but the first rows' if rows else 'The elements'} of {what}: {one.size} bytes.")
+            if not rows:
+                continue
+            array = array[:rows]
+        with _part(dump, f"The elements of {what}"):
+            _write_array(dump, one, array)
+
+
+def _write_array(dump: _Dump, one: _Array, array: Any) -> None:
+    place = f"batch-{-one.place}"
+    with suppress(FileExistsError):
+        os.mkdir(os.path.join(dump.path, place), folder.FOLDER_MODE)
+    name = f"{place}/{one.number}.npy"
+    _write_file(os.path.join(dump.path, name), pieces(array))
+    dump.room -= array.nbytes
+    one.row["file"] = name
+    one.row["cut"] = array.nbytes < one.size
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write_file(path: str, content: Iterator[Any]) -> None:
+    """Write it and see it on the disk, or leave no trace of it."""
+    where, name = os.path.split(path)
+    with folder.opened(where) as here:
+        fd = folder.open_new(here, name)
+        try:
+            for piece in content:
+                folder.write_all(fd, piece)
+            os.fsync(fd)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
+
+
+def _write_stacks(path: str) -> None:
+    with folder.opened(path) as here:
+        fd = folder.open_new(here, STACKS)
+        try:
+            faulthandler.dump_traceback(fd, all_threads=True)
+            text = os.pread(fd, MOST_STACKS, 0)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, _named(text.decode("utf-8", "replace")).encode("utf-8", "replace"), 0)
+        finally:
+            os.close(fd)
+
+
+def _named(stacks: str) -> str:
+    """The text of faulthandler with the names of the threads, which it does not know before Python 3.14."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+
+    def name(found: re.Match[str]) -> str:
+        known = names.get(int(found[1], 16))
+        return f"{found[0]} [{' '.join(known.split())[:100]}]" if known else found[0]
+
+    return re.sub(r"(?m)^(?:Current thread|Thread) (0x[0-9a-f]+)(?! \[)", name, stacks)
+
+
+def _write_facts(dump: _Dump, facts: dict[str, Any]) -> None:
+    """Where the disk is full, arrays make room for it, the largest first."""
+    written = sorted((one for one in dump.arrays if one.row["file"]), key=lambda one: one.size)
+    while True:
+        text = json.dumps(facts, indent=1, default=str).encode()
+        try:
+            _write_file(os.path.join(dump.path, FILE), iter([text]))
+        except OSError:
+            if not written:
+                raise
+            _take_back(dump, written.pop())
+        else:
+            return
+
+
+def _take_back(dump: _Dump, one: _Array) -> None:
+    os.unlink(os.path.join(dump.path, one.row["file"]))
+    one.row["file"], one.row["cut"] = None, False
+    dump.leave_out(f"The elements of {one.row['path']} of {one.batch}: the disk is full.")
+
+
+def _sync(path: str) -> None:
+    with folder.opened(path) as here:
+        os.fsync(here)

@@ -1,0 +1,1 @@
+"""Traces: the values that go into and come out of functions, for a few items."""

@@ -1,0 +1,1 @@
+"""How a trace looks, as text and as a page."""

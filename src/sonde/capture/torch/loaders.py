@@ -1,0 +1,443 @@
+"""Follows the loaders of torch: items as their datasets give them, batches as they are collated and delivered.
+
+During a fetch, the collate function of torch's fetcher and the iterator of an iterable dataset are replaced by ones that
+note their calls. Getters (`__getitem__`, `get_*`) and transforms are patched on their classes for as long as the trace
+runs in this process; a transform that is a plain function is replaced on its dataset during the fetch only.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from sonde.capture import tape as active
+from sonde.capture.context import ID_KEYS, Fetch, Where, items_of, text_of
+from sonde.capture.decorate import Noted, is_traced
+from sonde.capture.definition import TraceDef, shown_name
+from sonde.capture.gate import gate
+from sonde.guard import guard
+from sonde.hooks import patches
+from sonde.hooks.torch import loader as hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sonde.values.note import Item
+
+REASON = "to capture what datasets give"
+TRANSFORMS = ("transform", "target_transform", "transforms")
+MAX_DATASETS = 16  # of datasets inside each other
+
+_getitem = TraceDef(func_name="__getitem__", result_name="item", stage_name="dataset_getter")
+_getitems = TraceDef(func_name="__getitems__", result_name="items", stage_name="dataset_getter")
+_iter = TraceDef(func_name="__iter__", result_name="item", stage_name="dataset_getter")
+_transform = TraceDef(stage_name="dataset_getter", result_name="output")
+
+
+class _State:
+    watching: Callable[[], None] | None = None
+
+
+def watch() -> None:
+    """Follow fetches from now on, in this process. A forked worker does so already."""
+    if _State.watching is None:
+        _State.watching = hooks.fetch.subscribe(_Fetches())
+
+
+def unwatch() -> None:
+    """Follow them no longer, and put back what was patched on datasets and transforms."""
+    if _State.watching is not None:
+        _State.watching()
+        _State.watching = None
+    _restore()
+
+
+# ── one fetch ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Swapped:
+    """What was replaced for the time of one fetch."""
+
+    def __init__(self, tape: active.Tape, fetch: Fetch, outer: Fetch | None) -> None:
+        self.tape = tape
+        self.fetch = fetch
+        self.outer = outer
+        self.undo: list[Callable[[], None]] = []
+
+    def swap(self, owner: Any, name: str, value: Any) -> None:
+        original = owner.__dict__[name]
+        owner.__dict__[name] = value
+
+        def back() -> None:
+            owner.__dict__[name] = original
+
+        self.undo.append(back)
+
+
+class _Fetches:
+    """Told of each fetch, in a worker or in the main process."""
+
+    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> _Swapped | None:
+        tape = active.current()
+        if tape is not None and tape.over():
+            active.become(None)
+            _restore()
+            return None
+        if tape is None:
+            return None
+        fetcher, asked = args[:2]
+        fetch = _begun(tape, fetcher, asked)
+        swapped = _Swapped(tape, fetch, tape.place.thread.fetch)
+        tape.place.thread.fetch = fetch
+        if fetch.wanted:
+            with guard("following a fetch"):  # there has to be an end of what has begun
+                _follow(swapped, fetcher)
+        return swapped
+
+    def after(self, swapped: _Swapped | None, _result: Any, _error: BaseException | None) -> None:
+        if swapped is None:
+            return
+        swapped.tape.place.thread.fetch = swapped.outer
+        for undo in reversed(swapped.undo):
+            with guard("putting back what a fetch uses"):
+                undo()
+
+
+def _begun(tape: active.Tape, fetcher: Any, asked: Any) -> Fetch:
+    place = tape.place
+    batch = hooks.fetching()
+    own = tape.deliver is None  # this process uses what it fetches
+    number = None if batch is None else batch.number
+    passed = None if batch is None else batch.round
+    indices = asked if batch is None or batch.indices is None else list(batch.indices)
+    items = _items(fetcher, indices, hides=tape.hides)
+    loader = None if batch is None else place.loader(batch.loader) if own else batch.loader
+    if own:
+        wanted = place.fetch_wanted(loader)
+        where = Where(loader, number, tuple(items), place.epoch(passed), place.step() or 0)
+    else:
+        wanted = tape.near() if tape.plan.steps is not None else (number or 0) < (tape.plan.batches or sys.maxsize)
+        where = Where(loader, number, tuple(items), passed, None)
+    return Fetch(where, wanted=wanted, hides=tape.hides)
+
+
+def _items(fetcher: Any, indices: Any, *, hides: bool) -> list[Item]:
+    if hasattr(fetcher, "dataset_iter"):
+        return items_of(indices, _among_others(), hides=hides)
+    return items_of(original(fetcher.dataset, indices), hides=hides)
+
+
+def _among_others() -> int | None:
+    """The number of this worker, if there are more of them."""
+    info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    return info.id if info is not None and info.num_workers > 1 else None
+
+
+def original(dataset: Any, indices: Any) -> Any:
+    """The indices in the innermost dataset, where `dataset` is a subset of one."""
+    if not isinstance(indices, list | tuple):
+        return indices
+    with guard("finding the items of a subset", default=None):
+        return [hooks.original_index(dataset, index) for index in indices]
+    return indices
+
+
+def _follow(swapped: _Swapped, fetcher: Any) -> None:
+    fetch, dataset = swapped.fetch, fetcher.dataset
+    swapped.swap(fetcher, "collate_fn", _collating(fetch, fetcher.collate_fn))
+    if hasattr(fetcher, "dataset_iter"):
+        swapped.swap(fetcher, "dataset_iter", _Iterating(fetch, fetcher.dataset_iter, type(dataset).__name__))
+    elif not _patchable(type(dataset)):
+        swapped.swap(fetcher, "dataset", _Proxy(fetch, dataset))
+    for one in datasets(dataset):
+        _follow_class(type(one))
+        _follow_transforms(swapped, one)
+
+
+# ── collating, iterating, lists as datasets ──────────────────────────────────────────────────────────────────────────
+
+
+def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], Any]:
+    name = str(getattr(function, "__name__", type(function).__name__))
+    owner = getattr(function, "__self__", None)
+    shown = active.name_of(owner, name) if owner is not None and not _is_module(owner) else name
+    definition = TraceDef(shown, name, result_name="batch", stage_name="collate")
+    notes_itself = is_traced(getattr(function, "__func__", function))
+
+    def collate(samples: Any) -> Any:
+        fetch.all = True
+        if isinstance(samples, list) and 0 < len(samples) < len(fetch.items):
+            del fetch.items[len(samples) :]
+        frame = None if notes_itself else active.follow(definition, shown, lambda: [("samples", samples)])
+        return _finished(frame, lambda: function(samples))
+
+    return collate
+
+
+def _finished(frame: active.Frame | None, call: Callable[[], Any]) -> Any:
+    try:
+        result = call()
+    except BaseException as error:
+        active.leave(frame, error=error)
+        raise
+    active.leave(frame, result)
+    return result
+
+
+class _Iterating:
+    """The iterator of an iterable dataset, which notes each item that is taken from it."""
+
+    def __init__(self, fetch: Fetch, iterator: Iterator[Any], name: str) -> None:
+        self.fetch = fetch
+        self.iterator = iterator
+        self.name = shown_name(name, "__iter__")
+
+    def __iter__(self) -> _Iterating:
+        return self
+
+    def __next__(self) -> Any:
+        fetch = self.fetch
+        fetch.position += 1
+        frame = active.follow(_iter, self.name, list)
+        try:
+            item = next(self.iterator)
+        except StopIteration as error:
+            active.withdraw(frame)
+            raise error from None
+        except BaseException as error:
+            active.leave(frame, error=error)
+            raise
+        _named(fetch, frame, item)
+        active.leave(frame, item)
+        return item
+
+
+class _Proxy:
+    """Stands for a dataset whose class cannot be patched, such as a list or an array."""
+
+    def __init__(self, fetch: Fetch, dataset: Any) -> None:
+        self._fetch = fetch
+        self._dataset = dataset
+
+    def __getitem__(self, index: Any) -> Any:
+        return _got(self._fetch, type(self._dataset).__name__, index, lambda: self._dataset[index])
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+
+# ── getters ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _got(fetch: Fetch, owner: str, index: Any, call: Callable[[], Any]) -> Any:
+    """Get an item; the outermost getter of a fetch goes on to the next position."""
+    if fetch.depth == 0:
+        fetch.position += 1
+    fetch.depth += 1
+    try:
+        frame = active.follow(_getitem, shown_name(owner, "__getitem__"), lambda: [("index", index)])
+        try:
+            result = call()
+        except BaseException as error:
+            active.leave(frame, error=error)
+            raise
+        if fetch.depth == 1:
+            _named(fetch, frame, result)
+        active.leave(frame, result)
+    finally:
+        fetch.depth -= 1
+    return result
+
+
+@guard("finding the id of an item")
+def _named(fetch: Fetch, frame: active.Frame | None, item: Any) -> None:
+    fetch.named(item)
+    if frame is not None:
+        frame.call.about.items = fetch.here()
+
+
+def datasets(dataset: Any) -> list[Any]:
+    """A dataset and those inside it: what a subset is a part of, what a chain is made of."""
+    found: list[Any] = []
+    waiting = [dataset]
+    while waiting and len(found) < MAX_DATASETS:
+        one = waiting.pop(0)
+        if any(one is other for other in found):
+            continue
+        found.append(one)
+        inside = getattr(one, "__dict__", {})
+        several = inside.get("datasets")
+        waiting += list(several) if isinstance(several, list | tuple) else []
+        if _patchable(type(inside.get("dataset"))):
+            waiting.append(inside["dataset"])
+    return found
+
+
+def _patchable(kind: type) -> bool:
+    """A class written in Python, which takes new attributes."""
+    return bool(kind.__flags__ & (1 << 9)) and not kind.__flags__ & (1 << 8)
+
+
+def _follow_class(kind: type) -> None:
+    """Note the getters of this class, if that is not done already."""
+    if kind in _followed or not _patchable(kind):
+        return
+    _followed.append(kind)
+    if kind.__name__ == "Subset" and kind.__module__.startswith("torch."):
+        return  # it only passes on
+    for name in dir(kind):
+        function = getattr(kind, name, None)
+        if not callable(function) or is_traced(function):
+            continue
+        if name == "__getitem__":
+            _patch(kind, name, _item_getter)
+        elif name == "__getitems__":
+            _patch(kind, name, _items_getter)
+        elif name.startswith("get_"):
+            _patch(kind, name, _field_getter)
+
+
+def _patch(kind: type, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
+    with guard("capturing the getters of a dataset"):
+        patch = patches.replace(kind, name, make, REASON)
+        if patch is not None:
+            _patches.append(patch)
+
+
+_followed: list[type] = []
+_patches: list[patches.Patch] = []
+
+
+def _restore() -> None:
+    """Put back what was patched on datasets and transforms."""
+    while _patches:
+        with guard("putting back the getters of a dataset"):
+            patches.restore(_patches.pop())
+    _followed.clear()
+
+
+def _automatic() -> bool:
+    tape = active.current()
+    return tape is not None and tape.plan.automatic
+
+
+def _fetch() -> Fetch | None:
+    tape = active.current()
+    return None if tape is None else tape.place.thread.fetch
+
+
+def _item_getter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fetch = _fetch()
+        if fetch is None or not fetch.wanted or len(args) < 2:
+            return function(*args, **kwargs)
+        return _got(fetch, type(args[0]).__name__, args[1], lambda: function(*args, **kwargs))
+
+    return gate(function, handler)
+
+
+def _items_getter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fetch = _fetch()
+        if fetch is None or not fetch.wanted or fetch.depth or len(args) < 2:
+            return function(*args, **kwargs)
+        name = shown_name(type(args[0]).__name__, "__getitems__")
+        frame = active.follow(_getitems, name, lambda: [("indices", args[1])], tuple(fetch.items))
+        return _finished(frame, lambda: function(*args, **kwargs))
+
+    return gate(function, handler)
+
+
+def _field_getter(function: Callable[..., Any]) -> Callable[..., Any]:
+    field = function.__name__.removeprefix("get_") or "return_value"
+    noted = Noted(function, TraceDef(func_name=function.__name__, result_name=field, stage_name="dataset_getter"))
+    return gate(function, _noting(function, noted, field if field in ID_KEYS else None))
+
+
+def _noting(function: Callable[..., Any], noted: Noted, id_field: str | None = None) -> Callable[..., Any]:
+    """A handler that notes a call if it is made for a batch that is captured."""
+
+    def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fetch = _fetch()
+        if fetch is None or not fetch.wanted or not _automatic():
+            return function(*args, **kwargs)
+        frame = noted.enter(args, kwargs)
+        result = _finished(frame, lambda: function(*args, **kwargs))
+        if id_field is not None and frame is not None:
+            _named(fetch, frame, {id_field: text_of(result)})
+        return result
+
+    return handler
+
+
+# ── transforms ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Shared:
+    """Functions that are replaced on datasets, and how many fetches (of several threads) need that now."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.held: dict[tuple[int, str], list[Any]] = {}
+
+    def take(self, dataset: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], None]:
+        key = (id(dataset), name)
+        with self.lock:
+            held = self.held.get(key)
+            if held is None:
+                held = self.held[key] = [0, vars(dataset)[name]]
+                vars(dataset)[name] = make(held[1])
+            held[0] += 1
+        return lambda: self.give(dataset, key)
+
+    def give(self, dataset: Any, key: tuple[int, str]) -> None:
+        with self.lock:
+            held = self.held[key]
+            held[0] -= 1
+            if not held[0]:
+                vars(dataset)[key[1]] = self.held.pop(key)[1]
+
+
+_shared = _Shared()
+
+
+def _follow_transforms(swapped: _Swapped, dataset: Any) -> None:
+    attributes = getattr(dataset, "__dict__", {})
+    for name in TRANSFORMS:
+        transform = attributes.get(name)
+        if not callable(transform) or is_traced(transform) or _is_module(transform):
+            continue
+        if _patchable(type(transform)):
+            _follow_calls(transform)
+        else:
+            shown = active.name_of(dataset, name)
+            swapped.undo.append(_shared.take(dataset, name, lambda one, shown=shown: _function_transform(one, shown)))  # type: ignore[misc]
+
+
+def _follow_calls(transform: Any) -> None:
+    """Note the calls of a transform that is an object of some class, and of those that it is made of."""
+    inside = getattr(transform, "__dict__", {}).get("transforms")
+    for one in [transform, *(inside if isinstance(inside, list | tuple) else [])]:
+        kind = type(one)
+        if kind not in _followed and _patchable(kind) and not _is_module(one) and callable(one):
+            _followed.append(kind)
+            _patch(kind, "__call__", _object_transform)
+
+
+def _object_transform(function: Callable[..., Any]) -> Callable[..., Any]:
+    noted = Noted(function, TraceDef(func_name="__call__", result_name="output", stage_name="dataset_getter"))
+    return gate(function, _noting(function, noted))
+
+
+def _function_transform(function: Callable[..., Any], shown: str) -> Callable[..., Any]:
+    name = str(getattr(function, "__name__", type(function).__name__))
+    disp = shown if name == "<lambda>" else name
+    noted = Noted(function, TraceDef(disp, name, None, "output", "dataset_getter"))
+    return gate(function, _noting(function, noted))
+
+
+def _is_module(thing: object) -> bool:
+    """A module of torch, whose calls are seen anyway; or a module of Python, which is the owner of its functions."""
+    kinds = [getattr(sys.modules.get("torch.nn"), "Module", None), type(sys)]
+    return any(kind is not None and isinstance(thing, kind) for kind in kinds)

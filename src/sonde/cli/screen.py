@@ -1,0 +1,174 @@
+"""Watches a run: on the screen, or line by line where there is no terminal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from sonde.analysis.exits import CRASHED, FINISHED
+from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live
+from sonde.analysis.records.locate import is_plain
+from sonde.cli.keeper import OUTPUT, SUFFIX, Kept
+from sonde.cli.verdict import Judge
+from sonde.errors import SondeError
+from sonde.guard import guard
+from sonde.store.alive import ENDED
+from sonde.store.file import RegularFile
+from sonde.terminal.line import line
+from sonde.views.watch import Watch, watch
+
+FIRST = 256 * 1024  # bytes of the output that is there already
+MOST = 1 << 20  # bytes of new output at one look
+LAST_LINES = 20
+LOST = "Sonde's keeper was killed: the program goes on, and this screen reads its output; its exit code will be unknown"
+
+
+class Reader:
+    """Looks at a run again and again."""
+
+    def __init__(self, run: Path) -> None:
+        """Raises RunNotFound if there is no run."""
+        self._live = Live(run)
+        self._judge = Judge(run)
+
+    def look(self) -> Watch:
+        """The run as it is now."""
+        self._live.look()
+        verdict = self._judge.opinion if self._live.gone else None
+        if self._live.trainers and not self._live.gone:
+            verdict = self._judge.look(over=self._live.state not in (RECORDING, STARTING))
+        return watch(self._live, verdict, self._judge.notice)
+
+    def again(self, before: Watch) -> Watch:
+        """The run as it is now, without a new verdict; the one before counts as long as the state is the same."""
+        self._live.look()
+        return watch(self._live, before.verdict if before.headline.state == self._live.state else None)
+
+    def close(self) -> None:
+        """Ask for no further verdict."""
+        self._judge.close()
+
+
+class Output:
+    """The end of a file that grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._place: int | None = None
+
+    def read(self) -> bytes:
+        """What was added since the last time; of too much, the newest."""
+        try:
+            with RegularFile(self.path) as file:
+                size = file.size()
+                first = 0 if self._place is None else self._place
+                first = max(first, size - (FIRST if self._place is None else MOST))
+                content = file.read(size - first, first)
+        except OSError:
+            return b""
+        self._place = first + len(content)
+        return content
+
+
+def output_of(run: Path) -> Output | None:
+    """The output of the program, if it was started by `sonde watch`; of several, the newest."""
+    found = [path for path in run.glob(f"{OUTPUT}*{SUFFIX}") if is_plain(path)]
+    return Output(max(found, key=lambda path: path.stat().st_mtime_ns)) if found else None
+
+
+def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callable[[], Watch] | None:
+    """Watch until the user leaves; returns what looks once more, as the last view may be old. None: there was no view."""
+    from sonde.tui.app import Screen  # only here: lines do without Textual
+    from sonde.tui.thrift import be_thrifty
+
+    be_thrifty()
+    output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)
+    reader = Reader(run)
+    app = Screen(
+        lambda: _with_keeper(reader.look(), kept),
+        output.read if output is not None else None,
+        refresh=refresh,
+        interrupt=(lambda: kept.signal(signal.SIGINT)) if kept is not None else None,
+        resized=kept.resize if kept is not None else None,
+        pane=pane,
+    )
+    try:
+        app.run(mouse=False)
+    finally:
+        reader.close()
+    if app.return_code:  # Textual has shown the exception
+        raise SondeError("the screen broke down")
+    last = app.view
+    return None if last is None else lambda: _with_keeper(reader.again(last), kept)
+
+
+def _with_keeper(view: Watch, kept: Kept | None) -> Watch:
+    """Add what the keeper of a program knows, and the run does not say."""
+    if kept is None:
+        return view
+    if kept.lost:
+        view = replace(view, notices=[LOST, *view.notices])
+    code = kept.poll()
+    if code is not None and view.headline.state == GONE:
+        how = f"{CRASHED} (exit code {code})" if code else FINISHED
+        view = replace(view, headline=replace(view.headline, state=ENDED, ended=how))
+    return view
+
+
+def last_lines(path: Path) -> str:
+    """The end of the output as a terminal would show it, without colours."""
+    from sonde.tui.scroll import Scroll
+
+    shown = Scroll()
+    shown.feed(Output(path).read())
+    return "\n".join(one.plain for one in shown.lines(len(shown) - LAST_LINES, len(shown)))
+
+
+def in_lines(run: Path, seconds: float, over: Callable[[float], bool]) -> None:
+    """Print a line every few seconds until it is over; `over` waits so long, and says whether it is."""
+    with closing(Reader(run)) as reader:
+        while True:
+            view = reader.look()
+            _tell(view)
+            if view.headline.state not in (RECORDING, STARTING) or over(seconds):
+                return
+
+
+def beside(run: str, seconds: float) -> Callable[[], None]:
+    """Print lines on the error channel while a program runs; call what is returned when it has ended."""
+    done = threading.Event()
+    reader = Reader(Path(run))
+
+    def tell() -> None:
+        while not done.wait(seconds):
+            with guard("printing lines beside the program"):
+                _tell_beside(reader.look())
+
+    thread = threading.Thread(target=tell, name="sonde watch", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        done.set()
+        thread.join()
+        _tell_beside(reader.look())
+        reader.close()
+
+    return end
+
+
+def _tell_beside(view: Watch) -> None:
+    """On the error channel. If nobody reads it, the program is not to suffer."""
+    with suppress(OSError):
+        _tell(view, err=True)
+
+
+def _tell(view: Watch, *, err: bool = False) -> None:
+    click.echo(line(view), err=err)
+    for notice in view.notices:
+        click.echo(f"sonde: {notice}", err=err)

@@ -1,0 +1,215 @@
+"""The birth of a non-finite value in words: where it was, in which items, of what it was made, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.diagnosis.wording import brief, listed, several
+from sonde.store.probe import PERHAPS
+
+if TYPE_CHECKING:
+    from sonde.analysis.postmortem.births import Birth, Carrier, Certificate, Input
+
+KINDS = {"nan": "NaN", "inf": "infinity", "nan and inf": "NaN and infinity", None: "a non-finite value"}
+STAGES = {
+    "dataset": "the data, as the dataset gave it",
+    "collate": "the data, after the collate function",
+    "loader": "the data, as it left the loader",
+    "loop": "the data, after it had left the loader",
+    None: "the data",
+}
+NO_LOADER = "the data, as the loop gave it to the model"
+MOST_NAMED = 4  # items
+LARGE = 1e30  # a number that is about to leave the range of float32
+
+
+def sentence(birth: Birth) -> str:
+    """`step 812, rank 0, layer `encoder.3.norm`, item 8412 of batch 812; inputs finite, max 3.4e38`."""
+    one = birth.certificate
+    words = [_moment(one), *_who(birth), place(one), _carriers(one, birth.counter)]
+    tail = origin(one)
+    return ", ".join(word for word in words if word) + (f"; {tail}" if tail else "")
+
+
+def unused(birth: Birth) -> str:
+    """The same of one that came to nothing, as a note."""
+    return f"{amount(birth.certificate)} that reached neither the loss nor a gradient: {sentence(birth)}"
+
+
+def _moment(one: Certificate) -> str:
+    step = "step not known" if one.step is None else f"step {one.step}"
+    epoch = f" of epoch {one.epoch}" if one.epoch is not None else ""
+    return f"{step}{epoch}{' (evaluation)' if one.evaluation else ''}"
+
+
+def _who(birth: Birth) -> list[str]:
+    found = [] if birth.rank is None else [f"rank {birth.rank}"]
+    return found if birth.worker is None else [*found, f"loader worker {birth.worker}"]
+
+
+def place(one: Certificate) -> str:
+    """`layer `encoder.3.norm` (LayerNorm)`, `the code between `a` and `b` (log, train.py:41 in forward)`, `the loss`."""
+    if one.where == "data":
+        return NO_LOADER if one.stage == "loop" and one.batch is None else STAGES[one.stage]
+    if one.where == "gradient":
+        return f"the gradient of a parameter of {_quoted(one.layer, 'the model', 'layer ')}{_details(one.type)}"
+    if one.after is not None or one.before is not None or (one.where == "forward" and one.op is not None):
+        return _between(one)
+    if one.where == "loss":
+        return "the loss" + _details(one.type or one.layer, one.op, spot(one))
+    named = _quoted(one.layer, "a layer", "layer ") + _details(one.type)
+    return f"the backward pass of {named}" if one.where == "backward" else named
+
+
+def _between(one: Certificate) -> str:
+    if not one.producer and one.layer is not None and one.where == "forward":
+        return f"layer `{one.layer}` or the code before it{_details(one.op, spot(one))}"
+    ends = [f"`{name}`" for name in (one.after, one.before) if name is not None]
+    side = "between" if len(ends) == 2 else "after" if one.after is not None else "before"
+    where = f" {side} {' and '.join(ends)}" if ends else ""
+    inside = f" in `{one.layer}`" if one.layer else ""
+    within = {"loss": "the loss, made by ", "backward": "the backward pass of "}.get(one.where, "")
+    return f"{within}the code{where}{inside}{_details(one.op, spot(one))}"
+
+
+def spot(one: Certificate) -> str | None:
+    """`train.py:41 in forward`; `before train.py:41 in forward` where that is the line at which it was noticed."""
+    noticed = one.before is not None or (one.where == "loss" and one.layer is None)
+    return f"before {one.code}" if one.code is not None and noticed else one.code
+
+
+def _quoted(name: str | None, otherwise: str, word: str) -> str:
+    return otherwise if name is None else f"{word}`{name}`"
+
+
+def _details(*words: str | None) -> str:
+    known = [word for word in words if word]
+    return f" ({', '.join(known)})" if known else ""
+
+
+def carriers(one: Certificate) -> str:
+    """`item 8412`, `items 3, 8 and 11`, `5 items (3, 8, 11, 12 and 1 more)`; nothing if they cannot be told."""
+    if not one.items:
+        return ""
+    names = [name_of(item) for item in one.items]
+    if one.items_total == 1:
+        return f"item {names[0]}"
+    if one.items_total <= MOST_NAMED:
+        return f"items {listed(names, MOST_NAMED)}"
+    return (
+        f"{several(one.items_total, 'item')} ({', '.join(names[:MOST_NAMED])} and {one.items_total - MOST_NAMED} more)"
+    )
+
+
+def name_of(item: Carrier) -> str:
+    """`8412`, `8412 (id M31)`, `'M31'`, `at position 3`."""
+    if item.index is not None:
+        return str(item.index) if item.id in (None, str(item.index)) else f"{item.index} (id {item.id})"
+    return f"'{item.id}'" if item.id is not None else f"at position {item.position}"
+
+
+def _carriers(one: Certificate, counter: int | None) -> str:
+    batch = "" if one.batch_number is None else f"batch {one.batch_number}"
+    if not one.items:
+        return f"{batch} (its items cannot be told apart)" if batch else ""
+    counted = "" if counter is None else f" (as worker {counter} counts them)"
+    return carriers(one) + counted + (f" of {batch}" if batch else "")
+
+
+def origin(one: Certificate) -> str:
+    """`inputs finite, max 3.4e38`: whether it was made there, and of what."""
+    if one.where in ("data", "gradient"):
+        return ""
+    if not one.inputs_known:
+        layer = one.layer is not None and one.op is None and one.after is None and one.before is None
+        return "inputs not known" + (", they are changed in place" if layer else "")
+    if any(input.finite is False for input in one.inputs):
+        return "an input was non-finite already"
+    if not one.producer:
+        return "whether its inputs were finite is not known"
+    if one.where == "backward":
+        return "the gradient that came to it was finite"
+    return f"inputs finite{_extent(one.inputs)}{_broken(one)}"
+
+
+def _broken(one: Certificate) -> str:
+    if not one.parameters:
+        return ""
+    names = listed([f"`{name}`" for name in one.parameters], MOST_NAMED)
+    return f", but {names} of the layer {'was' if len(one.parameters) == 1 else 'were'} non-finite already"
+
+
+def _extent(inputs: list[Input]) -> str:
+    low = min((one.min for one in inputs if one.min is not None), default=None)
+    high = max((one.max for one in inputs if one.max is not None), default=None)
+    words = [f"min {brief(low)}"] if low is not None and low < 0 else []
+    return ", ".join(["", *words, *([] if high is None else [f"max {brief(high)}"])])
+
+
+def amount(one: Certificate) -> str:
+    """`NaN in 3 of 4,096 values (32 x 128, float32)`."""
+    size = "" if not one.shape else " x ".join(map(str, one.shape))
+    described = ", ".join(word for word in (size, one.dtype) if word)
+    share = ""
+    if one.count is not None:
+        share = (
+            f" in {one.count:,} of {several(one.total, 'value')}"
+            if one.total is not None
+            else f" in {several(one.count, 'value')}"
+        )
+    return KINDS[one.kind] + share + (f" ({described})" if described else "")
+
+
+def what_to_do(one: Certificate) -> str:
+    """What to do, for the place where it was born, without a full stop."""
+    items = carriers(one)
+    if one.where == "data":
+        return _for_data(one, items)
+    if not one.producer:
+        return f"Look at {items or 'its batch'} and at what comes before {place(one)}"
+    if one.parameters:
+        return f"Look at what has written {listed(one.parameters, MOST_NAMED)} of {_own(one)}: the updates before, a checkpoint, or the start values"
+    if one.where in ("backward", "gradient"):
+        return f"Look{_at(items)} for a division by 0, or a root of it, in the forward pass of {_own(one)}; clip gradients, or lower the learning rate"
+    if one.op is not None:
+        return _for_operation(one, one.op, _first(items))
+    if any(abs(edge) >= LARGE for input in one.inputs for edge in (input.min, input.max) if edge is not None):
+        return f"Keep what goes into {_own(one)} away from the end of the range of numbers{_first(items)}"
+    return f"Look at what goes into {_own(one)}{_first(items)}"
+
+
+def is_guessed(one: Certificate) -> bool:
+    """Was the operation told by its name alone?"""
+    return one.op is not None and one.op.startswith(PERHAPS)
+
+
+def _for_operation(one: Certificate, op: str, first: str) -> str:
+    where = spot(one) or _own(one)
+    where = where if where.startswith("before ") else f"in {where}"
+    if is_guessed(one):
+        return f"Look at the operations {where}, {op}{first}"
+    return f"Keep what goes into {op} {where} within what it can take{first}"
+
+
+def _first(items: str) -> str:
+    return f", for {items} first" if items else ""
+
+
+def _at(items: str) -> str:
+    return f" at {items}, and" if items else ""
+
+
+def _for_data(one: Certificate, items: str) -> str:
+    if one.stage == "collate":
+        return f"Look at the collate function, which makes a batch that is not finite of finite items{_first(items)}"
+    if one.stage == "loop" and one.batch is None:
+        return f"Look at what the loop gives to the model{_first(items)}"
+    if one.stage == "loop":
+        return f"Look at what the loop does with the batch before the model gets it: it left the loader finite{_first(items)}"
+    return f"Look at {items or 'the batch'}"
+
+
+def _own(one: Certificate) -> str:
+    if one.layer:
+        return f"`{one.layer}`"
+    return "the loss" if one.where == "loss" else "the code there"

@@ -1,0 +1,395 @@
+"""The page of a report: verdict first, then charts over the time of the run, then what is not known."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sonde import units
+from sonde.html import charts as draw
+from sonde.html.document import document
+from sonde.html.markup import safe, section, table, tag
+from sonde.html.style import STYLE
+from sonde.views.report import Phase, Rank, Report, SlowStep, Verdict, name_of
+from sonde.views.words import kept, own_cost, phase_name, telling, took, weight
+
+if TYPE_CHECKING:
+    from sonde.analysis.questions.items import Item
+    from sonde.views.charts import Charts
+
+MOST_LAYERS = 40
+MOST_RANKS = 64
+MOST_EVIDENCE = 60  # numbers of a finding
+MOST_QUERY = 2000  # characters
+MOST_ROWS = 20  # of what a finding names, such as items
+
+
+def page(view: Report, charts: Charts) -> str:
+    """The whole file, in ASCII."""
+    return document(f"{view.verdict.kind}: {view.run.name}", "report", STYLE, _main(view, charts))
+
+
+def _main(view: Report, charts: Charts) -> str:
+    parts = [
+        _head(view),
+        _verdict(view),
+        "".join(_finding(one) for one in view.findings[1:] if one.because != view.verdict.kind),
+        _breakdown(view),
+        _over_time(view, charts),
+        _loss(charts),
+        _ranks(view, charts),
+        _slowest(view),
+        _items(view),
+        _memory(view, charts),
+        _usage(charts),
+        _layers(view),
+        _foot(view),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+# ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _head(view: Report) -> str:
+    run, steps = view.run, view.steps
+    facts = {
+        "ended": run.ended,
+        "ran": took(run.dur_ns),
+        "steps": units.count(steps.count + steps.warmup),
+        "median step": took(steps.p50_ns),
+        "steps/s": _rate(steps.per_s),
+        "samples/s": _rate(steps.samples_per_s),
+        "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
+        "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
+        "separate trainings": None if run.trainings < 2 else units.count(run.trainings),
+    }
+    shown = "".join(
+        tag("div", tag("b", safe(value)) + tag("span", safe(name)))
+        for name, value in facts.items()
+        if value is not None
+    )
+    started = f" &middot; {safe(run.started.replace('T', ' ').replace('Z', ' UTC'))}" if run.started else ""
+    command = tag("p", safe(run.command), "id") if run.command else ""
+    return tag(
+        "header",
+        tag("h1", safe(run.name)) + tag("p", safe(run.id) + started, "id") + command + tag("div", shown, "facts"),
+    )
+
+
+def _rate(value: float | None) -> str | None:
+    if value is None:
+        return None
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
+
+
+def _verdict(view: Report) -> str:
+    """The verdict, and in the same box what it is the cause of."""
+    one = view.verdict
+    sure = f"{one.severity}, {one.confidence:.0%} sure"
+    content = tag("span", safe(one.kind), "kind") + tag("span", safe(sure), "sure")
+    content += tag("p", safe(one.why), "why") + tag("p", safe(one.next), "next")
+    effects = [other for other in view.findings[1:] if other.because == one.kind]
+    listed = "".join(
+        tag("li", tag("b", safe(other.kind)) + f" {safe(other.why)}" + _evidence(other.evidence)) for other in effects
+    )
+    caused = tag("div", tag("p", "It explains", "soft") + tag("ul", listed), "caused") if listed else ""
+    return tag("div", content + _evidence(one.evidence) + caused, f"verdict {_severity(one)}")
+
+
+def _finding(one: Verdict) -> str:
+    text = tag("p", tag("span", safe(one.kind), "kind") + safe(one.why)) + tag("p", safe(one.next), "soft")
+    return tag("div", text + _evidence(one.evidence), f"finding {_severity(one)}")
+
+
+def _severity(one: Verdict) -> str:
+    return one.severity if one.severity in ("info", "warn", "critical") else "info"
+
+
+def _evidence(evidence: dict[str, Any]) -> str:
+    """The numbers, and the queries that they come from, to be unfolded."""
+    numbers, queries = (part if isinstance(part, dict) else {} for part in map(evidence.get, ("numbers", "queries")))
+    others = {name: value for name, value in evidence.items() if name not in ("numbers", "queries", "score", "failure")}
+    shown = list((numbers | others).items())[:MOST_EVIDENCE]
+    if not shown:
+        return ""
+    rows = [[safe(_plain(name)), tag("div", _shown(name, value), "long")] for name, value in shown]
+    asked = "".join(
+        tag("p", safe(_plain(name))) + tag("pre", safe(str(queries[name])[:MOST_QUERY]))
+        for name, _ in shown
+        if name in queries
+    )
+    asked = tag("details", tag("summary", "The queries behind these numbers") + asked) if asked else ""
+    return tag("details", tag("summary", "Evidence") + table(["<", "<"], rows) + asked, "evidence")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").removesuffix(" ns").removesuffix(" bytes")
+
+
+def _shown(name: str, value: Any) -> str:
+    """A number, or a small table of what has several."""
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
+        return safe(_measured(name, value))
+    titles = [title for title in value[0] if title not in ("query", "queries")]
+    rows = [[safe(_measured(title, one.get(title))) for title in titles] for one in value[:MOST_ROWS]]
+    return table([f"<{_plain(title)}" for title in titles], rows)
+
+
+def _measured(name: str, value: Any) -> str:
+    """A value as its name says what it is; nothing where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        empty = value is None or value in ([], {}, "")
+        return "" if empty else value if isinstance(value, str) else json.dumps(value, default=str)[:MOST_QUERY]
+    if name.endswith((" ns", "_ns")):
+        return units.duration(value)
+    if name.endswith((" bytes", "_bytes")):
+        return units.size(round(value))
+    return units.share(value) if "share" in name else units.number(value)
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _breakdown(view: Report) -> str:
+    steps, phases = view.steps, view.phases
+    if not phases:
+        return ""
+    whole = [(one.phase, one.share or 0.0) for one in phases]
+    device = any(one.device_ns is not None for one in phases)
+    rows = [
+        [
+            tag("b", "step"),
+            "",
+            *(tag("b", took(ns)) for ns in (steps.p50_ns, steps.p95_ns, steps.p99_ns)),
+            took(steps.warmup_p50_ns),
+            "",
+            *[""] * device,
+        ],
+        *(_phase(one, steps.count, device) for one in phases),
+    ]
+    told = (
+        f"{units.plural(steps.count, 'step')} after the warm-up; the first {steps.warmup} stand apart, in the last column. "
+        "Shares are of all the time of these steps, also in the verdict. "
+        "Percentiles of a phase are over the steps that have it."
+    )
+    bar = draw.bar([(phase, share * (steps.mean_ns or 0.0)) for phase, share in whole], steps.mean_ns or 0.0)
+    return section(
+        "Where the time of a step goes",
+        safe(told),
+        bar + table(["<phase", "share", "p50", "p95", "p99", "warm-up", "in steps", *["device"] * device], rows),
+    )
+
+
+def _phase(one: Phase, steps: int, device: bool) -> list[str]:
+    share = "n/a" if one.share is None else units.share(one.share)
+    seen = "" if one.steps >= steps else units.count(one.steps)
+    name = f'<i class="dot k-{one.phase}"></i>{safe(phase_name(one.phase))}'
+    return [name, share, *map(took, (one.p50_ns, one.p95_ns, one.p99_ns, one.warmup_p50_ns)), seen] + [
+        "" if one.device_ns is None else took(one.device_ns)
+    ] * device
+
+
+def _over_time(view: Report, charts: Charts) -> str:
+    if charts.axis is None:
+        return ""
+    each = "" if charts.axis.width <= 1 else f" Each column is the mean of {_several(charts)}."
+    stack = draw.stacked(charts.pieces, charts.axis, [one.phase for one in view.phases])
+    drawn = section("Step time by phase, over the run", safe(f"Point at a column for its numbers.{each}"), stack)
+    if charts.axis.width <= 1 and len(view.ranks) < 2:
+        told = "Every step, on a logarithmic scale."
+        return drawn + section(
+            "Step time, from the fastest to the slowest", told, draw.ordered(charts.pieces, charts.axis)
+        )
+    told = "A logarithmic scale: single slow steps stand out and none is left out."
+    return drawn + section("Spread of the step time, over the run", told, draw.spread(charts.pieces, charts.axis))
+
+
+def _loss(charts: Charts) -> str:
+    drawn = draw.lines(charts.losses, charts.losses_ns, lambda value: f"{value:.3g}", from_zero=False)
+    return section("Loss", "Values that are not finite are left out.", drawn)
+
+
+def _several(charts: Charts) -> str:
+    assert charts.axis is not None
+    if charts.axis.unit == "step":
+        return f"about {charts.axis.width:,.0f} steps" if charts.axis.width >= 2 else "one or two steps"
+    return f"the steps in {units.duration(charts.axis.width)}"
+
+
+def _ranks(view: Report, charts: Charts) -> str:
+    if len(view.ranks) < 2:
+        return ""
+    rows = [_rank(one) for one in view.ranks[:MOST_RANKS]]
+    told = "Ranks that wait for each other take the same time. Their own time, without communication, tells who is waited for."
+    titles = ["<rank", "<host", "steps", "p50", "p95", "own time", "", "<largest", "<state"]
+    if view.run.trainings > 1:
+        told, titles = "Each in a process of its own, without a rank.", ["<process", *titles[1:]]
+    return section(
+        "Trainings" if view.run.trainings > 1 else "Ranks", told, draw.heat(charts) + "<br>" + table(titles, rows)
+    )
+
+
+def _rank(one: Rank) -> list[str]:
+    slow = "" if one.slow is None else f"{one.slow:.2f}x"
+    largest = max(one.phases, key=lambda name: one.phases[name], default=None)
+    return [
+        safe(name_of(one, True)),
+        safe(one.host),
+        "n/a" if one.steps is None else units.count(one.steps),
+        took(one.p50_ns),
+        took(one.p95_ns),
+        took(one.own_ns),
+        tag("span", slow, "bad" if one.worst else "soft"),
+        "n/a" if largest is None else f"{safe(phase_name(largest))} {took(one.phases[largest])}",
+        safe(f"{one.state} ({one.how})" if one.how else one.state),
+    ]
+
+
+# ── the slowest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _slowest(view: Report) -> str:
+    slowest = view.steps.slowest
+    if not slowest:
+        return ""
+    longest = max(one.dur_ns for one in slowest)
+    several = len(view.ranks) > 1 and any(one.rank is not None for one in slowest)
+    rows = [_slow_step(one, longest, several) for one in slowest]
+    titles = ["step", *(["rank"] if several else []), "took", "", "<most of it", "<its slowest items", "<its phases"]
+    return section(
+        "Slowest steps",
+        "After the warm-up, with the items of their batches that took longest.",
+        tag("div", table(titles, rows), "cards"),
+    )
+
+
+def _slow_step(one: SlowStep, longest: int, several: bool) -> list[str]:
+    rank = ["n/a" if one.rank is None else str(one.rank)] if several else []
+    extra = (
+        "n/a"
+        if one.phase is None or not one.extra_ns or one.extra_ns < 0
+        else f"{safe(phase_name(one.phase))} +{took(one.extra_ns)}"
+    )
+    phases = [(phase, float(ns)) for phase, ns in one.phases.items()]
+    return [
+        units.count(one.step),
+        *rank,
+        took(one.dur_ns),
+        tag("span", "" if one.times is None else f"{one.times:.1f}x", "soft"),
+        extra,
+        _culprits(one),
+        draw.bar(phases, float(longest)),
+    ]
+
+
+def _culprits(one: SlowStep) -> str:
+    items = ", ".join(map(_item, telling(one)))
+    return tag("div", items, "long") if items else ""
+
+
+def _item(one: Item) -> str:
+    worker = "" if one.worker is None else f", worker {one.worker}"
+    took_it = "" if one.dur_ns is None else tag("span", f" {took(one.dur_ns)}{worker}", "soft")
+    return tag("b", safe(one.name)) + took_it
+
+
+def _items(view: Report) -> str:
+    found = view.items
+    if not found.slowest:
+        return ""
+    longest = max(one.median_ns for one in found.slowest)
+    rows = [
+        [
+            safe(one.id if one.id is not None else "n/a" if one.index is None else one.index),
+            draw.meter(one.median_ns / longest if longest else 0, "f-input_wait"),
+            took(one.median_ns),
+            took(one.max_ns),
+            "n/a" if one.times is None else f"{one.times:,.1f}x",
+            units.count(one.fetched),
+        ]
+        for one in found.slowest
+    ]
+    told = f"{units.count(found.seen)} seen: median {took(found.p50_ns)}, p99 {took(found.p99_ns)}, the longest {took(found.max_ns)}."
+    return section(
+        "Slowest items of the dataset",
+        safe(told),
+        table(["<item", "<", "median", "max", "of all", "loads"], rows),
+    )
+
+
+# ── memory and layers ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _memory(view: Report, charts: Charts) -> str:
+    if not view.memory:
+        return ""
+    rows = [
+        [
+            safe(one.who if one.what in ("rss", "used") else f"{one.who}, device {one.what}"),
+            safe(one.host),
+            *map(weight, (one.first, one.last, one.peak)),
+            "" if one.limit is None else weight(one.limit),
+        ]
+        for one in view.memory
+    ]
+    return section(
+        "Memory", "", draw.memory(charts) + table(["<", "<host", "after warm-up", "last", "peak", "limit"], rows)
+    )
+
+
+def _usage(charts: Charts) -> str:
+    cpu = draw.lines(charts.cpu, charts.usage_ns, lambda value: f"{value:.0f} %")
+    disk = draw.lines(charts.disk, charts.usage_ns, lambda value: f"{units.size(round(value))}/s")
+    told = "100 % is one core for a process, and all cores for the host."
+    return section("CPU", told, cpu) + section("Disk", "Bytes read and written in a second.", disk)
+
+
+def _layers(view: Report) -> str:
+    shown = view.layers[:MOST_LAYERS]
+    if not shown:
+        return ""
+    rows = [
+        [
+            safe(one.layer or "(the model)"),
+            safe(one.type or "n/a"),
+            draw.meter(one.share or 0.0, "cost"),
+            "n/a" if one.share is None else units.share(one.share),
+            took(one.forward_ns),
+            took(one.backward_ns),
+            weight(one.activation_bytes),
+            weight(one.parameter_bytes),
+        ]
+        for one in shown
+    ]
+    more = f" The {MOST_LAYERS} costliest of {len(view.layers)}." if len(view.layers) > len(shown) else ""
+    titles = ["<layer", "<type", "<", "share", "forward", "backward", "activations", "parameters"]
+    return section("Layers", safe(f"Means of a step; a layer includes those inside of it.{more}"), table(titles, rows))
+
+
+# ── what stands below ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _foot(view: Report) -> str:
+    run = view.run
+    here = [one.what for one in view.blind_spots if one.scope == "run"]
+    always = [one.what for one in view.blind_spots if one.scope != "run"]
+    lost = [f"{units.records(drop.count)} {drop.reason}" for drop in view.drops]
+    box = tag("h3", "Black box") + tag("p", safe(kept(view))) if view.black_box.command is not None else ""
+    parts = [
+        box,
+        tag("h3", "What Sonde cost") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),
+        tag("h3", "What could not be seen") + _list(here),
+        tag("details", tag("summary", f"{len(always)} things that no run shows") + _list(always)),
+        tag("h3", "What was lost") + (_list(lost) or tag("p", "Nothing: every record that was begun is there.")),
+        tag("h3", "Notes") + _list(run.notes) if run.notes else "",
+    ]
+    about = [f"sonde {run.sonde or 'n/a'}", f"Python {run.python or 'n/a'}", *run.hosts]
+    about += [f"commit {run.commit[:12]}"] if run.commit else []
+    return tag("footer", "".join(parts) + tag("p", safe(" · ".join(about)), "note"))
+
+
+def _list(texts: list[str]) -> str:
+    return tag("ul", "".join(tag("li", safe(text)) for text in texts)) if texts else ""

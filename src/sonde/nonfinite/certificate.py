@@ -1,0 +1,250 @@
+"""The certificate of a non-finite value: where it was born, of what, and which items of the batch carry it. Plain data."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde.events import core
+from sonde.events.recorder import serving
+from sonde.hooks.torch import memory, private
+from sonde.nonfinite import batches, check, items
+from sonde.store.probe import read_batch_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sonde.nonfinite.batches import Arrival
+    from sonde.nonfinite.items import Carrier
+
+MOST_INPUTS = 8
+MOST_ITEMS = 16
+BACKWARD = ("backward", "gradient")  # places of a pass that runs without gradients itself
+CHECKPOINT = "torch.utils.checkpoint"
+OURS = ("sonde", "torch")  # packages whose frames are not the program's
+
+
+class Place(NamedTuple):
+    """Where it was found; what is not known is None."""
+
+    where: str
+    producer: bool
+    layer: str | None = None
+    type: str | None = None
+    after: str | None = None
+    before: str | None = None
+    op: str | None = None
+    code: str | None = None
+    stage: str | None = None
+
+
+class Inputs(NamedTuple):
+    """What went into the place."""
+
+    known: bool
+    tensors: tuple[tuple[str, Any], ...] = ()  # by name
+    told: bool = True  # they are still what they were; else only their shapes are
+    parameters: tuple[str, ...] = ()  # of the layer, that were not finite already
+
+
+NOTHING = Inputs(known=True)
+
+
+def certificate(
+    place: Place,
+    bits: int,
+    tensor: Any,
+    inputs: Inputs,
+    carriers: Iterable[Carrier],
+    arrival: Arrival | None,
+    *,
+    scaled: bool,
+) -> dict[str, Any]:
+    """All that is known. `carriers`: tensors with a row for each item, of which the first one with some bad rows tells."""
+    torch = sys.modules["torch"]
+    step, epoch = core.get_context()
+    positions = _positions(carriers, arrival)
+    return {
+        **place._asdict(),
+        "kind": check.KINDS.get(bits),
+        "count": int(check.bad(tensor).sum()),
+        "total": tensor.numel(),
+        "shape": list(tensor.shape),
+        "dtype": _word(tensor.dtype),
+        "inputs": [_described(name, one, inputs.told) for name, one in inputs.tensors[:MOST_INPUTS]],
+        "inputs_known": inputs.known,
+        "parameters": list(inputs.parameters[:MOST_INPUTS]),
+        "items": [_item(arrival, position) for position in positions[:MOST_ITEMS]],
+        "items_total": len(positions),
+        "batch": None if arrival is None else arrival.key,
+        "step": step,
+        "epoch": epoch,
+        "evaluation": not torch.is_grad_enabled() and place.where not in BACKWARD and not _in_checkpoint(),
+        "scaled": scaled,
+    }
+
+
+def sentence(facts: dict[str, Any]) -> str:
+    """The certificate in one sentence."""
+    parts = ["First non-finite value:"]
+    if facts["step"] is not None:
+        parts.append(f"step {facts['step']},")
+    parts.append(f"{_where(facts)}: {facts['kind']} in {facts['count']:,} of {facts['total']:,} values")
+    named = [str(one["id"] or one["index"]) for one in facts["items"] if one["id"] or one["index"] is not None]
+    if named and facts["batch"] is not None:
+        more = "" if facts["items_total"] <= len(named) else f" and {facts['items_total'] - len(named)} more"
+        word = "item" if facts["items_total"] == 1 else "items"
+        parts.append(f"({word} {', '.join(named)}{more} of batch {read_batch_key(facts['batch']).number})")
+    return " ".join(parts) + _before(facts)
+
+
+def _where(facts: dict[str, Any]) -> str:
+    op, code = facts["op"], facts["code"]
+    said = f"layer {facts['layer']} ({facts['type']})" if facts["layer"] else ""
+    if facts["where"] == "data":
+        return f"the data ({facts['stage'] or 'stage not known'})"
+    if facts["after"] or facts["before"]:
+        between = f"code between {facts['after'] or 'the input'} and {facts['before'] or 'what follows'}"
+        said = f"{between} in {facts['layer']}" if facts["layer"] else between
+    if facts["where"] == "loss":
+        said = f"the loss, {said}" if said else "the loss"
+    if facts["where"] == "backward":
+        said = f"the backward pass of {said or 'the loss'}"
+    if facts["where"] == "gradient":
+        said = f"the gradient of a parameter of {said or 'the model'}"
+    return said + (f", {op}" if op else "") + (f", {'before ' if _is_noticed(facts) else ''}{code}" if code else "")
+
+
+def _is_noticed(facts: dict[str, Any]) -> bool:
+    """Is the line that of the call where it was noticed, which comes after the code that made it?"""
+    return facts["before"] is not None or (facts["where"] == "loss" and facts["layer"] is None)
+
+
+def _before(facts: dict[str, Any]) -> str:
+    if facts["where"] == "data":
+        return ""
+    if not facts["producer"]:
+        return "; whether it was made there is not known"
+    if facts["where"] in BACKWARD:
+        return "; the gradient that came to it was finite" if facts["where"] == "backward" else ""
+    if not facts["inputs_known"]:
+        return "; inputs not known"
+    if any(one["finite"] is False for one in facts["inputs"]):
+        return "; an input was not finite already"
+    low = min((one["min"] for one in facts["inputs"] if one["min"] is not None), default=0)
+    largest = [one["max"] for one in facts["inputs"] if one["max"] is not None]
+    least, most = f", min {low:.3g}" if low < 0 else "", f", max {max(largest):.3g}" if largest else ""
+    said = f"; inputs finite{least}{most}"
+    return said + (f"; not finite already: its {' and '.join(facts['parameters'])}" if facts["parameters"] else "")
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _word(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _described(name: str, tensor: Any, told: bool) -> dict[str, Any]:
+    """One input; `told`: it is what it was. Numbers only if it is finite."""
+    good = not told or check.look(tensor) == 0
+    low, high, mean = _extent(tensor) if told and good and _may_tell() else (None, None, None)
+    shape = [] if tensor.is_nested else list(tensor.shape)
+    known = {"name": name, "shape": shape, "dtype": _word(tensor.dtype)}
+    return {**known, "min": low, "max": high, "mean": mean, "finite": good}
+
+
+def _may_tell() -> bool:
+    """May anything of values go into the run? The setting `values` says so."""
+    recorder = serving()
+    return recorder is None or recorder.settings.values != "off"
+
+
+def _extent(tensor: Any) -> tuple[float | int | None, ...]:
+    """Least, greatest and mean value; None for what has no order, or no values to ask for."""
+    torch = sys.modules["torch"]
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
+    if not plain or tensor.is_nested or tensor.is_quantized or tensor.is_complex() or tensor.is_mkldnn:
+        return None, None, None
+    values = check.stored(tensor.detach())
+    if not values.numel() or tensor.dtype is torch.bool or private.is_wrapped(tensor) or not memory.is_there(values):
+        return None, None, None
+    with torch.no_grad():
+        values = values.double()  # not each dtype can be asked itself
+        low, high, mean = values.min().item(), values.max().item(), values.mean().item()
+    return (low, high, mean) if tensor.is_floating_point() else (int(low), int(high), mean)
+
+
+# ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _positions(carriers: Iterable[Carrier], arrival: Arrival | None) -> list[int]:
+    size = None if arrival is None or arrival.indices is None else len(arrival.indices)
+    for one in carriers:
+        tensor = one.tensor
+        dim = _batch_dim(tensor, size) if tensor.layout is sys.modules["torch"].strided else None
+        if dim is not None:
+            wrong = check.bad(tensor).movedim(dim, 0).reshape(tensor.shape[dim], -1).any(1)
+            found: list[int] = wrong.nonzero().flatten().tolist()
+            if found:
+                batch = () if arrival is None else batches.tensors(arrival)
+                return items.places(one, found, tensor.shape[dim], batch) or []
+    return []
+
+
+def _batch_dim(tensor: Any, size: int | None) -> int | None:
+    """The dimension that counts the items: the first, or the second of several where only that fits.
+
+    The second of two is more often that of numbers of one item, as where tokens of all items lie in one row.
+    """
+    shape = tuple(tensor.shape)
+    if size is None:
+        return 0 if len(shape) > 1 and shape[0] > 1 else None
+    if len(shape) > 2 and shape[0] != size == shape[1]:
+        return 1
+    return 0 if shape and shape[0] == size and (len(shape) > 1 or size > 1) else None
+
+
+def _item(arrival: Arrival | None, position: int) -> dict[str, Any]:
+    if arrival is None:
+        return {"position": position, "index": None, "id": None}
+    index = arrival.indices[position] if arrival.indices is not None and position < len(arrival.indices) else None
+    known = batches.identity(arrival, position)
+    whole = type(index) is int
+    return {
+        "position": position,
+        "index": index if whole else None,
+        "id": known if known is not None or whole or index is None else str(index)[: batches.MOST_TEXT],
+    }
+
+
+# ── code ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def code_of(module: Any) -> str | None:
+    """Where the code of a module begins; None if that is not the program's."""
+    forward = next((vars(one)["forward"] for one in type(module).__mro__ if "forward" in vars(one)), None)
+    code = getattr(forward, "__code__", None)
+    if forward is None or code is None or str(forward.__module__).partition(".")[0] in OURS:
+        return None
+    return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno} in {forward.__qualname__}"
+
+
+def _in_checkpoint() -> bool:
+    """Is this in a checkpoint of torch, whose forward pass is one of training, though it runs without gradients?"""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != CHECKPOINT:
+        frame = frame.f_back
+    return frame is not None
+
+
+def user_code() -> str | None:
+    """Where the program is: its innermost line that is neither torch's nor ours."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in OURS:
+            code = frame.f_code
+            return f"{code.co_filename.rpartition('/')[2]}:{frame.f_lineno} in {code.co_name}"
+        frame = frame.f_back
+    return None

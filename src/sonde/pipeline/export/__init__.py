@@ -1,0 +1,1 @@
+"""Exported models, and how to run them."""

@@ -1,0 +1,1 @@
+"""Training: models, loops, engines, ranks, checkpoints."""

@@ -1,0 +1,1 @@
+"""Waiting for batches, fetching them, and which items went into them."""

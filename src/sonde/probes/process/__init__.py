@@ -1,0 +1,1 @@
+"""The process and its host: memory, collections, stacks, children, ranks."""

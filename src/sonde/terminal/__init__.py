@@ -1,0 +1,1 @@
+"""Draws views in a terminal."""

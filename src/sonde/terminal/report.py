@@ -1,0 +1,402 @@
+"""Draws a report in a terminal: a card that is read in ten seconds, at most 100 columns wide, or narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from sonde import units
+from sonde.terminal.layout import INDENT, MARGIN, block
+from sonde.terminal.table import Column, lines
+from sonde.views.report import Memory, Phase, Rank, Report, SlowStep, Verdict, name_of
+from sonde.views.safe import printable, shorten
+from sonde.views.words import MISSING, kept, own_cost, phase_name, telling, took, weight
+
+WIDEST = 100
+NARROW = 60
+MOST_FINDINGS = 4  # beside the verdict
+MOST_RANKS = 8
+MOST_MEMORY = 6
+MOST_LAYERS = 6
+BAR = 24  # cells
+LABEL = 7  # cells of "why", "next" and the like
+STYLES = {"critical": "bold white on red", "warn": "bold black on yellow", "info": "bold black on green"}
+COLOURS = {"critical": "red", "warn": "yellow", "info": "green"}
+PHASE_COLOURS = {
+    "input_wait": "yellow",
+    "h2d": "bright_yellow",
+    "forward": "blue",
+    "backward": "bright_blue",
+    "optimizer": "cyan",
+    "communication": "magenta",
+    "checkpoint": "bright_magenta",
+    "evaluation": "green",
+    "residual": "bright_black",
+}
+
+
+def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
+    """The whole card. On a narrow terminal, or if that is wanted, in one column."""
+    console.width = min(console.width, NARROW if narrow else WIDEST)
+    _head(view, console)
+    _verdict(view.verdict, console)
+    _others(view.findings[1:], console)
+    if view.black_box.command is not None:
+        console.print()
+        block(console, Text(printable(kept(view))), hang=LABEL)
+    _step_time(view, console)
+    _ranks(view.ranks, console, view.run.trainings > 1)
+    _memory(view.memory, console)
+    _slowest(view, console)
+    _items(view, console)
+    _layers(view, console)
+    _foot(view, console)
+
+
+def _title(console: Console, title: str, rest: str = "") -> None:
+    console.print()
+    line = Text(title.upper(), "bold cyan")
+    if rest:
+        line.append(f"  {shorten(printable(rest), max(console.width - len(title) - 2, 0))}", "not bold dim")
+    console.print(line, no_wrap=True)
+
+
+def _grid(console: Console, columns: list[Column]) -> None:
+    for line in lines(columns, console.width - INDENT):
+        console.print(Text(MARGIN) + line, no_wrap=True, overflow="crop")
+
+
+# ── the first ten seconds ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _head(view: Report, console: Console) -> None:
+    run = view.run
+    line = Text(shorten(printable(run.name), 40), "bold")
+    line.append(f"  {printable(run.id)}", "dim")
+    line.truncate(console.width, overflow="ellipsis")
+    console.print(line, no_wrap=True)
+    facts = [
+        printable(run.ended),
+        took(run.dur_ns),
+        units.plural(view.steps.count + view.steps.warmup, "step"),
+        *_people(view),
+        *_speed(view),
+    ]
+    for line in Text(" · ".join(facts), "dim").wrap(console, console.width):
+        line.rstrip()
+        console.print(line)
+
+
+def _speed(view: Report) -> list[str]:
+    found = []
+    if view.steps.per_s is not None:
+        found.append(f"{_rate(view.steps.per_s)} steps/s")
+    if view.steps.samples_per_s is not None:
+        found.append(f"{_rate(view.steps.samples_per_s)} samples/s")
+    if view.steps.loss is not None:
+        parts = view.steps.loss_parts
+        found.append(f"loss {view.steps.loss:.4g}" + (f" (mean of {parts} backward passes)" if parts else ""))
+    return found
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
+
+
+def _people(view: Report) -> list[str]:
+    run = view.run
+    ranks = [] if run.world_size is None or run.world_size < 2 else [f"{run.ranks} of {run.world_size} ranks"]
+    if run.trainings > 1:
+        ranks.append(f"{run.trainings} separate trainings")
+    return [*ranks, units.plural(len(run.hosts), "host")] if len(run.hosts) > 1 else ranks
+
+
+def _verdict(verdict: Verdict, console: Console) -> None:
+    console.print()
+    line = Text(MARGIN)
+    line.append(f" {verdict.kind} ", STYLES.get(verdict.severity, "bold reverse"))
+    line.append(f"  {verdict.severity}, {verdict.confidence:.0%} sure".replace("%", " %"), "dim")
+    console.print(line, no_wrap=True)
+    _labelled(console, "why", verdict.why)
+    _labelled(console, "next", verdict.next, "bold")
+
+
+def _labelled(console: Console, label: str, text: str, style: str = "", label_style: str = "dim") -> None:
+    line = Text(f"{label:{LABEL}}", label_style)
+    line.append(printable(text), style)
+    block(console, line, hang=LABEL)
+
+
+def _others(findings: Sequence[Verdict], console: Console) -> None:
+    if not findings:
+        return
+    console.print()
+    for one in findings[:MOST_FINDINGS]:
+        line = Text(f"{'also':{LABEL}}", "dim")
+        line.append(one.kind, COLOURS.get(one.severity, ""))
+        line.append(f"  {printable(one.why)}")
+        block(console, line, hang=LABEL)
+    if len(findings) > MOST_FINDINGS:
+        _labelled(
+            console, "", f"and {units.plural(len(findings) - MOST_FINDINGS, 'more finding')}: --json has all", "dim"
+        )
+
+
+# ── step time ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _step_time(view: Report, console: Console) -> None:
+    steps = view.steps
+    if not steps.count and not steps.warmup:
+        return
+    told = f"{units.plural(steps.count, 'step')} after the warm-up"
+    if len(view.ranks) > 1:
+        told += f", {len(view.ranks)} {'trainings' if view.run.trainings > 1 else 'ranks'} together"
+    told += "; share: of all their time"
+    if steps.aborted:
+        told += f"; {steps.aborted:,} aborted, not counted"
+    _title(console, "step time", told)
+    phases = view.phases
+    names = ["step", *(phase_name(one.phase) for one in phases)]
+    styles = ["bold", *(PHASE_COLOURS[one.phase] for one in phases)]
+    columns = [
+        Column("", names, right=False, styles=["bold"] + [""] * len(phases)),
+        Column("", _bars(phases, console.width), need=4, right=False, styles=styles),
+        Column("share", ["", *(_share(one.share) for one in phases)]),
+        _points("p50", steps.p50_ns, [one.p50_ns for one in phases], 0),
+        _points("p95", steps.p95_ns, [one.p95_ns for one in phases], 3),
+        _points("p99", steps.p99_ns, [one.p99_ns for one in phases], 1),
+        _points("warm-up", steps.warmup_p50_ns, [one.warmup_p50_ns for one in phases], 2),
+        *_device(phases),
+        *_in_steps(phases, steps.count),
+    ]
+    _grid(console, columns)
+    if steps.startup:
+        block(console, Text(f"start-up  {start_up(view)}"), hang=len("start-up  "))
+    if steps.evaluated_after_ns is not None:
+        block(console, Text(f"evaluation after the last step: {took(steps.evaluated_after_ns)}"), hang=2)
+
+
+def start_up(view: Report) -> str:
+    """What the first calls cost, in a sentence."""
+    found = view.steps.startup
+    first = ", ".join(f"{phase_name(one.phase)} {took(one.first_ns)} (later {took(one.later_ns)})" for one in found)
+    return f"first {first}: compiling, caches or other lazy work"
+
+
+def _points(title: str, whole: float | None, parts: list[float | None], need: int) -> Column:
+    cells = [took(ns) for ns in (whole, *parts)]
+    return Column(title, cells, need=need, styles=["bold"] + [""] * len(parts))
+
+
+def _device(phases: list[Phase]) -> list[Column]:
+    """What a device took for the phases, where there is one."""
+    if all(one.device_ns is None for one in phases):
+        return []
+    return [Column("device", ["", *("" if one.device_ns is None else took(one.device_ns) for one in phases)], need=1)]
+
+
+def _in_steps(phases: list[Phase], count: int) -> list[Column]:
+    """In how many steps a phase was, if that is not all of them: percentiles are over these."""
+    if all(one.steps >= count for one in phases):
+        return []
+    cells = ["", *(units.count(one.steps) if one.steps < count else "" for one in phases)]
+    return [Column("in steps", cells, need=5, styles=["dim"] * len(cells))]
+
+
+def _bars(phases: list[Phase], width: int) -> list[str]:
+    room = BAR if width >= 80 else BAR // 2
+    return ["", *("█" * round((one.share or 0) * room) or ("▏" if one.share else "") for one in phases)]
+
+
+def _share(share: float | None) -> str:
+    return MISSING if share is None else units.share(share)
+
+
+# ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _ranks(ranks: list[Rank], console: Console, apart: bool) -> None:
+    if len(ranks) < 2:
+        return
+    shown = _telling(ranks)
+    _title(
+        console,
+        *(("trainings", "each in a process of its own, without a rank") if apart else ("ranks", _summary(ranks))),
+    )
+    hosts = len({one.host for one in ranks}) > 1
+    columns = [
+        Column(
+            "",
+            [name_of(one, True) for one in shown],
+            right=False,
+            styles=["bold" if one.worst else "" for one in shown],
+        ),
+        Column("host", [one.host for one in shown] if hosts else [""] * len(shown), need=5, right=False, least=6),
+        Column("steps", [_count(one.steps) for one in shown], need=2),
+        Column("p50", [took(one.p50_ns) for one in shown]),
+        Column("p95", [took(one.p95_ns) for one in shown], need=4),
+        Column("own time", [took(one.own_ns) for one in shown]),
+        Column("", [_slower(one) for one in shown], styles=["red" if one.worst else "dim" for one in shown]),
+        Column("largest", [_largest(one) for one in shown], need=3, right=False),
+        Column("state", [f"{one.state} ({one.how})" if one.how else one.state for one in shown], need=1, right=False),
+    ]
+    _grid(console, [column for column in columns if column.title != "host" or hosts])
+    if len(ranks) > len(shown):
+        block(console, Text(f"and {len(ranks) - len(shown)} more; --json has all", "dim"), hang=INDENT)
+
+
+def _telling(ranks: list[Rank]) -> list[Rank]:
+    """All of a few ranks; of many the slowest, in their order."""
+    if len(ranks) <= MOST_RANKS:
+        return ranks
+    slowest = sorted(range(len(ranks)), key=lambda place: -(ranks[place].own_ns or 0))[:MOST_RANKS]
+    return [ranks[place] for place in sorted(slowest)]
+
+
+def _summary(ranks: list[Rank]) -> str:
+    known = sorted(one.p50_ns for one in ranks if one.p50_ns is not None)
+    if not known:
+        return ""
+    middle = known[(len(known) - 1) // 2]
+    worst = next((one for one in ranks if one.worst), None)
+    told = (
+        f"the slowest: {name_of(worst, True)}, {worst.slow:.2f}x"
+        if worst and worst.slow
+        else "none is slower than the others"
+    )
+    return f"median {took(middle)}, {told}"
+
+
+def _slower(one: Rank) -> str:
+    return "" if one.slow is None else f"{one.slow:.2f}x"
+
+
+def _largest(one: Rank) -> str:
+    if not one.phases:
+        return MISSING
+    phase = max(one.phases, key=lambda name: one.phases[name])
+    return f"{phase_name(phase)} {took(one.phases[phase])}"
+
+
+def _count(number: int | None) -> str:
+    return MISSING if number is None else units.count(number)
+
+
+def _memory(memory: list[Memory], console: Console) -> None:
+    if not memory:
+        return
+    shown = sorted(memory, key=lambda one: one.limit is None and -(one.peak or 0))[: MOST_MEMORY + 2]
+    shown = [one for one in memory if one in shown]
+    _title(console, "memory")
+    _grid(
+        console,
+        [
+            Column("", [_holder(one) for one in shown], right=False, least=12),
+            Column("after warm-up", [weight(one.first) for one in shown], need=2),
+            Column("last", [weight(one.last) for one in shown]),
+            Column("peak", [weight(one.peak) for one in shown]),
+            Column("limit", [weight(one.limit) if one.limit is not None else "" for one in shown], need=1),
+        ],
+    )
+    if len(memory) > len(shown):
+        block(console, Text(f"and {len(memory) - len(shown)} more; --json has all", "dim"), hang=INDENT)
+
+
+def _holder(one: Memory) -> str:
+    return one.who if one.what in ("rss", "used") else f"{one.who}, device {one.what}"
+
+
+# ── the slowest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _slowest(view: Report, console: Console) -> None:
+    slowest = view.steps.slowest
+    if not slowest:
+        return
+    _title(console, "slowest steps")
+    several = len(view.ranks) > 1 and any(one.rank is not None for one in slowest)
+    columns = [
+        Column("step", [units.count(one.step) for one in slowest]),
+        Column("rank", [MISSING if one.rank is None else str(one.rank) for one in slowest], need=3),
+        Column("took", [took(one.dur_ns) for one in slowest]),
+        Column(
+            "",
+            ["" if one.times is None else f"{one.times:.1f}x" for one in slowest],
+            need=4,
+            styles=["dim"] * len(slowest),
+        ),
+        Column("most of it", [_extra(one) for one in slowest], need=1, right=False),
+        Column("its slowest items", [_culprits(one) for one in slowest], need=2, right=False, least=18),
+    ]
+    if not several:
+        columns = [column for column in columns if column.title != "rank"]
+    if not any(map(telling, slowest)):
+        columns = columns[:-1]
+    _grid(console, columns)
+
+
+def _extra(one: SlowStep) -> str:
+    if one.phase is None or one.extra_ns is None or one.extra_ns <= 0:
+        return MISSING
+    return f"{phase_name(one.phase)} +{took(one.extra_ns)}"
+
+
+def _culprits(one: SlowStep) -> str:
+    """`8412 (1.90 s, worker 2), 17 (3.02 ms)`: the items that count in a step that took so long."""
+    found = []
+    for item in telling(one):
+        worker = "" if item.worker is None else f", worker {item.worker}"
+        found.append(item.name if item.dur_ns is None else f"{item.name} ({took(item.dur_ns)}{worker})")
+    return ", ".join(found)
+
+
+def _items(view: Report, console: Console) -> None:
+    found = view.items
+    if not found.seen or found.p50_ns is None or not found.slowest:
+        return
+    told = f"{units.count(found.seen)} seen, median {took(found.p50_ns)}, p99 {took(found.p99_ns)}, max {took(found.max_ns)}"
+    _title(console, "items", told)
+
+
+def _layers(view: Report, console: Console) -> None:
+    shown = view.layers[:MOST_LAYERS]
+    if not shown:
+        return
+    _title(console, "layers", f"{units.plural(len(view.layers), 'layer')}, mean of a step")
+    _grid(
+        console,
+        [
+            Column("", [one.layer or "(the model)" for one in shown], right=False, least=14),
+            Column("type", [one.type or MISSING for one in shown], need=3, right=False, least=8),
+            Column("share", [MISSING if one.share is None else units.share(one.share) for one in shown], need=1),
+            Column("forward", [took(one.forward_ns) for one in shown]),
+            Column("backward", [took(one.backward_ns) for one in shown]),
+            Column("activations", [weight(one.activation_bytes) for one in shown], need=4),
+            Column("parameters", [weight(one.parameter_bytes) for one in shown], need=5),
+        ],
+    )
+
+
+# ── what stands below ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _foot(view: Report, console: Console) -> None:
+    _title(console, "about this recording")
+    _labelled(console, "cost", own_cost(view))
+    here = [one.what for one in view.blind_spots if one.scope == "run"]
+    always = len(view.blind_spots) - len(here)
+    for text in here:
+        _labelled(console, "unseen", text)
+    before = "and" if here else "nothing more than"
+    _labelled(
+        console, "" if here else "unseen", f"{before} {always} things that no run shows: sonde doctor lists them", "dim"
+    )
+    for drop in view.drops:
+        _labelled(console, "lost", f"{units.records(drop.count)} {drop.reason}", "red")
+    if not view.drops:
+        _labelled(console, "lost", "nothing: every record that was begun is there")
+    for note in view.run.notes:
+        _labelled(console, "note", note, "yellow")

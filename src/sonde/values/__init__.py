@@ -1,0 +1,1 @@
+"""Describes, digests and copies any value."""

@@ -1,0 +1,120 @@
+"""Which handler describes which type: Python's own, those of libraries the program has imported, and the user's."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sonde.errors import SettingError
+from sonde.guard import guard
+from sonde.values.handlers import builtin, containers
+from sonde.values.note import Note
+from sonde.values.walk import Frozen, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sonde.values.walk import Handler, Walk
+
+# Looked up along a class's bases, the nearest first.
+BUILTIN: dict[type, Handler] = {
+    type(None): builtin.nothing,
+    bool: builtin.boolean,
+    int: builtin.integer,
+    float: builtin.number,
+    complex: builtin.imaginary,
+    str: builtin.text,
+    bytes: builtin.raw,
+    bytearray: builtin.raw,
+    memoryview: builtin.raw,
+    range: builtin.steps,
+    list: containers.items,
+    deque: containers.items,
+    tuple: containers.pair,
+    set: containers.group,
+    frozenset: containers.group,
+    dict: containers.mapping,
+    Mapping: containers.mapping,
+}
+
+# A module of handlers is loaded once the program has imported the library; it has them in HANDLERS.
+LIBRARIES: dict[str, str] = {
+    "numpy": "sonde.values.handlers.arrays",
+    "torch": "sonde.values.handlers.torch",
+    "pandas": "sonde.values.handlers.pandas",
+    "PIL.Image": "sonde.values.handlers.pillow",
+}
+
+_own: dict[type, Handler] = {}
+_library: dict[type, Handler] = {}
+_waiting = dict(LIBRARIES)
+_looked = [0]  # how many modules were loaded at the last look; 0: one of ours was still being imported
+
+
+def register(kind: type, describe: Callable[[Any], object]) -> None:
+    """Let `describe` say what is shown for values of the class `kind` and of its subclasses.
+
+    It gets the value and returns a text, or anything that Sonde can describe (an array, a dict of fields, ...), or a
+    `sonde.values.note.Note`. It must not change the value. The nearest class counts; a later call replaces an earlier one.
+    """
+    if not isinstance(kind, type):
+        raise SettingError(
+            f"register() needs a class, and {kind!r} is none. Example: register(Sample, lambda s: s.name)"
+        )
+    if not callable(describe):
+        raise SettingError(f"register({kind.__name__}, ...) needs a function of one value, and {describe!r} is none.")
+    _own[kind] = _described(describe)
+
+
+def unregister(kind: type) -> None:
+    """Forget what `register` was told about this class."""
+    _own.pop(kind, None)
+
+
+def find(kind: type) -> Handler:
+    """The handler for values of exactly this class."""
+    if _waiting and _looked[0] != len(sys.modules):
+        _awake()
+    for parent in kind.__mro__:
+        handler = _own.get(parent) or _library.get(parent) or BUILTIN.get(parent)
+        if handler is not None:
+            return handler
+    return containers.fields if containers.has_fields(kind) else builtin.thing
+
+
+def _awake() -> None:
+    """Load the handlers of libraries that have been imported since the last look."""
+    _looked[0] = (
+        0 if any(library in sys.modules and not _imported(library) for library in _waiting) else len(sys.modules)
+    )
+    for library, module in list(_waiting.items()):
+        if _imported(library) and _waiting.pop(library, ""):
+            with guard(f"loading the handlers for {library}"):
+                _library.update(import_module(module).HANDLERS)
+
+
+def _imported(library: str) -> bool:
+    """Is it there, and all of it? A value may be captured while the library's own import still runs."""
+    loaded = sys.modules.get(library)
+    return loaded is not None and not getattr(getattr(loaded, "__spec__", None), "_initializing", False)
+
+
+def _described(describe: Callable[[Any], object]) -> Handler:
+    def handler(value: Any, walk: Walk) -> Frozen:
+        if not walk.shows:
+            return walk.text(value)
+        shown = describe(value)
+        if isinstance(shown, Note):
+            return Frozen(shown)
+        if isinstance(shown, str):
+            return builtin.words(value, shown)
+        found = walk.children([("", shown)], value, named=False)
+        if not found.notes:  # it describes itself by itself, again and again
+            return walk.text(value)
+        note = found.notes[0][1]._replace(type=type_name(value))
+        return Frozen(note, found.values[0])
+
+    return handler

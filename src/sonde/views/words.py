@@ -1,0 +1,71 @@
+"""Words for values, the same in the terminal and on pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde import units
+
+if TYPE_CHECKING:
+    from sonde.analysis.questions.items import Item
+    from sonde.views.report import Report, SlowStep
+
+MISSING = "n/a"
+TELLING = 0.05  # of a step: what an item must take to be told of
+PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device"}
+
+
+def phase_name(phase: str) -> str:
+    """A phase in words."""
+    return PHASE_NAMES.get(phase, phase)
+
+
+def took(ns: float | None) -> str:
+    """A duration, or that it is not known."""
+    return MISSING if ns is None else units.duration(ns)
+
+
+def weight(count: int | None) -> str:
+    """A size, or that it is not known."""
+    return MISSING if count is None else units.size(count)
+
+
+def telling(one: SlowStep) -> list[Item]:
+    """The items that took a part of the step worth telling."""
+    return [item for item in one.items if item.dur_ns is None or item.dur_ns >= TELLING * one.dur_ns]
+
+
+def kept(view: Report) -> str:
+    """What the black box has, in a line: `black box: 1 dump (exception) - sonde blackbox RUN`."""
+    box = view.black_box
+    parts = [f"{units.plural(box.dumps, 'dump')} ({', '.join(box.reasons)})"] if box.dumps else []
+    parts += [units.plural(box.births, "birth certificate")] if box.births else []
+    return f"black box: {', '.join(parts)} - {box.command}"
+
+
+def own_cost(view: Report) -> str:
+    """What Sonde itself cost, in a sentence."""
+    cost = view.overhead
+    records = f"{units.plural(cost.records, 'record')}, {units.size(cost.size)} on disk"
+    if cost.share is None or cost.record_ns is None:
+        return f"{records}; time {MISSING}, there is too little to measure it by"
+    workers = "" if cost.worker_share is None else f", {units.share(cost.worker_share)} of that of loader workers"
+    return (
+        f"about {units.share(cost.share)} of the time ({units.count(cost.trainer_records)} records x "
+        f"{units.duration(cost.record_ns)}, measured in this run){workers}; {records}"
+    )
+
+
+def later(losses: int) -> str:
+    """What came after the births."""
+    return f"{units.plural(losses, 'more loss was', 'more losses were')} not finite"
+
+
+def extent(one: dict[str, float | None]) -> str:
+    """`-1.2 to 3.4e+38, mean 0.1`."""
+    if one["min"] is None or one["max"] is None:
+        return "not finite" if one.get("finite") is False else "n/a"
+    mean = one["mean"]
+    return f"{units.brief(one['min'])} to {units.brief(one['max'])}" + (
+        "" if mean is None else f", mean {units.brief(mean)}"
+    )
