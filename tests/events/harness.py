@@ -24,10 +24,11 @@ HEADER = {
     "seg_len": (32, "Q"), "args_len": (40, "Q"), "step": (48, "I"), "epoch": (52, "I"), "lost_space": (64, "Q"),
     "lost_cap": (72, "Q"), "lost_ring": (80, "Q"), "lost_args": (88, "Q"),
 }  # fmt: skip
+MODULES = {"c": "sonde.native.core", "python": "sonde.events.twin"}
 PLENTY = 2**40  # a cap that no test reaches
 PROGRAM = """
 import os, sys, threading, time, signal, gc
-from sonde.events import {module} as core
+import {module} as core
 from tests.events.harness import FolderHost
 from pathlib import Path
 folder = Path({folder!r})
@@ -274,8 +275,7 @@ def process(folder: Path) -> Process:
 
 def run(core: str, folder: Path, program: str, *, cap: int = PLENTY, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a program that records into `folder`, and check how it ended."""
-    module = {"c": "_core", "python": "twin"}[core]
-    text = PROGRAM.format(module=module, folder=str(folder), cap=cap) + program
+    text = PROGRAM.format(module=MODULES[core], folder=str(folder), cap=cap) + program
     done = subprocess.run(
         [sys.executable, "-c", text],
         capture_output=True,

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.events.harness import HALF, PLENTY, PROGRAM, RING, ROOT, FolderHost, Process, process, run
+from tests.events.harness import HALF, MODULES, PLENTY, PROGRAM, RING, ROOT, FolderHost, Process, process, run
 
 from sonde.store.usage import homeless
 
@@ -85,7 +85,7 @@ for i in range(2000):
 def test_kills_at_random_moments(core_name: str, tmp_path: Path, times: int) -> None:
     """Whenever the kill comes, every span that the program knew to be complete is readable."""
     program = (
-        PROGRAM.format(module={"c": "_core", "python": "twin"}[core_name], folder="{folder}", cap=PLENTY)
+        PROGRAM.format(module=MODULES[core_name], folder="{folder}", cap=PLENTY)
         + """
 span, inner = core.Span("x", args={"a": 1}), core.Span("y")
 core.mark("ready")
