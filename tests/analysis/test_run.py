@@ -515,7 +515,7 @@ def test_reading_needs_neither_pandas_nor_pyarrow(tmp_path: Path) -> None:
     """Opening a run loads numpy and duckdb, and importing it loads neither."""
     folder = sample(tmp_path / "run")
     code = (
-        "import sys, json; from sonde.analysis.run import open_run; from sonde.analysis import seal, summary, open\n"
+        "import sys, json; from sonde.analysis.run import open_run; from sonde.analysis import seal; from sonde.analysis.questions import names, spans\n"
         "before = {'numpy', 'duckdb'} & set(sys.modules)\n"
         f"run = open_run({str(folder)!r}); run.sql('SELECT * FROM events').fetchall()\n"
         "print(json.dumps([sorted(before), sorted({'pandas', 'pyarrow', 'torch'} & set(sys.modules))]))"

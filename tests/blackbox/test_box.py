@@ -158,7 +158,7 @@ def test_without_values_the_message_of_an_exception_is_nowhere(tmp_path: Path) -
         trigger("exception", error=caught.value)
     raised = only(recorded)["exception"]
     assert (raised["type"], raised["message"]) == ("KeyError", "")
-    assert "test_blackbox.py" in raised["traceback"][-1]
+    assert "test_box.py" in raised["traceback"][-1]
     (folder,) = folders(recorded)
     assert not any(secret in path.read_text() for path in folder.iterdir())
 
@@ -212,7 +212,7 @@ def test_the_traceback_names_the_place(tmp_path: Path) -> None:
         except Boom as error:
             tell_failure(error)
     frame = only(recorded)["exception"]["traceback"][-1]
-    assert "test_blackbox.py:" in frame
+    assert "test_box.py:" in frame
     assert frame.endswith('in fail: raise Boom("here")  # the place')
 
 
@@ -393,7 +393,7 @@ def test_a_program_without_loaders_writes_all_the_rest(tmp_path: Path, monkeypat
     dump = only(recorded)
     assert dump["batches"] == []
     assert "my epoch" in [span["name"] for span in dump["open_spans"]]
-    assert "test_blackbox.py" in (folders(recorded)[0] / "stacks.txt").read_text()
+    assert "test_box.py" in (folders(recorded)[0] / "stacks.txt").read_text()
 
 
 # ── limits, and on and off ───────────────────────────────────────────────────────────────────────────────────────────

@@ -220,7 +220,7 @@ def test_a_full_disk_changes_neither_exception_nor_exit_code(programs: Programs)
 def test_a_kill_right_after_it_loses_nothing(programs: Programs) -> None:
     """What was written is whole on the disk, and the run says that it is there."""
     kill = (
-        "from sonde.flow.blackbox import trigger\n"
+        "from sonde.blackbox.box import trigger\n"
         "def happens(step):\n    if step == 4:\n        trigger('demand')\n        os.kill(os.getpid(), signal.SIGKILL)"
     )
     programs.run(code(kill, f"{MAIN}train()"), env=ON, code_expected=-signal.SIGKILL)

@@ -111,7 +111,7 @@ def test_the_loop_can_make_it() -> None:
             optimizer.step()
     (facts,) = marks(recorded)
     assert (facts["where"], facts["stage"], indices(facts)) == ("data", "loop", [5])
-    assert facts["code"].startswith("test_nonfinite.py:")
+    assert facts["code"].startswith("test_watch.py:")
 
 
 @pytest.mark.parametrize("box", [0, 3])

@@ -8,6 +8,7 @@ import io
 import pickle
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -255,10 +256,10 @@ def test_a_probe_that_cannot_be_installed_is_off_and_named(monkeypatch: pytest.M
 def test_without_the_c_part_the_same_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Python alone."""
     for name in ("engine", "outermost", "optimizer"):
-        monkeypatch.setattr(sys.modules[f"sonde.hooks.torch.{name}"], "native", None)
-    for name in ("forward", "backward", "step"):
-        monkeypatch.setattr(sys.modules[f"sonde.probes.{name}"], "native", None)
-    monkeypatch.setattr(sys.modules["sonde.hooks.torch.optimizer"].optimizer_step, "_hooks", None)
+        monkeypatch.setattr(import_module(f"sonde.hooks.torch.{name}"), "native", None)
+    for name in ("phases.forward", "phases.backward", "step"):
+        monkeypatch.setattr(import_module(f"sonde.probes.{name}"), "native", None)
+    monkeypatch.setattr(import_module("sonde.hooks.torch.optimizer").optimizer_step, "_hooks", None)
     net = model()
     with record() as recorded:
         train(net, sgd(net), 5)

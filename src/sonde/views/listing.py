@@ -22,6 +22,7 @@ _ORDERS = {
     "phases": ("step NULLS LAST", "process", "start_ns NULLS LAST", "phase"),
     "batches": ("start_ns", "process", "loader", "round", "batch"),
     "items": ("start_ns", "process", "loader", "round", "batch", "position"),
+    "losses": ("step NULLS LAST", "process", "optimizer"),
     "layers": ("step NULLS LAST", "process", "forward_ns DESC", "layer"),
     "memory": ("time_ns", "process", "pid", "device", "rss", "allocated", "reserved", "peak"),
     "system": ("time_ns", "process", "pid", "metric"),

@@ -6,6 +6,7 @@ gradient of all items together, whatever their number, and no item has to be vis
 
 from __future__ import annotations
 
+import atexit
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,23 +37,22 @@ ALONE = World()
 
 @contextmanager
 def joined(*, gpu: bool) -> Iterator[World]:
-    """The world that torchrun has made, for the time of a block. Without torchrun the process is alone."""
+    """The world that torchrun has made. Without torchrun the process is alone.
+
+    A group that is made here stays until the process exits: torchrun's store keeps its addresses, so a second one would hang.
+    """
     if (settings.ranks().world_size or 1) == 1:
         yield ALONE
         return
     from torch import distributed
 
     idist = library().distributed
-    ours = not distributed.is_initialized()
-    if ours:
-        idist.initialize("nccl" if gpu else "gloo")
-    else:
+    if distributed.is_initialized():
         idist.sync()
-    try:
-        yield World(idist.get_rank(), idist.get_world_size())
-    finally:
-        if ours:
-            idist.finalize()
+    else:
+        idist.initialize("nccl" if gpu else "gloo")
+        atexit.register(idist.finalize)
+    yield World(idist.get_rank(), idist.get_world_size())
 
 
 def same_weights(model: torch.nn.Module, world: World) -> None:
