@@ -237,9 +237,9 @@ def _unit(cat: str, name: str) -> str:
         return "ns"
     if cat != probe.SYSTEM:
         return ""
-    if name.startswith(("ram.", "disk.", "cgroup.", "gpu.memory.")):
+    if name.startswith(("ram.", "rss.", "disk.", "cgroup.", "gpu.memory.")):
         return "bytes"
-    return {"cpu": "%", "gpu.load": "%", "gpu.power": "W", "gpu.temperature": "°C"}.get(name, "")
+    return {"cpu": "%", "cpu.delay": "%", "gpu.load": "%", "gpu.power": "W", "gpu.temperature": "°C"}.get(name, "")
 
 
 def _marks(run: Run) -> list[Mark]:
