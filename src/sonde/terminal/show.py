@@ -222,7 +222,7 @@ def _measured(counter: Counter, value: float | None) -> str:
         return units.number(value)
     if counter.unit == "bytes":
         return units.size(round(value))
-    return units.duration(value) if counter.unit == "ns" else f"{units.number(value)} {counter.unit}"
+    return units.duration(value) if counter.unit == "ns" else f"{round(value, 1):g} {counter.unit}"
 
 
 def _nonfinite(counters: list[Counter]) -> list[Column]:
