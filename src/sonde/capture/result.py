@@ -16,7 +16,7 @@ from copy import copy
 from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
-from sonde.capture import diff as compare, file, findings
+from sonde.capture import diff as compare, file, rules
 from sonde.capture.call import About, TraceCall
 from sonde.capture.context import masked
 from sonde.capture.show import html, text
@@ -320,7 +320,7 @@ class TraceResult:
 
     def findings(self) -> list[Finding]:
         """What looks wrong in the values, each with stage, function, field and item."""
-        return findings.find(self)
+        return rules.find(self)
 
     def diff(self, other: TraceResult, *, rtol: float = 0.0) -> compare.Diff:
         """Where two traces differ first. It is false if they do not: `assert not a.diff(b)`."""

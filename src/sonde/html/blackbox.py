@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sonde import units
 from sonde.html.document import document
-from sonde.html.dress import STYLE
 from sonde.html.items import gallery
 from sonde.html.markup import safe, section, table, tag
+from sonde.html.style import BLACKBOX_STYLE
 from sonde.views.blackbox import item_names
 from sonde.views.words import extent, later
 
@@ -41,7 +41,7 @@ def box_page(view: Page, cases: list[Case]) -> str:
     ]
     title = "Birth certificate" if view.births else view.raised.type if view.raised else "Black box"
     content = "\n".join(part for part in parts if part)
-    return document(f"{title}: {view.name}", KIND, STYLE, content, pictures=True)
+    return document(f"{title}: {view.name}", KIND, BLACKBOX_STYLE, content, pictures=True)
 
 
 def _head(view: Page) -> str:

@@ -6,7 +6,7 @@ from sonde.values.note import Kept
 from sonde.values.registry import find
 from sonde.values.walk import Keep, Walk
 
-__all__ = ["DESCRIBED", "FULL", "OFF", "SUMMARY", "Keep", "freeze"]
+__all__ = ["DESCRIBED", "FULL", "OFF", "SUMMARY", "Keep", "digest", "freeze"]
 
 FULL = Keep("full")
 DESCRIBED = Keep("described")
@@ -22,3 +22,13 @@ def freeze(value: object, keep: Keep = FULL, name: str = "") -> Kept:
     """
     note, copy = Walk(keep, find).value(value, name)
     return Kept(name, note, copy)
+
+
+def digest(value: object) -> int | None:
+    """A number that is equal for equal values, in every process and on every device; None if nothing can be said.
+
+    For an array: xxh3 over the canonical name of its dtype, its shape and its elements in C order. So it depends on the
+    order and on the dtype, not on byte order, strides or library: an ndarray and the tensor made from it have the same
+    one. Arrays of texts go by their texts; containers by their parts; a dict and a set without regard to order.
+    """
+    return freeze(value, SUMMARY).note.digest

@@ -9,9 +9,8 @@ import pandas
 import pytest
 
 from sonde.capture.show.text import value_text
-from sonde.values.hashing import digest
 from sonde.values.note import ARRAY, MAPPING, MISSING
-from sonde.values.snapshot import OFF, SUMMARY, Keep, freeze
+from sonde.values.snapshot import OFF, SUMMARY, Keep, digest, freeze
 
 COLUMNS: dict[str, Any] = {
     "int": pandas.Series([1, 2]),

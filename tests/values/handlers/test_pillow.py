@@ -9,9 +9,8 @@ import PIL.Image
 import pytest
 
 from sonde.capture.show.text import value_text
-from sonde.values.hashing import digest
 from sonde.values.note import ARRAY, MISSING
-from sonde.values.snapshot import OFF, SUMMARY, Keep, freeze
+from sonde.values.snapshot import OFF, SUMMARY, Keep, digest, freeze
 
 
 @pytest.mark.parametrize("keep", [Keep(), SUMMARY, OFF, Keep(limit=0)], ids=["full", "summary", "off", "no room"])

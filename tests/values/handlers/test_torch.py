@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from sonde.capture.show.text import value_text
-from sonde.values.hashing import digest
 from sonde.values.note import ARRAY, MISSING, OBJECT, SCALAR, SEQUENCE, Note
-from sonde.values.snapshot import OFF, SUMMARY, Keep, freeze
+from sonde.values.snapshot import OFF, SUMMARY, Keep, digest, freeze
 
 INF = float("inf")
 Tensor: Any = torch.Tensor  # its functions for subclasses have no types

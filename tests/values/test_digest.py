@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, strategies as st
 from xxhash import xxh3_64_intdigest
 
-from sonde.values.hashing import digest
+from sonde.values.snapshot import digest
 
 
 def test_digest_has_64_bits() -> None:
@@ -28,7 +28,7 @@ def test_digest_has_64_bits() -> None:
 
 VALUES = """
 import numpy, decimal
-from sonde.values.hashing import digest
+from sonde.values.snapshot import digest
 values = [
     1, -1, 2**70, 1.5, True, None, "text", b"bytes", 1j, decimal.Decimal("1.5"), range(3),
     [1, "a"], (1, 2), {"a": 1, "b": 2}, {"x", "y", "z"}, frozenset({("a", 1), "b", 3, None}),
