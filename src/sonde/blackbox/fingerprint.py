@@ -220,7 +220,8 @@ def _bytes_of(tensor: Any) -> Any:
         turned = tensor.detach().permute(_order(tensor.shape, tensor.stride()))
         if not turned.is_contiguous() or not memory.is_there(tensor):
             return None
-        return memory.array_of(turned.reshape(-1).view(sys.modules["torch"].uint8))
+        flat = turned.as_strided((turned.numel(),), (1,))  # one element may have any stride, which view() refuses
+        return memory.array_of(flat.view(sys.modules["torch"].uint8))
     except (TypeError, RuntimeError, BufferError):  # one that stands for others
         return None
 
