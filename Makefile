@@ -63,7 +63,7 @@ $(VENV)/.tools: $(VENV)/.torch
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/native/*.c src/sonde/native/*.h src/sonde/native/core/*.h)
-	$(PIP) install --no-build-isolation --editable '.[dev,tui,pipeline]'
+	$(PIP) install --no-build-isolation --editable '.[dev,pipeline]'
 	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.native.core") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
 	@touch $@

@@ -189,7 +189,7 @@ def _cpu_s(code: str) -> float:
 
 
 def _weight() -> dict[str, Any]:
-    """How many packages `sonde[pipeline]` brings, and their size on disk; torch alone for comparison."""
+    """How many packages `sonde-ml[pipeline]` brings, and their size on disk; torch alone for comparison."""
     needed = sorted(_closure("sonde", {"pipeline"}))
     sizes = {name: _size(name) for name in needed}
     return {

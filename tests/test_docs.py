@@ -49,11 +49,22 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def test_each_extra_that_the_sources_name_exists() -> None:
-    """`pip install 'sonde[x]'` names an extra of pyproject.toml."""
+    """`pip install 'sonde-ml[x]'` names an extra of pyproject.toml, and the error for a missing one names one too."""
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
-    files = [*PAGES, *(ROOT / "src").rglob("*.py")]
-    named = {name for file in files for name in re.findall(r"sonde\[([a-z]+)\]", file.read_text())}
-    assert named <= extras
+    sources = [*(ROOT / "src").rglob("*.py")]
+    texts = [file.read_text() for file in [*PAGES, *sources]]
+    named = {name for text in texts for name in re.findall(r"sonde-ml\[([a-z]+)\]", text)}
+    raised = {name for text in texts for name in re.findall(r"MissingExtra\.of\([^,]+, \"([a-z]+)\"", text)}
+    assert named >= {"pipeline", "huggingface", "lightning"}
+    assert raised == {"pipeline", "huggingface", "lightning"}
+    assert named | raised <= extras
+
+
+def test_every_install_line_names_the_distribution() -> None:
+    """On PyPI, `sonde` is another project: nobody may be sent there."""
+    files = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").iterdir()]
+    wrong = re.compile(r"pip install (-\S+ )*'?sonde(?!-ml)\b|sonde\[[a-z]+\]")
+    assert not [file.name for file in files if file.is_file() and wrong.search(file.read_text())]
 
 
 def test_every_module_that_the_architecture_names_exists() -> None:

@@ -34,8 +34,8 @@ def test_setting_error_is_a_value_error() -> None:
 
 def test_missing_extra_says_what_to_install() -> None:
     """The message holds the exact command."""
-    error = MissingExtra.of("textual", "tui", "the live view")
-    assert str(error) == "the live view needs textual, which is not installed: pip install 'sonde[tui]'"
+    error = MissingExtra.of("pyarrow", "pipeline", "ParquetDataset")
+    assert str(error) == "ParquetDataset needs pyarrow, which is not installed: pip install 'sonde-ml[pipeline]'"
 
 
 def test_nearest_names_the_likely_one_and_all_others() -> None:

@@ -119,7 +119,7 @@ class MissingExtra(SondeError, ImportError):
     @classmethod
     def of(cls, library: str, extra: str, purpose: str) -> MissingExtra:
         """The error for `library`, which `purpose` needs and the extra `extra` installs."""
-        return cls(f"{purpose} needs {library}, which is not installed: pip install 'sonde[{extra}]'")
+        return cls(f"{purpose} needs {library}, which is not installed: pip install 'sonde-ml[{extra}]'")
 
 
 def nearest(word: str, valid: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from sonde import launch
 from sonde.cli import main, screen, watch
-from sonde.errors import MissingExtra, RunNotFound
+from sonde.errors import RunNotFound
 from sonde.testing import build_training
 
 NAME = "20250101-000000-train-aaaa"
@@ -114,14 +114,6 @@ def test_deep_is_watch_with_deep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deep, "follow", follow)
     assert CliRunner().invoke(main, ["deep", "--name", "x", "train.py"]).exit_code == 0
     assert asked == [launch.Options(name="x", deep=True)]
-
-
-def test_a_screen_without_its_library_names_the_extra(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the way to do without."""
-    monkeypatch.setattr(watch, "_terminal", lambda: True)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"sonde\[tui\].*--plain"):
-        watch.follow((str(runs / NAME),), launch.Options(), None, plain=False)
 
 
 def test_output_that_grows_is_read_on(tmp_path: Path) -> None:

@@ -327,7 +327,7 @@ def no_textual(programs: Programs) -> dict[str, str]:
 
 
 def test_lines_need_no_textual(programs: Programs, no_textual: dict[str, str]) -> None:
-    """The base installation does not have it."""
+    """Lines work where the screen cannot be loaded."""
     path = script(programs.folder, "import sys, sonde\nsonde.init()\nsonde.mark('here')\nsys.exit(3)\n")
     done = subprocess.run(
         [sys.executable, "-m", "sonde", "watch", "--plain", "--refresh", "0.2", str(path)],

@@ -132,7 +132,7 @@ def test_without_the_library_the_extra_is_named() -> None:
     """An ImportError, with what to install."""
     code = "import sys; sys.modules['transformers'] = None\nimport sonde.integrations.huggingface"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'sonde[huggingface]'" in done.stderr
+    assert "pip install 'sonde-ml[huggingface]'" in done.stderr
     assert "MissingExtra" in done.stderr
 
 

@@ -94,7 +94,7 @@ def test_without_the_library_the_extra_is_named() -> None:
         "import sonde.integrations.lightning"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'sonde[lightning]'" in done.stderr
+    assert "pip install 'sonde-ml[lightning]'" in done.stderr
     assert "MissingExtra" in done.stderr
 
 

@@ -25,7 +25,7 @@ def refuse_writing(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     statements = connection.extract_statements(query)  # raises DuckDB's own error where it is not SQL
     if len(statements) != 1:
         raise QueryRefused(f"Give one SELECT, not {len(statements)} statements. {_ALLOW}")
-    if statements[0].type is not duckdb.StatementType.SELECT:
+    if statements[0].type != duckdb.StatementType.SELECT:
         raise _refusal(statements[0].type.name)
     if "with" in query.lower():
         ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ from sonde import config, launch
 from sonde.cli.keeper import Kept, keep
 from sonde.cli.program import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import tell
-from sonde.errors import CommandRefused, MissingExtra, RunNotFound, SettingError
+from sonde.errors import CommandRefused, RunNotFound, SettingError
 from sonde.guard import guard
 from sonde.store.folder import RUN_FILE
 
@@ -97,8 +96,6 @@ def command(
 def follow(words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool) -> int:
     """Watch what is meant; the exit code."""
     plain = plain or not _terminal()
-    if not plain and importlib.util.find_spec("textual") is None:
-        raise MissingExtra("The screen needs Textual: pip install 'sonde[tui]'. Without it, use --plain.")
     run = _run_meant(words, options)
     try:
         if run is not None:

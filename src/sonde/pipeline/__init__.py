@@ -1,4 +1,4 @@
-"""Pipeline: from `get_<field>` of a dataset to results on disk, in a few lines. Needs the extra `sonde[pipeline]`.
+"""Pipeline: from `get_<field>` of a dataset to results on disk, in a few lines. Needs the extra `sonde-ml[pipeline]`.
 
 config, registry, request     what is declared: settings, classes by name, the data
 provider, datasets/           items and batches of the declared data, without torch
