@@ -83,7 +83,7 @@ def test_a_page_is_written_and_may_be_written_again(folder: Path, tmp_path: Path
     assert CliRunner().invoke(main, ["report", "--dir", str(folder), "old", "--html", str(report)]).exit_code == 0
     refused = call(folder, "old", "--html", str(report))
     assert refused.exit_code == 1
-    assert "is no black box of Sonde" in refused.stderr
+    assert "is not a Sonde black box" in refused.stderr
 
 
 def test_the_report_names_the_command(folder: Path) -> None:

@@ -93,7 +93,7 @@ def test_what_needs_a_working_folder_that_was_removed_says_so(removed: Path) -> 
     """In one line."""
     result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 1
-    assert "working folder of this shell was removed" in result.output.splitlines()[-1]
+    assert "current working directory was deleted" in result.output.splitlines()[-1]
 
 
 def test_version_is_that_of_the_package() -> None:
@@ -167,7 +167,7 @@ def test_a_failure_is_one_message_without_a_traceback(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert result.stdout == ""
     assert len(result.stderr.strip().splitlines()) == 1
-    assert result.stderr.startswith("Error: There is no run 'nothing'")
+    assert result.stderr.startswith("Error: No run 'nothing'")
 
 
 def test_a_wrong_setting_is_told_too(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_damage_inside_of_a_sealed_table_is_told_in_a_sentence(tmp_path: Path) -
     table.write_bytes(content)
     done = sonde("show", str(run), "events")
     assert done.returncode == 1
-    assert "Error: A table cannot be read: " in done.stderr
-    assert "restore the run folder from a copy." in done.stderr
+    assert "Error: Cannot read a table: " in done.stderr
+    assert "restore the run folder from a backup." in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -54,7 +54,7 @@ def test_a_process_that_comes_by_answers_with_its_folder(tmp_path: Path) -> None
     assert first.exit_code == second.exit_code == 0
     assert first.output.splitlines() == [
         f"pid {os.getpid()}: {running.path}/blackbox/002-{rest}",
-        f"Look: sonde blackbox {running.path.name}",
+        f"Show it: sonde blackbox {running.path.name}",
     ]
     assert f"003-{rest}" in second.output
 
@@ -76,7 +76,7 @@ def test_of_one_that_does_not_come_by_the_stacks_are_written(tmp_path: Path) -> 
         result = dump(running.path, "--wait", "0.2")
         assert not (running.path / "dump").exists()
     assert result.exit_code == 1
-    assert f"pid {os.getpid()}: did not come by within 200 ms. Where its threads are: " in result.output
+    assert f"pid {os.getpid()}: no response within 200 ms. Its stacks: " in result.output
     (stacks,) = running.path.glob("stacks-*.txt")
     assert str(stacks) in result.output
     assert "test_dump.py" in stacks.read_text()
@@ -87,14 +87,14 @@ def test_nobody_is_sent_a_signal_that_would_kill(tmp_path: Path) -> None:
     with record(dir=str(tmp_path), blackbox=1, mode="manual") as running:
         trigger("demand")
         result = dump(running.path, "--wait", "0.1")
-    assert "it does not write stacks" in result.output
+    assert "it cannot write stacks" in result.output
 
 
 def test_a_run_that_is_over_is_told_so(recorded: Recorded) -> None:
     """Nothing is left behind in it."""
     result = dump(recorded.path)
     assert result.exit_code == 1
-    assert f"{recorded.path.name} is over" in result.output
+    assert f"{recorded.path.name} has ended" in result.output
     assert f"sonde blackbox {recorded.path.name}" in result.output
     assert not (recorded.path / "dump").exists()
 
@@ -105,7 +105,7 @@ def test_a_run_that_has_only_begun_is_not_over(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run1", [BuiltProcess([BuiltRecord(dur=1)], host=host(), process=facts)])
     result = dump(run)
     assert result.exit_code == 1
-    assert "No process of run1 trains now" in result.output
+    assert "run1 has no training process right now" in result.output
 
 
 def test_a_run_without_a_black_box_is_told_how_to_get_one(tmp_path: Path) -> None:

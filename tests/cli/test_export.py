@@ -85,4 +85,4 @@ def test_the_format_must_be_named(folder: Path, args: list[str]) -> None:
 
 def test_the_name_of_a_reader_brings_its_format(folder: Path) -> None:
     """Perfetto reads Chrome's."""
-    assert "There is no format 'perfetto'. Did you mean 'chrome'?" in export(folder, "--to", "perfetto").output
+    assert "Unknown format 'perfetto'. Did you mean 'chrome'?" in export(folder, "--to", "perfetto").output

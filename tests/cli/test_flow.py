@@ -182,7 +182,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     missing = tmp_path / "no.sonde"
     for result, code in ((flow("show", missing), 1), (flow("diff", missing, missing), 2)):
         assert result.exit_code == code
-        assert f"There is no file {missing}" in result.output
+        assert f"No such file: {missing}" in result.output
 
 
 def test_a_file_that_is_no_trace_is_told(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_run_without_traces_is_told(runs: Path) -> None:
     """And how to make one."""
     result = flow("show", "3f2a", "--dir", runs)
     assert result.exit_code == 1
-    assert "There are no traces in the run 20250101-000000-train-3f2a" in result.output
+    assert "The run 20250101-000000-train-3f2a has no traces" in result.output
     assert "sonde.flow.trace" in result.output
 
 

@@ -115,7 +115,7 @@ def test_classes_of_the_working_folder_are_found(folder: Path) -> None:
 WRONG = {
     "a key with a typo": (("train", "--set", "train.epocs=3"), 1, "Did you mean 'epochs'?"),
     "a value of a wrong type": (("train", "--set", "train.epochs=many"), 1, "train.epochs"),
-    "no value": (("train", "--set", "train.epochs"), 1, "has no key and value"),
+    "no value": (("train", "--set", "train.epochs"), 1, "is not KEY=VALUE"),
     "a model that is not there": (("train", "--set", "model.name=Autoencodr"), 1, "Did you mean 'Autoencoder'"),
     "nothing trained": (("infer",), 1, "Train first"),
     "nothing exported": (("engine",), 1, "Export one first"),
@@ -181,7 +181,7 @@ def test_control_c_in_an_epoch_ends_with_130_and_keeps_the_checkpoint(folder: Pa
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert rest.strip().splitlines()[-1] == "Interrupted. What was finished is kept."
+    assert rest.strip().splitlines()[-1] == "Interrupted. Finished parts are saved."
     assert "Traceback" not in rest
     (run,) = (folder / "results").iterdir()
     assert (run / "latest.pt").is_file()

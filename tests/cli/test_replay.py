@@ -95,7 +95,7 @@ def test_other_data_is_told_and_is_an_exit_code(recorded: Path) -> None:
         (["train.py:make_dataset", "--step", "77"], "It has the steps 0 to 9"),
         (["train.py:make_dataset", "--step", "1", "--rank", "2"], "There is no rank 2"),
         (["--step", "1"], "Give the dataset as SCRIPT:NAME"),
-        (["no-such-run", "train.py:make_dataset", "--step", "1"], "There is no run 'no-such-run'"),
+        (["no-such-run", "train.py:make_dataset", "--step", "1"], "No run 'no-such-run'"),
         (["train.py:make_dataset", "--step", "1", "--out", "train.py"], "train.py exists"),
     ],
 )

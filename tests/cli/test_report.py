@@ -71,7 +71,7 @@ def test_a_page_is_written_and_may_be_written_again(folder: Path, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("train.py", "is no report of Sonde"), ("folder", "is a folder"), ("nowhere/report.html", "There is no folder")],
+    [("train.py", "is not a Sonde report"), ("folder", "is a folder"), ("nowhere/report.html", "There is no folder")],
 )
 def test_a_page_goes_nowhere_else(folder: Path, tmp_path: Path, name: str, told: str) -> None:
     """Never over another file."""
@@ -110,7 +110,7 @@ def test_a_wrong_policy_is_one_message(folder: Path, tmp_path: Path, content: st
 
 def test_what_is_no_run_is_one_message(tmp_path: Path) -> None:
     """An empty folder, a name that is not there, a format that is too new."""
-    assert "There is no run" in call(tmp_path).stderr
+    assert "No runs in" in call(tmp_path).stderr
     (tmp_path / "empty").mkdir()
     assert "is no run" in call(tmp_path, str(tmp_path / "empty")).stderr
     (process,) = training_processes(steps=1)

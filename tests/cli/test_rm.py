@@ -35,7 +35,7 @@ def test_it_lists_and_asks(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run")
     result = rm(tmp_path, "run", input="y\n")
     assert result.exit_code == 0
-    assert "Remove 1 run" in result.output
+    assert "delete 1 run" in result.output
     assert not run.exists()
 
 
@@ -75,7 +75,7 @@ def test_a_killed_run_is_as_old_as_its_last_record(tmp_path: Path) -> None:
 def test_nothing_old_is_no_failure(tmp_path: Path) -> None:
     """With nothing to remove the exit code is 0."""
     result = rm(tmp_path, "--older-than", "1w", "--yes")
-    assert (result.exit_code, result.output) == (0, "Nothing to remove.\n")
+    assert (result.exit_code, result.output) == (0, "Nothing to delete.\n")
 
 
 @pytest.mark.parametrize("args", [[], ["run", "--older-than", "1d"], ["--older-than", "soon"], ["--older-than", "-1d"]])
@@ -90,7 +90,7 @@ def test_a_folder_that_is_no_run_stays(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     result = rm(tmp_path, "photos", "--yes")
     assert result.exit_code == 1
-    assert "is not a run" in result.output
+    assert "was not recorded by Sonde" in result.output
     assert (tmp_path / "photos").exists()
 
 
@@ -101,7 +101,7 @@ def test_the_results_of_a_pipeline_stay(tmp_path: Path) -> None:
     other = build_run(tmp_path / "other")
     result = rm(tmp_path, trained.name, "other", "--yes")
     assert result.exit_code == 1
-    assert f"{trained} is not a run that Sonde recorded" in result.stderr
+    assert f"{trained} was not recorded by Sonde" in result.stderr
     assert (trained / "weights.pt").exists()
     assert not other.exists()
 

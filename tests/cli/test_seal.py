@@ -56,7 +56,7 @@ def test_all_seals_what_has_ended(tmp_path: Path) -> None:
     result = seal(tmp_path, "--all")
     assert result.exit_code == 0, result.output
     assert [line.split()[1] for line in result.output.splitlines()] == ["run2:"]
-    assert "nothing to seal" in seal(tmp_path, "--all").output
+    assert "Nothing to seal" in seal(tmp_path, "--all").output
 
 
 def test_one_or_all_but_not_both(tmp_path: Path) -> None:

@@ -241,4 +241,4 @@ def test_a_word_that_is_nearly_a_table_brings_it(tmp_path: Path) -> None:
     build_run(tmp_path / "first", [])
     result = CliRunner().invoke(main, ["show", "stepz", "--dir", str(tmp_path)])
     assert result.exit_code == 1
-    assert result.output.rstrip().endswith("Or the table steps?")
+    assert result.output.rstrip().endswith("Or did you mean the table steps?")

@@ -69,13 +69,13 @@ def test_a_run_that_is_over_is_an_error(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run1", [BuiltProcess([BuiltRecord(dur=1)], host=host())])
     result = stacks(tmp_path)
     assert result.exit_code == 1
-    assert "run1 is over: no process of it runs." in result.output
+    assert "run1 has ended." in result.output
     (run / "stacks-node-7.txt").write_text("Thread 1\n")
     assert "stacks-node-7.txt" in stacks(tmp_path).output
 
 
 @pytest.mark.parametrize(
-    ("where", "problem"), [(host(), "it does not write stacks"), ("elsewhere", "it runs on another machine")]
+    ("where", "problem"), [(host(), "it cannot write stacks"), ("elsewhere", "it runs on another machine")]
 )
 def test_a_process_that_cannot_be_asked_is_left_alone(tmp_path: Path, where: str, problem: str) -> None:
     """A signal that it does not wait for would end it: this process is the proof."""
@@ -93,4 +93,4 @@ def test_a_process_that_does_not_answer_is_told(
     monkeypatch.setattr(os, "kill", lambda *_: None)
     result = stacks(tmp_path, "--wait", "0.1")
     assert result.exit_code == 1
-    assert f"pid {waiting.pid}: it has not answered within" in result.output
+    assert f"pid {waiting.pid}: no response within" in result.output

@@ -68,7 +68,7 @@ def test_no_run_at_all_is_told(tmp_path: Path, name: str) -> None:
     """With exit code 1, and how to start a program instead."""
     result = CliRunner().invoke(main, [name, "--dir", str(tmp_path)])
     assert result.exit_code == 1
-    assert "There is no run" in result.output
+    assert "No runs in" in result.output
     assert f"sonde {name} train.py" in result.output
 
 
@@ -151,7 +151,7 @@ def test_an_option_of_another_command_is_refused_by_the_one_that_was_called(comm
     done = CliRunner().invoke(main, [command, "--quiet", "train.py"])
     assert done.exit_code == 2
     assert f"{command} [OPTIONS]" in done.stderr
-    assert "There is no option --quiet." in done.stderr
+    assert "Unknown option --quiet." in done.stderr
     assert "'--quiet'" not in done.stderr
 
 
@@ -182,7 +182,7 @@ def test_other_words_behind_the_path_of_a_run_are_refused(runs: Path) -> None:
     """They are not passed over."""
     result = CliRunner().invoke(main, ["watch", str(runs / NAME), "more"])
     assert result.exit_code == 2
-    assert f"{NAME} is a run, and more is no option for it." in result.output
+    assert f"{NAME} is a run; more is not an option for it." in result.output
 
 
 def test_options_behind_a_word_with_a_typo_are_those_of_a_program(runs: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_signal_during_the_drawing_ends_it(programs: Programs) -> None:
     program.terminate()
     _, err = program.communicate(timeout=60)
     assert program.returncode == 3
-    assert "the report could not be made" in err
+    assert "the report failed" in err
 
 
 def drawing(launcher: int) -> bool:

@@ -140,7 +140,7 @@ def test_q_detaches_and_the_program_goes_on(programs: Programs, terminals: Calla
     assert "● recording" in terminal.text
     terminal.press(b"q")
     assert terminal.wait() == 0
-    assert "the program goes on (pid " in terminal.text
+    assert "the program continues (pid " in terminal.text
     again = terminals("watch")
     until(lambda: "● recording" in again.text and "ready" in again.text, "the second screen with the output")
     (programs.folder / "stop").touch()
@@ -180,7 +180,7 @@ def test_a_killed_keeper_does_not_stop_the_program(programs: Programs, terminals
     size = output.stat().st_size
     until(lambda: output.stat().st_size > size + 10_000, "more output than a terminal holds")
     terminal.press(b"q")
-    until(lambda: f"The program goes on (pid {program})" in terminal.text, "the words on leaving")
+    until(lambda: f"Your program continues (pid {program})" in terminal.text, "the words on leaving")
     size = output.stat().st_size
     until(lambda: output.stat().st_size > size + 10_000, "more output after the screen was left")
     (programs.folder / "stop").touch()
@@ -201,7 +201,7 @@ def test_without_its_keeper_a_program_can_be_interrupted_and_no_exit_code_is_mad
     until(lambda: "(KeyboardInterrupt)" in terminal.text, "the end")
     terminal.press(b"q")
     assert terminal.wait() == 1
-    assert "the program's exit code is unknown, because Sonde's keeper was killed" in terminal.text
+    assert "the program's exit code is unknown, because Sonde's keeper process was killed" in terminal.text
     assert "exit code -9" not in terminal.text
     assert b"KeyboardInterrupt" in (the_run(programs) / "output.log").read_bytes()
 
@@ -221,7 +221,7 @@ def test_a_run_folder_that_is_removed_is_told(programs: Programs, terminals: Cal
     for screen in (terminal, other):
         screen.press(b"q")
     assert (terminal.wait(), other.wait()) == (5, 0)
-    assert "the program ended with exit code 5. Its run folder is gone." in terminal.text
+    assert "the program ended with exit code 5. Its run folder was deleted." in terminal.text
     assert "died" not in other.text
 
 
@@ -349,7 +349,7 @@ def test_a_screen_that_fails_leaves_the_program_its_exit_code(
     """The command waits for the program instead."""
     path = script(programs.folder, STEPPING + "\n    sys.exit(5)\n")
     terminal = terminals("watch", str(path), env=no_textual)
-    until(lambda: "the program goes on without a screen" in terminal.text, "the notice")
+    until(lambda: "the program continues without a screen" in terminal.text, "the notice")
     (programs.folder / "stop").touch()
     assert terminal.wait() == 5
     with open_run(the_run(programs)) as run:

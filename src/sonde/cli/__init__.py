@@ -17,21 +17,21 @@ from sonde.version import __version__
 COMMANDS = (
     ("run", "Run a program and record it, without editing it."),
     ("watch", "Start a program and watch it, or watch a running or finished run."),
-    ("deep", "Start a program and watch it with every layer: time forward and backward, memory."),
+    ("deep", "Start a program and watch every layer: forward and backward time, memory."),
     ("report", "Diagnose a run: problem, evidence, next step."),
     ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
     ("dump", "Ask a running program to write its last batches now."),
-    ("stacks", "Show where every thread of a running program is."),
-    ("runs", "List the recorded runs, the newest first."),
-    ("show", "Show where the time of a run went, what was still open, and what was lost."),
-    ("rules", "List the rules of the diagnosis, with their thresholds."),
-    ("flow", "Look at captured values, compare two traces, rebuild a batch of a run."),
-    ("pipeline", "Train, run, test and export a model that a TOML file declares."),
-    ("seal", "Turn the raw records of a finished run into compact tables."),
-    ("rm", "Remove runs, after asking."),
-    ("export", "Write a run in the format of another tool."),
-    ("doctor", "Check that recording works here, and show how it is done."),
-    ("completion", "Print the script that completes commands, options and runs in your shell."),
+    ("stacks", "Show the current stack of every thread of a running program."),
+    ("runs", "List recorded runs, newest first."),
+    ("show", "Show where the time of a run went, which spans were open, and what was lost."),
+    ("rules", "List the diagnosis rules and their thresholds."),
+    ("flow", "Inspect captured values, compare two traces, rebuild a batch."),
+    ("pipeline", "Train, run, test and export a model declared in a TOML file."),
+    ("seal", "Compress the raw records of a finished run into tables."),
+    ("rm", "Delete runs, after confirmation."),
+    ("export", "Export a run to the format of another tool."),
+    ("doctor", "Check that recording works on this machine, and how."),
+    ("completion", "Print the shell completion script for commands, options and runs."),
 )
 
 FAULTS = ("ParserException", "BinderException", "CatalogException")  # of DuckDB: a query of ours is wrong, no file
@@ -62,7 +62,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it, but a typo is answered with the nearest command."""
         if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
-            ctx.fail(f"There is no command {args[0]!r}. {nearest(args[0], self.list_commands(ctx))}")
+            ctx.fail(f"Unknown command {args[0]!r}. {nearest(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -85,7 +85,7 @@ class Commands(click.Group):
                 raise
             reason = str(error).partition("\n")[0].rstrip(".")
             raise click.ClickException(
-                f"A table cannot be read: {reason}. If its file is damaged, restore the run folder from a copy."
+                f"Cannot read a table: {reason}. If its file is damaged, restore the run folder from a backup."
             ) from None
 
 
@@ -100,7 +100,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 def _told(error: OSError) -> str:
     if isinstance(error, FileNotFoundError) and not has_working_folder():
-        return "The working folder of this shell was removed. Change to another folder, and try again."
+        return "The current working directory was deleted. Change to another one and try again."
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}."
 
@@ -108,8 +108,8 @@ def _told(error: OSError) -> str:
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: sonde show           the newest run\n\nEach command explains itself: sonde show --help",
+    epilog="Example: sonde show           the newest run\n\nHelp for one command: sonde show --help",
 )
 @click.version_option(__version__, message="sonde %(version)s")
 def main() -> None:
-    """Sonde: see what a machine-learning program does, while it runs and afterwards."""
+    """Sonde: see what a machine-learning program does, live and afterwards."""

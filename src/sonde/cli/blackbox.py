@@ -32,16 +32,16 @@ Example: sonde blackbox --json | jq .births"""
 )
 @one_run
 @directory
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the page.")
-@click.option("--html", metavar="FILE", type=click.Path(), help="Write a page with pictures; it opens offline.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", metavar="FILE", type=click.Path(), help="Write an HTML page with pictures; works offline.")
 @click.option(
     "--dump",
     "number",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Show this dump (default: the one that says most).",
+    help="Show dump N (default: the most informative one).",
 )
-@click.option("--narrow", is_flag=True, help="Draw the page in 60 columns, whatever the terminal has.")
+@click.option("--narrow", is_flag=True, help="Use 60 columns, whatever the terminal width.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -54,8 +54,10 @@ def command(
 ) -> None:
     """Show the last batches before a failure, and what produced the first NaN.
 
-    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. Record one
-    with `sonde run --blackbox --watch-nonfinite`; a run without them, or one that was killed, shows what its records say.
+    RUN is a path, a run folder's name or any unique part of it. Default: the newest run.
+
+    Record with `sonde run --blackbox --watch-nonfinite`. For other runs, and for killed ones, this shows what the
+    records contain.
     """
     target = None if html is None else page_target(html, "black box")
     path = choose(run, runs_dir(dir))

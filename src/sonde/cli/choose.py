@@ -14,7 +14,7 @@ from sonde.store.folder import RUN_FILE
 from sonde.views.runs import BROKEN, candidates, list_runs
 
 MOST_LISTED = 5
-RECORD_ONE = "Record one: sonde run train.py. Or call sonde.init() at the start of the program."
+RECORD_ONE = "Record one with: sonde run train.py. Or call sonde.init() at the start of the program."
 
 
 def _complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -27,7 +27,7 @@ def directory(command: Any) -> Any:
     return click.option(
         "--dir",
         type=click.Path(file_okay=False),
-        help="The folder with the runs (default: the setting `dir`, sonde-runs).",
+        help="Folder that holds the runs (default: the setting `dir`, sonde-runs).",
     )(command)
 
 
@@ -64,7 +64,7 @@ def choose(given: str | None, folder: Path, hint: str = RECORD_ONE) -> Path:
 def _newest(folder: Path, hint: str) -> Path:
     readable = [one for one in list_runs(folder).runs if one.state != BROKEN]
     if not readable:
-        raise RunNotFound(f"There is no run in {folder}. {hint}")
+        raise RunNotFound(f"No runs in {folder}. {hint}")
     return Path(readable[0].path)
 
 
@@ -84,12 +84,12 @@ def _ambiguous(given: str, matches: list[str]) -> str:
 
 def _missing(given: str, folder: Path, names: list[str], hint: str) -> str:
     if given and Path(given).is_dir():
-        return f"{given} is no run: it holds no {RUN_FILE}. If it is a folder with runs, name it: --dir {given}"
+        return f"{given} is not a run: it has no {RUN_FILE}. If it is a folder of runs, use: --dir {given}"
     if not names:
-        return f"There is no run {given!r}, and no other one in {folder}. {hint}"
+        return f"No run {given!r}: {folder} has no runs. {hint}"
     close = _nearest(given, names)
-    known = f"Did you mean {close!r}?" if close else "`sonde runs` lists them."
-    return f"There is no run {given!r} in {folder}. {known}"
+    known = f"Did you mean {close!r}?" if close else "List the runs with: sonde runs."
+    return f"No run {given!r} in {folder}. {known}"
 
 
 def _nearest(given: str, names: list[str]) -> str | None:

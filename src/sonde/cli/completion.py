@@ -18,7 +18,7 @@ Example, once, for fish:
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options and runs in your shell."""
+    """Print the shell completion script for commands, options and runs."""
     kind = get_completion_class(shell)
     assert kind is not None, shell  # SHELLS are click's own
     click.echo(kind(context.find_root().command, {}, "sonde", "_SONDE_COMPLETE").source())

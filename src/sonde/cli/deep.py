@@ -24,10 +24,10 @@ Example: sonde deep                              the newest run""",
 def command(
     context: click.Context, /, words: tuple[str, ...], refresh: float | None, plain: bool, **given: Any
 ) -> None:
-    """Start a program and watch it with every layer: time forward and backward, memory.
+    """Start a program and watch every layer: forward and backward time, memory.
 
-    The same as `sonde watch --deep`: with RUN, or with nothing for the newest run, it watches that, and shows its layers if they
-    were recorded.
+    The same as `sonde watch --deep`. With RUN it watches that run, with no argument the newest one. Layers are shown if
+    they were recorded.
     """
     refuse_unknown(context, words)
     context.exit(follow(words, launch.Options(**given, deep=True), refresh, plain))

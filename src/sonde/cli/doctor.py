@@ -61,13 +61,13 @@ Example: sonde doctor
 Example: sonde doctor --json | jq .proof"""
 )
 @directory
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(context: click.Context, dir: str | None, as_json: bool) -> None:
-    """Check that recording works here, and show how it is done.
+    """Check that recording works on this machine, and how.
 
-    Makes a tiny recording in a folder beside the runs, kills it, reads it back, and removes it. The exit code is 1 if
-    that failed.
+    Records a tiny program next to your runs, kills it, reads the records back and deletes them. Exit code 1 means that
+    this failed.
     """
     found = examine(dir)
     if as_json:
@@ -123,15 +123,17 @@ def _existing(path: Path) -> Path:
 
 def _writes(settings: config.Settings, path: Path) -> tuple[str, str]:
     if settings.writes != "auto":
-        return settings.writes, "the setting writes says so"
+        return settings.writes, "set by the `writes` setting"
     if filesystem.may_map(path):
-        return "mapped", "records survive a kill of the process"
+        return "mapped", "records survive a killed process"
     if filesystem.may_map(settings.scratch):
         return (
             "mapped elsewhere",
-            f"the rings go to {settings.scratch}, because this file system cannot be mapped safely",
+            f"buffers are written to {settings.scratch}, because this file system cannot be memory-mapped safely",
         )
-    return "block", "neither this file system nor that of scratch can be mapped safely; a kill loses the last block"
+    return "block", (
+        "neither this file system nor `scratch` can be memory-mapped safely; a kill loses the last block of records"
+    )
 
 
 def _unseen(writes: str) -> list[str]:
@@ -139,7 +141,7 @@ def _unseen(writes: str) -> list[str]:
     if writes == "block":
         return ["the last block of records of a killed process"]
     if writes == "mapped elsewhere":
-        return ["the last records of a host that dies: its rings lie on its own disk"]
+        return ["the last records of a host that crashes: its buffers are on its own disk"]
     return []
 
 
@@ -159,11 +161,11 @@ def _proof(dir: Path, writes: str) -> Proof:
         with _temporary(dir) as folder:
             return _recorded(folder, kill=writes != "block")
     except OSError as error:
-        return Proof(False, f"no folder can be made beside the runs: {error}")
+        return Proof(False, f"cannot create a folder next to the runs: {error}")
     except SondeError as error:
-        return Proof(False, f"the recording cannot be read: {error}")
+        return Proof(False, f"cannot read the recording back: {error}")
     except subprocess.TimeoutExpired:
-        return Proof(False, f"the program that was to be recorded did not end within {PROBE_SECONDS} s")
+        return Proof(False, f"the test program did not finish within {PROBE_SECONDS} s")
 
 
 @contextmanager
@@ -189,8 +191,8 @@ def _recorded(folder: Path, kill: bool) -> Proof:
         return Proof(False, f"nothing was recorded: {said[-1] if said else f'exit code {done.returncode}'}")
     with open_run(runs[0]) as run:
         ((count,),) = run.sql("SELECT count(*) FROM events WHERE name = 'probe' AND dur_ns IS NOT NULL").fetchall()
-    what = "was killed without warning" if kill else "ended"
-    told = f"{count} of {SPANS} spans came back of a program that {what}"
+    what = "was killed with SIGKILL" if kill else "ended"
+    told = f"{count} of {SPANS} spans recovered from a program that {what}"
     return Proof(count == SPANS, told, **_said(done.stdout))
 
 

@@ -55,15 +55,15 @@ Example: sonde dump train-3f2a --wait 60"""
     default=WAIT_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the answer.",
+    help="How long to wait for a response.",
 )
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:
     """Ask a running program to write its last batches now.
 
-    For a program that was started with `sonde run --blackbox`, or that calls `sonde.flow.blackbox()`. Each of its training
-    processes writes a folder into RUN/blackbox when it next comes by: at the next batch, or the end of a step. Of one that
-    does not come by, the stacks of its threads are written. `touch RUN/dump` asks for the same, and does not wait.
+    Works for programs started with `sonde run --blackbox` or that call `sonde.flow.blackbox()`. Each training process
+    writes a folder to RUN/blackbox at its next batch or at the end of its step. If a process does not respond, its
+    stacks are saved. `touch RUN/dump` does the same without waiting.
     """
     path = choose(run, runs_dir(dir))
     asked = _asked(path)
@@ -78,10 +78,10 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
     silent = [one for one in asked if one not in answers]
     for one in silent:
         stacks = ask(path, one.host, one.pid)
-        where = f"Where its threads are: {stacks.file}" if stacks.problem is None else f"Its stacks: {stacks.problem}."
-        click.echo(f"{one}: did not come by within {units.duration(int(wait * 1e9))}. {where}", err=True)
+        where = f"Its stacks: {stacks.file}" if stacks.problem is None else f"No stacks: {stacks.problem}."
+        click.echo(f"{one}: no response within {units.duration(int(wait * 1e9))}. {where}", err=True)
     if answers:
-        click.echo(f"Look: sonde blackbox {path.name}")
+        click.echo(f"Show it: sonde blackbox {path.name}")
     context.exit(1 if silent else 0)
 
 
@@ -91,15 +91,15 @@ def _asked(path: Path) -> list[Asked]:
     found = [(one, _has_box(folder)) for folder, one in running if one.role not in PASSIVE]
     if running and not found:
         raise SondeError(
-            f"No process of {path.name} trains now: it has just begun, or is about to end. Try again in a moment."
+            f"{path.name} has no training process right now: it is starting or ending. Try again in a moment."
         )
     if not found:
-        raise SondeError(f"{path.name} is over: no process of it runs. What it has written: sonde blackbox {path.name}")
+        raise SondeError(f"{path.name} has ended. Show what it wrote: sonde blackbox {path.name}")
     asked = [Asked(one.host, one.pid, one.rank) for one, has in found if has and one.pid is not None]
     if not asked:
         raise SondeError(
-            f"The black box of {path.name} is off: nothing is kept that could be written. Start the program with: "
-            "sonde run --blackbox, or call sonde.flow.blackbox() in it."
+            f"The black box of {path.name} is off, so there are no batches to write. Start the program with sonde "
+            "run --blackbox, or call sonde.flow.blackbox() in it."
         )
     return asked
 

@@ -35,7 +35,7 @@ class Format(click.Choice[str]):
             names = [name for name, _, _ in FORMATS]
             meant = OTHER_NAMES.get(value.lower())
             hint = f"Did you mean {meant!r}? Valid: {', '.join(names)}." if meant else nearest(value, names)
-            self.fail(f"There is no format {value!r}. {hint}", param, ctx)
+            self.fail(f"Unknown format {value!r}. {hint}", param, ctx)
 
 
 @click.command(
@@ -50,20 +50,22 @@ Example: sonde export --to pfw -o - | head"""
     "--to",
     required=True,
     type=Format([name for name, _, _ in FORMATS]),
-    help="chrome: JSON for Perfetto and chrome://tracing. pfw: the lines of DFTracer.",
+    help="chrome: JSON for Perfetto and chrome://tracing. pfw: DFTracer trace lines.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="The file to write, - for standard output; default: <run>.json or <run>.pfw.gz in the working folder.",
+    help="Output file; - for standard output. Default: <run>.json or <run>.pfw.gz in the current directory.",
 )
-@click.option("--gzip/--no-gzip", default=None, help="Compress, or not; default: if the name of the file ends in .gz.")
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option(
+    "--gzip/--no-gzip", default=None, help="Compress the output or not. Default: if the file name ends in .gz."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(run: str | None, dir: str | None, to: str, output: str | None, gzip: bool | None, force: bool) -> None:
-    """Write a run in the format of another tool.
+    """Export a run to the format of another tool.
 
-    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run.
+    RUN is a path, a run folder's name or any unique part of it. Default: the newest run.
     """
     path = choose(run, runs_dir(dir))
     _, suffix, write = next(one for one in FORMATS if one[0] == to)
@@ -83,8 +85,8 @@ def command(run: str | None, dir: str | None, to: str, output: str | None, gzip:
 
 def _check(target: Path, force: bool) -> None:
     if target.is_dir():
-        raise FolderRefused(f"{target} is a folder. Give the name of a file with -o.")
+        raise FolderRefused(f"{target} is a folder. Give a file name with -o.")
     if target.exists() and not force:
-        raise FolderRefused(f"{target} exists. Replace it with --force, or give another name with -o.")
+        raise FolderRefused(f"{target} exists. Overwrite it with --force, or choose another name with -o.")
     if not target.parent.is_dir():
-        raise FolderRefused(f"There is no folder {target.parent}. Make it, or give another name with -o.")
+        raise FolderRefused(f"There is no folder {target.parent}. Create it, or choose another path with -o.")

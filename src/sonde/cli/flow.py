@@ -19,7 +19,7 @@ from sonde.replay import load_target, replay as rebuild
 
 SUFFIX = ".sonde"
 MOST_LISTED = 10
-CAPTURE = "Values are captured inside `with sonde.flow.trace(...)`."
+CAPTURE = "Capture values with `with sonde.flow.trace(...)`."
 DIFFERENT, TROUBLE = 1, 2  # exit codes of `diff`, as those of the program of that name
 WHEN = ("seq", "parent", "start_ns", "duration_ns", "epoch", "step", "loader", "batch")
 WHERE = ("func_name", "pid", "thread", "worker", "error")
@@ -34,7 +34,7 @@ Example: sonde flow diff before.sonde after.sonde
 Example: sonde flow replay train-3f2a train.py:make_dataset --step 340""",
 )
 def command() -> None:
-    """Look at captured values, compare two traces, rebuild a batch of a run."""
+    """Inspect captured values, compare two traces, rebuild a batch."""
 
 
 @command.command(
@@ -46,20 +46,18 @@ Example: sonde flow show t.sonde --json | jq .traces[0].findings"""
 )
 @click.argument("source", required=False, metavar="[FILE_OR_RUN]")
 @directory
-@click.option("--html", metavar="FILE", help="Write a page for a browser instead of printing text.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of text: descriptions and findings, no arrays."
-)
-@click.option("--item", metavar="INDEX", help="Only the path of one item through the stages: its index or its id.")
-@click.option("--force", is_flag=True, help="Replace the page if it exists.")
+@click.option("--html", metavar="FILE", help="Write an HTML page instead of printing text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: descriptions and findings, no arrays.")
+@click.option("--item", metavar="INDEX", help="Show one item's path through the stages, by index or id.")
+@click.option("--force", is_flag=True, help="Overwrite an existing page.")
 def show(source: str | None, dir: str | None, html: str | None, as_json: bool, item: str | None, force: bool) -> None:
-    """Show the values that were captured, stage by stage, and what is wrong with them.
+    """Show captured values stage by stage, and what is wrong with them.
 
-    FILE_OR_RUN is a file that trace.save() wrote, or a run: a path, the name of a run folder or a part of it that only one
-    run has. Without it, the newest run.
+    FILE_OR_RUN is a file written by trace.save(), or a run: a path, a run folder's name or any unique part of it.
+    Default: the newest run.
     """
     if sum((html is not None, as_json, item is not None)) > 1:
-        raise click.UsageError("Give only one of --html, --json and --item.")
+        raise click.UsageError("Use only one of --html, --json and --item.")
     files = _files(source, dir)
     if html is not None:
         _write_page(_one(files), Path(html), force)
@@ -89,13 +87,13 @@ Example: sonde flow diff train-3f2a train-91c0 && echo the same"""
     type=click.FloatRange(min=0, min_open=False),
     default=0.0,
     metavar="SHARE",
-    help="Tolerance, as a share of the largest number of an array, such as 1e-5 (default: 0).",
+    help="Tolerance relative to an array's largest value, such as 1e-5 (default: 0).",
 )
 def diff(a: str, b: str, dir: str | None, rtol: float) -> None:
     """Show the first value that differs between two traces.
 
-    A and B are files or runs, as for `sonde flow show`. The exit code is 0 if nothing differs, 1 if something does, and 2
-    if they cannot be compared.
+    A and B are files or runs, as for `sonde flow show`. Exit code: 0 for no difference, 1 for a difference, 2 if they
+    cannot be compared.
     """
     try:
         left, right = (load(_one(_files(source, dir))) for source in (a, b))
@@ -117,25 +115,27 @@ Example: sonde flow replay train-3f2a train.py:make_loader --step 340 --out batc
 @click.argument("target", required=False, metavar="SCRIPT:NAME")
 @directory
 @click.option(
-    "--step", type=click.IntRange(min=0), required=True, metavar="N", help="The step whose batches to rebuild."
+    "--step", type=click.IntRange(min=0), required=True, metavar="N", help="Rebuild the batches of this step."
 )
 @click.option(
-    "--rank", metavar="R", type=click.IntRange(min=0), default=0, show_default=True, help="The rank whose step it is."
+    "--rank", metavar="R", type=click.IntRange(min=0), default=0, show_default=True, help="The rank that ran the step."
 )
-@click.option("--out", metavar="FILE", help="Write the arrays of the batches into this .npz file too.")
+@click.option("--out", metavar="FILE", help="Also write the arrays of the batches to this .npz file.")
 def replay(run: str | None, target: str | None, dir: str | None, step: int, rank: int, out: str | None) -> None:
-    """Rebuild the batches of a step from the ledger of a run, without the model.
+    """Rebuild the batches of a step from the recorded item order, without the model.
 
-    SCRIPT:NAME is a Python file and a dataset or a loader in it, or a function that makes one. The file is imported, not run:
-    what stands behind `if __name__ == "__main__"` does not happen. RUN is a path, the name of a run folder or a part of it that
-    only one run has; without it, the newest run. The exit code is 1 if the data is not what it was in the run.
+    SCRIPT:NAME is a Python file and the name of a dataset, a loader, or a function that makes one. The file is
+    imported: its `__main__` block is not executed.
+
+    RUN is a path, a run folder's name or any unique part of it. Default: the newest run. Exit code 1 means that the
+    data differ from the recorded run.
     """
     if target is None:
         run, target = None, run
     if target is None:
         raise click.UsageError("Give the dataset as SCRIPT:NAME, such as train.py:make_dataset.")
     if out is not None and Path(out).exists():
-        raise FolderRefused(f"{out} exists. Remove it, or give another name with --out.")
+        raise FolderRefused(f"{out} exists. Delete it, or choose another name with --out.")
     folder = choose(run, runs_dir(dir))
     found = rebuild(folder, step, load_target(target), rank)
     click.echo(str(found))
@@ -155,11 +155,11 @@ def _files(source: str | None, dir: str | None) -> list[Path]:
     if source is not None and Path(source).is_file():
         return [Path(source)]
     if source is not None and source.endswith(SUFFIX):
-        raise RunNotFound(f"There is no file {source}. trace.save({Path(source).name!r}) writes one.")
+        raise RunNotFound(f"No such file: {source}. Write one with trace.save({Path(source).name!r}).")
     run = choose(source, runs_dir(dir))
     found = [file for file in sorted(run.glob(f"*/values/*{SUFFIX}")) if is_plain(file)]
     if not found:
-        raise RunNotFound(f"There are no traces in the run {run.resolve().name}. {CAPTURE}")
+        raise RunNotFound(f"The run {run.resolve().name} has no traces. {CAPTURE}")
     return found
 
 
@@ -168,16 +168,16 @@ def _one(files: list[Path]) -> Path:
         return files[0]
     names = "".join(f"\n  {file}" for file in files[:MOST_LISTED])
     more = f"\n  and {len(files) - MOST_LISTED} more" if len(files) > MOST_LISTED else ""
-    raise UnknownName(f"This run has {len(files)} traces. Give one of the files:{names}{more}")
+    raise UnknownName(f"This run has {len(files)} traces. Choose one of these files:{names}{more}")
 
 
 def _write_page(file: Path, target: Path, force: bool) -> None:
     if target.is_dir():
-        raise FolderRefused(f"{target} is a folder. Give the name of a file with --html.")
+        raise FolderRefused(f"{target} is a folder. Give a file name with --html.")
     if target.exists() and not force:
-        raise FolderRefused(f"{target} exists. Replace it with --force, or give another name with --html.")
+        raise FolderRefused(f"{target} exists. Overwrite it with --force, or choose another name with --html.")
     if not target.parent.is_dir():
-        raise FolderRefused(f"There is no folder {target.parent}. Make it, or give another name with --html.")
+        raise FolderRefused(f"There is no folder {target.parent}. Create it, or choose another path with --html.")
     load(file).to_html(target)
     click.echo(f"Wrote {target}.")
 

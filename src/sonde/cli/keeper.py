@@ -89,7 +89,7 @@ class Kept:
             self._code = code
         else:
             self.lost = True
-            with guard("keeping what the program prints"):
+            with guard("forwarding the program's output"):
                 _pump(self._terminal, _appended(self.run, self.output), threading.Event())
         self._over.set()
 
@@ -133,7 +133,7 @@ def _hear(ear: int) -> dict[str, Any]:
 def _raise(told: dict[str, Any]) -> None:
     if told.get("setting"):
         raise SettingError(told["refused"])
-    raise CommandRefused(told.get("refused", "The program could not be started."), told.get("code", FAILED))
+    raise CommandRefused(told.get("refused", "Could not start the program."), told.get("code", FAILED))
 
 
 # ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -32,7 +32,7 @@ Example: sonde pipeline infer -c my.toml --trace 2
 Example: sonde pipeline train -c my.toml --set train.epochs=3""",
 )
 def command() -> None:
-    """Train, run, test and export a model that a TOML file declares."""
+    """Train, run, test and export a model declared in a TOML file."""
 
 
 def _verb(name: str, help: str) -> None:
@@ -45,30 +45,30 @@ def _verb(name: str, help: str) -> None:
         required=True,
         type=click.Path(exists=True, dir_okay=False),
         metavar="FILE",
-        help="The TOML file: model, data_request, and what differs from the defaults.",
+        help="TOML file: model, data_request, and any changes to the defaults.",
     )
     @click.option(
         "--set",
         "changes",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Set one key over the file, such as train.epochs=3. Can be given several times.",
+        help="Override one key of the file, such as train.epochs=3. Repeatable.",
     )
     @click.pass_context
     def run(context: click.Context, config: str, changes: tuple[str, ...], trace: int | None = None) -> None:
         context.exit(_run(name, config, changes, trace))
 
     if name != "to-onnx":
-        words = "Run on N items, leave nothing behind, and print what was captured of them."
+        words = "Run on N items, print the captured values and write no results."
         run.params.append(click.Option(["--trace"], type=click.IntRange(min=1), metavar="N", help=words))
 
 
 for _name, _help in (
-    ("train", "Train the model with the group `train`; prints the folder of the run."),
-    ("infer", "Run the model over the group `infer`; prints the folder with the results."),
-    ("test", "Test the model with the group `test`; prints its metrics."),
-    ("to-onnx", "Export the model for onnxruntime, and check it; prints the folder with model.onnx."),
-    ("engine", "Run the exported model over the group `infer`, without torch; prints the folder with the results."),
+    ("train", "Train the model on the group `train`. Prints the run folder."),
+    ("infer", "Run the model on the group `infer`. Prints the results folder."),
+    ("test", "Test the model on the group `test`. Prints the metrics."),
+    ("to-onnx", "Export the model to ONNX and verify it. Prints the folder of model.onnx."),
+    ("engine", "Run the exported model on the group `infer`, without torch. Prints the results folder."),
 ):
     _verb(_name, _help)
 
@@ -83,7 +83,7 @@ def _run(name: str, file: str, changes: tuple[str, ...], trace: int | None) -> i
         try:
             found = VERBS[name](config, trace=trace, progress=bar)
         except KeyboardInterrupt:
-            bar.say("Interrupted. What was finished is kept.")
+            bar.say("Interrupted. Finished parts are saved.")
             return INTERRUPTED
         except ImportError as error:
             if error.name is None or error.name.split(".")[0] not in LIBRARIES:
@@ -106,7 +106,7 @@ def _change(given: str) -> tuple[str, Any]:
     """KEY=VALUE, where the value is one of TOML, or else a text."""
     key, separator, text = given.partition("=")
     if not separator or not key.strip():
-        raise ConfigError(f"--set {given!r} has no key and value. Write it as train.epochs=3.")
+        raise ConfigError(f"--set {given!r} is not KEY=VALUE. Example: --set train.epochs=3")
     try:
         return key.strip(), tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -29,13 +29,13 @@ def program_options(command: Any) -> Any:
     """What is recorded of the program, and where."""
     for option in reversed(
         (
-            click.option("--name", metavar="NAME", help="The name of the run (default: that of the script)."),
-            click.option("--dir", type=click.Path(file_okay=False), help="The folder with the runs."),
-            click.option("--steps", metavar="A:B", help="Record the phases of these steps only, such as 100:200."),
+            click.option("--name", metavar="NAME", help="Name of the run (default: the script's name)."),
+            click.option("--dir", type=click.Path(file_okay=False), help="Folder that holds the runs."),
+            click.option("--steps", metavar="A:B", help="Record phases of these steps only, such as 100:200."),
             click.option(
-                "--every", type=click.IntRange(min=1), metavar="N", help="Record the phases of every N-th step only."
+                "--every", type=click.IntRange(min=1), metavar="N", help="Record phases of every N-th step only."
             ),
-            click.option("--ranks", metavar="R,R", help="Record the phases of these ranks only, such as 0,3."),
+            click.option("--ranks", metavar="R,R", help="Record phases of these ranks only, such as 0,3."),
             click.option(
                 "--blackbox",
                 is_flag=True,
@@ -63,6 +63,6 @@ def refuse_unknown(context: click.Context, words: tuple[str, ...]) -> None:
         return
     if first == "-":
         line = f"{context.command_path} python - < script.py"
-        raise click.UsageError(f"A program is not read from the standard input, unless Python does it: {line}", context)
+        raise click.UsageError(f"Sonde does not read a program from standard input. Let Python do it: {line}", context)
     known = [name for option in context.command.get_params(context) for name in option.opts if name.startswith("-")]
-    raise click.UsageError(f"There is no option {first}. {nearest(first, [*known, *PYTHON])}", context)
+    raise click.UsageError(f"Unknown option {first}. {nearest(first, [*known, *PYTHON])}", context)

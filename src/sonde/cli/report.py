@@ -32,17 +32,19 @@ Example: sonde report --policy strict.toml"""
 )
 @one_run
 @directory
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the card.")
-@click.option("--html", metavar="FILE", type=click.Path(), help="Write a page with charts; it opens offline.")
-@click.option("--policy", metavar="FILE", type=click.Path(), help="A TOML file that changes thresholds (sonde rules).")
-@click.option("--narrow", is_flag=True, help="Draw the card in 60 columns, whatever the terminal has.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", metavar="FILE", type=click.Path(), help="Write an HTML page with charts; works offline.")
+@click.option(
+    "--policy", metavar="FILE", type=click.Path(), help="TOML file with other thresholds (see `sonde rules`)."
+)
+@click.option("--narrow", is_flag=True, help="Use 60 columns, whatever the terminal width.")
 def command(
     run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, narrow: bool
 ) -> None:
     """Diagnose a run: problem, evidence, next step.
 
-    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
-    still be going on, have been killed, or be sealed.
+    RUN is a path, a run folder's name or any unique part of it. Default: the newest run. It may be running, killed or
+    sealed.
     """
     thresholds = Policy.load(policy)
     target = None if html is None else page_target(html, "report")

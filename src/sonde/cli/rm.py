@@ -32,7 +32,7 @@ def _age(context: click.Context, option: click.Parameter, given: str | None) -> 
         return None
     found = _AGE.fullmatch(given.strip().lower())
     if found is None:
-        raise click.BadParameter(f"{given!r} is no age. Give a number and s, m, h, d or w, such as 30d.")
+        raise click.BadParameter(f"{given!r} is not an age. Give a number and s, m, h, d or w, such as 30d.")
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -47,30 +47,30 @@ Example: sonde rm --older-than 30d --yes"""
     "--older-than",
     callback=_age,
     metavar="AGE",
-    help="All runs that ended longer ago than this: a number and s, m, h, d or w, such as 30d.",
+    help="Delete all runs that ended longer ago than this: a number and s, m, h, d or w, such as 30d.",
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def command(
     context: click.Context, runs: tuple[str, ...], dir: str | None, older_than: float | None, yes: bool
 ) -> None:
-    """Remove runs, after asking.
+    """Delete runs, after confirmation.
 
-    Lists the runs and asks. A run that still records is not removed, nor is a link or a folder that Sonde did not record.
+    Never deletes a run that is still recording, a symbolic link, or a folder that Sonde did not record.
     """
     if bool(runs) == (older_than is not None):
-        raise click.UsageError("Give the runs to remove, or --older-than AGE (not both).")
+        raise click.UsageError("Give the runs to delete, or --older-than AGE (not both).")
     folder = runs_dir(dir)
     wanted = _named(runs, folder) if runs else _old(folder, older_than or 0)
     doomed = [one for one in map(_removable, wanted) if one is not None]
     refused = len(doomed) < len(wanted)
     if not doomed:
-        click.echo("Nothing to remove.")
+        click.echo("Nothing to delete.")
         context.exit(1 if refused else 0)
     _ask(doomed, yes)
     for one in doomed:
         remove(Path(one.path))
-    click.echo(f"Removed {units.plural(len(doomed), 'run')}, {units.size(sum(one.size for one in doomed))}.")
+    click.echo(f"Deleted {units.plural(len(doomed), 'run')}, {units.size(sum(one.size for one in doomed))}.")
     context.exit(1 if refused else 0)
 
 
@@ -98,7 +98,7 @@ def _removable(path: Path) -> Entry | None:
     try:
         return check(path)
     except SondeError as error:
-        click.echo(f"Not removed: {error}", err=True)
+        click.echo(f"Not deleted: {error}", err=True)
         return None
 
 
@@ -107,23 +107,23 @@ def _ask(doomed: list[Entry], yes: bool) -> None:
         return
     show.draw_runs(Runs("", doomed), out())
     size = units.size(sum(one.size for one in doomed))
-    if not click.confirm(f"Remove {units.plural(len(doomed), 'run')}, {size}, for good?"):
-        raise click.ClickException("Nothing was removed.")
+    if not click.confirm(f"Permanently delete {units.plural(len(doomed), 'run')}, {size}?"):
+        raise click.ClickException("Nothing was deleted.")
 
 
 def check(path: Path) -> Entry:
     """The run at this path. Raises if this is not a run, a link, somebody else's, or still recording."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
-        raise FolderRefused(f"{path} is a symbolic link. Give the run that it points to, or remove the link yourself.")
+        raise FolderRefused(f"{path} is a symbolic link. Give the run it points to, or delete the link yourself.")
     if not is_ours(read_object(path / RUN_FILE, [])):
-        raise FolderRefused(f"{path} is not a run that Sonde recorded. Remove it yourself if you do not need it.")
+        raise FolderRefused(f"{path} was not recorded by Sonde. Delete it yourself if you do not need it.")
     if found.st_uid != os.geteuid():
         raise FolderRefused(f"{path} belongs to user {found.st_uid}, not to you.")
     one = entry(path)
     if one.running:
         pids = ", ".join(map(str, one.running[:5]))
-        raise RunBusy(f"{path.name} is still being recorded by pid {pids}. Wait until it ends, or end it.")
+        raise RunBusy(f"{path.name} is still being recorded by pid {pids}. Wait until it ends, or stop it.")
     return one
 
 

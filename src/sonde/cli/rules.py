@@ -18,12 +18,12 @@ Example: sonde rules --policy my.toml"""
     "--policy",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Use the thresholds in this TOML file; those it changes are marked with *.",
+    help="TOML file with other thresholds; changed ones are marked with *.",
 )
 def command(policy: str | None) -> None:
-    """List the rules of the diagnosis, with their thresholds.
+    """List the diagnosis rules and their thresholds.
 
-    The page of rules in the docs has the same list, and says how the verdict is found.
+    docs/rules.md has the same list and explains how the verdict is chosen.
     """
     table = Policy.load(policy)
     told: set[str] = set()
@@ -34,7 +34,7 @@ def command(policy: str | None) -> None:
         for one in [] if rule.part in told else table.of(rule.part):
             click.echo(_line(one))
         told.add(rule.part)
-    click.echo(f"{click.style('all rules', bold=True)}  Thresholds of no single rule.")
+    click.echo(f"{click.style('all rules', bold=True)}  Thresholds shared by several rules.")
     for one in [one for part in shared(table) for one in table.of(part)]:
         click.echo(_line(one))
 

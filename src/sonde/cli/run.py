@@ -24,8 +24,8 @@ Example: sonde run --blackbox --watch-nonfinite train.py
 Example: sonde run --steps 100:200 -- bash start.sh""",
 )
 @program_options
-@click.option("--deep", is_flag=True, default=None, help="Record each layer of the model too.")
-@click.option("--disable", is_flag=True, help="Run the program as if Sonde were not there.")
+@click.option("--deep", is_flag=True, default=None, help="Also record each layer of the model.")
+@click.option("--disable", is_flag=True, help="Run the program without Sonde.")
 @click.option("-q", "--quiet", is_flag=True, help="Suppress output except errors.")
 @click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGUMENT]...", type=click.UNPROCESSED)
 @click.pass_context
@@ -39,9 +39,10 @@ def command(
 ) -> None:
     """Run a program and record it, without editing it.
 
-    PROGRAM is a script (this Python runs it), `-m` and a module, or any command: torchrun, accelerate launch, bash. The
-    exit code is that of the program; death by signal n is 128 + n. Everything behind PROGRAM belongs to it, and `--` ends
-    the options of Sonde.
+    PROGRAM is a script (run by this Python), `-m` and a module, or any command: torchrun, accelerate launch, bash.
+    Everything after PROGRAM belongs to it; `--` ends Sonde's options.
+
+    The exit code is the program's own; 128 + n after signal n.
     """
     refuse_unknown(context, words)
     context.exit(run(words, launch.Options(**given), disable, quiet))  # type: ignore[arg-type]  # click knows the types
@@ -70,7 +71,7 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
 def _greet(launched: launch.Launched, quiet: bool) -> int:
     """Say where the run is, and what is known to be wrong; returns how many notices were told."""
     if launched.run is not None and not quiet:
-        tell(f"recording into {_short(launched.run)}")
+        tell(f"recording to {_short(launched.run)}")
     told = len(launched.notices)
     for notice in launched.notices[:told]:
         tell(notice)
@@ -84,8 +85,8 @@ def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> 
         return
     drawn = launch.draw_report(launched.run, mask)
     if drawn is False:
-        tell("the report could not be made; sonde report says why")
-    tell(f"recorded. Look at it: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
+        tell("the report failed; for the reason, run: sonde report")
+    tell(f"recorded. Next: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
 
 
 def _short(path: str) -> str:

@@ -19,7 +19,7 @@ Example: sonde runs
 Example: sonde runs --dir /data/experiments/sonde-runs --json"""
 )
 @directory
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -30,13 +30,13 @@ Example: sonde runs --dir /data/experiments/sonde-runs --json"""
 )
 @click.pass_context
 def command(context: click.Context, dir: str | None, as_json: bool, limit: int) -> None:
-    """List the recorded runs, the newest first.
+    """List recorded runs, newest first.
 
-    Shows the verdict, how the run ended, its steps, the median step and the last loss. Verdicts are kept in the run folders;
-    at most 3 seconds are spent on those that are not there yet.
+    Shows the verdict, how the run ended, its steps, the median step and the last loss. Missing verdicts are computed
+    for at most 3 seconds, and saved in the run folders.
 
-    A run is running, finished, crashed, interrupted, killed, unknown (no end was recorded, or it ran on another host) or
-    broken (its files cannot be read). The exit code is 1 if there is no run.
+    States: running, finished, crashed, interrupted, killed, unknown (no recorded end, or it ran on another host) and
+    broken (its files cannot be read). Exit code 1 means that there are no runs.
     """
     found = with_outcomes(list_runs(runs_dir(dir)), limit, SECONDS)
     if as_json:
@@ -44,5 +44,5 @@ def command(context: click.Context, dir: str | None, as_json: bool, limit: int) 
     elif found.runs:
         show.draw_runs(found, out())
     else:
-        click.echo(f"There is no run in {found.dir}. {RECORD_ONE}")
+        click.echo(f"No runs in {found.dir}. {RECORD_ONE}")
     context.exit(0 if found.runs else 1)

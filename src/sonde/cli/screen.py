@@ -26,7 +26,10 @@ from sonde.views.watch import Watch, watch
 FIRST = 256 * 1024  # bytes of the output that is there already
 MOST = 1 << 20  # bytes of new output at one look
 LAST_LINES = 20
-LOST = "Sonde's keeper was killed: the program goes on, and this screen reads its output; its exit code will be unknown"
+LOST = (
+    "Sonde's keeper process was killed. Your program continues and this screen reads its output; its exit "
+    "code will be unknown"
+)
 
 
 class Reader:
@@ -103,7 +106,7 @@ def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callab
     finally:
         reader.close()
     if app.return_code:  # Textual has shown the exception
-        raise SondeError("the screen broke down")
+        raise SondeError("the screen failed")
     last = app.view
     return None if last is None else lambda: _with_keeper(reader.again(last), kept)
 

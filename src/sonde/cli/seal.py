@@ -22,7 +22,7 @@ Example: sonde seal --all"""
 )
 @one_run
 @directory
-@click.option("--all", "every", is_flag=True, help="All runs that have ended and are not sealed yet.")
+@click.option("--all", "every", is_flag=True, help="Seal all finished runs that are not sealed yet.")
 @click.option(
     "--force",
     is_flag=True,
@@ -30,10 +30,12 @@ Example: sonde seal --all"""
 )
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, every: bool, force: bool) -> None:
-    """Turn the raw records of a finished run into compact tables.
+    """Compress the raw records of a finished run into tables.
 
-    The raw records go only after the tables were read back and compared; the answers stay the same. RUN is a path, the
-    name of a run folder or a part of it that only one run has; without it, the newest run.
+    Raw records are deleted only after the tables have been read back and compared. Every query gives the same result
+    as before.
+
+    RUN is a path, a run folder's name or any unique part of it. Default: the newest run.
     """
     if run and every:
         raise click.UsageError("Give a run or --all, not both.")
@@ -44,7 +46,7 @@ def command(context: click.Context, run: str | None, dir: str | None, every: boo
     found = [one for one in list_runs(folder).runs if not one.sealed]
     paths = [Path(one.path) for one in found if one.processes and one.state not in (RECORDING, BROKEN)]
     if not paths:
-        click.echo(f"There is nothing to seal in {folder}.")
+        click.echo(f"Nothing to seal in {folder}.")
     failed = [path for path in paths if not _tried(path, force)]
     context.exit(1 if failed else 0)
 

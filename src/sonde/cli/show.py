@@ -30,9 +30,9 @@ Example: sonde show --json | jq .open"""
 @one_run
 @click.argument("table", required=False)
 @directory
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
-    "--sort", type=click.Choice(list(SORTS)), default="total", show_default=True, help="How to sort the names."
+    "--sort", type=click.Choice(list(SORTS)), default="total", show_default=True, help="Sort the names by this column."
 )
 @click.option(
     "--limit",
@@ -41,11 +41,13 @@ Example: sonde show --json | jq .open"""
     help=f"Maximum number of names (default {NAMES}; all with --json) or rows (default {ROWS}); 0 shows all.",
 )
 def command(run: str | None, table: str | None, dir: str | None, as_json: bool, sort: str, limit: int | None) -> None:
-    """Show where the time of a run went, what was still open, and what was lost.
+    """Show where the time of a run went, which spans were open, and what was lost.
 
-    RUN is a path, the name of a run folder or a part of it that only one run has; without it, the newest run. It may
-    still be recorded, have been killed, or be sealed. With TABLE, prints the first rows of that table instead: events,
-    processes, steps, phases, losses, batches, items, layers, memory or system. A TABLE alone is that of the newest run.
+    RUN is a path, a run folder's name or any unique part of it. Default: the newest run. It may be running, killed or
+    sealed.
+
+    With TABLE, prints the first rows of that table: events, processes, steps, phases, losses, batches, items, layers,
+    memory or system.
     """
     if table is None and run in TABLES:
         run, table = None, run
@@ -72,4 +74,4 @@ def _chosen(run: str | None, table: str | None, dir: str | None) -> Path:
         return choose(run, runs_dir(dir))
     except RunNotFound as error:
         close = difflib.get_close_matches(run or "", TABLES, n=1) if table is None else []
-        raise RunNotFound(f"{error} Or the table {close[0]}?" if close else str(error)) from None
+        raise RunNotFound(f"{error} Or did you mean the table {close[0]}?" if close else str(error)) from None

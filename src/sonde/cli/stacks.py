@@ -57,10 +57,10 @@ Example: sonde stacks train-3f2a --wait 10"""
 )
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:
-    """Show where every thread of a running program is.
+    """Show the current stack of every thread of a running program.
 
-    Each process of the run on this machine that trains or loads data is asked, and answers at once, also if it hangs inside a
-    library. The program goes on. The answers stay in the run folder, as stacks-<host>-<pid>.txt. Linux only.
+    Asks each training and loader process of the run on this machine. They respond even when they hang inside a library,
+    and continue afterwards. Stacks are saved in the run folder as stacks-<host>-<pid>.txt. Linux only.
     """
     path = choose(run, runs_dir(dir))
     found = _running(path)
@@ -78,14 +78,14 @@ def ask(path: Path, machine: str, pid: int | None, seconds: float = WAIT_SECONDS
     """Ask one process of this run for the stacks of its threads, and wait for them."""
     number = stacks_signal()
     if machine != host() or pid is None:
-        return Stacks(problem="it runs on another machine: ask there")
+        return Stacks(problem="it runs on another machine; run this command there")
     if number is None or not _catches(pid, number):
-        return Stacks(problem="it does not write stacks; it does so from its import of torch on")
+        return Stacks(problem="it cannot write stacks yet; that works once it has imported torch")
     before = _sizes(path, pid)
     try:
         os.kill(pid, number)
     except OSError as error:
-        return Stacks(problem=f"it could not be asked: {error.strerror}")
+        return Stacks(problem=f"cannot signal it: {error.strerror}")
     return _wait(path, pid, before, seconds)
 
 
@@ -99,7 +99,7 @@ def _wait(path: Path, pid: int, before: dict[Path, int], seconds: float) -> Stac
         if grown and sizes == last:
             return Stacks(grown[0], before.get(grown[0], 0))
         last = sizes
-    return Stacks(problem=f"it has not answered within {units.duration(int(seconds * 1e9))}")
+    return Stacks(problem=f"no response within {units.duration(int(seconds * 1e9))}")
 
 
 def _running(path: Path) -> list[Info]:
@@ -111,15 +111,15 @@ def _running(path: Path) -> list[Info]:
             if info.role != "launcher" and state_of(info) in (RUNNING, UNKNOWN):
                 found[info.host, info.pid] = info
     if not found:
-        raise SondeError(f"{path.name} is over: no process of it runs. {_written(path)}")
+        raise SondeError(f"{path.name} has ended. {_written(path)}")
     return sorted(found.values(), key=lambda info: (info.rank or 0, info.pid or 0))
 
 
 def _written(path: Path) -> str:
     files = sorted(file.name for file in path.glob("stacks-*.txt"))
     if not files:
-        return "What was open when it ended: sonde show."
-    return f"What it wrote before stands in {path}: {', '.join(files)}."
+        return "Spans that were open at its end: sonde show."
+    return f"Stacks it wrote earlier, in {path}: {', '.join(files)}."
 
 
 def _named(info: Info) -> str:

@@ -12,9 +12,9 @@ def page_target(given: str, kind: str) -> Path:
     """The path, if a page of this kind (`report`, `black box`) can be written there. Raises FolderRefused."""
     path = Path(given)
     if path.is_dir():
-        raise FolderRefused(f"{path} is a folder. Give the name of a file with --html.")
+        raise FolderRefused(f"{path} is a folder. Give a file name with --html.")
     if not path.parent.is_dir():
-        raise FolderRefused(f"There is no folder {path.parent}. Make it, or give another name with --html.")
+        raise FolderRefused(f"There is no folder {path.parent}. Create it, or choose another path with --html.")
     if path.exists() and not (path.is_file() and is_page(path, kind)):
-        raise FolderRefused(f"{path} exists, and is no {kind} of Sonde. Give another name with --html.")
+        raise FolderRefused(f"{path} exists and is not a Sonde {kind}. Choose another name with --html.")
     return path

@@ -73,8 +73,8 @@ class Judge:
         self.notice = None
         if short:
             self.notice = (
-                f"no verdict: it needs {units.size(self._needed)}, and {units.size(room)} of memory are left; "
-                f"later: sonde report {self._run.name}"
+                f"no verdict: it needs {units.size(self._needed)} of memory, {units.size(room)} are free. Later, "
+                f"run: sonde report {self._run.name}"
             )
         return not short
 

@@ -33,7 +33,7 @@ FAILED = object()  # what there is instead of a screen
 
 def options(command: Any) -> Any:
     """The options of `sonde watch` and `sonde deep`."""
-    command = click.option("--plain", is_flag=True, help="Print lines instead of showing a screen.")(command)
+    command = click.option("--plain", is_flag=True, help="Print lines instead of showing the screen.")(command)
     command = click.option(
         "--refresh",
         type=click.FloatRange(min=0.2, max=3600),
@@ -72,7 +72,7 @@ Example: sonde watch                             the newest run
 Example: sonde watch train-3f2a                  from any other terminal""",
 )
 @options
-@click.option("--deep", is_flag=True, default=None, help="Record each layer of the model too, and show them.")
+@click.option("--deep", is_flag=True, default=None, help="Also record and show each layer of the model.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -85,9 +85,10 @@ def command(
 ) -> None:
     """Start a program and watch it, or watch a running or finished run.
 
-    PROGRAM is started as by `sonde run`, and what it prints is shown in a part of the screen. RUN is a path, the name of a
-    run folder or a part of it that only one run has; with neither, the newest run. `q` leaves the screen, and the program goes
-    on. Ctrl-C interrupts a program that was started here.
+    PROGRAM is started as with `sonde run`; its output is part of the screen. RUN is a path, a run folder's name or any
+    unique part of it. Default: the newest run.
+
+    `q` closes the screen and the program continues. Ctrl-C interrupts a program that was started here.
     """
     refuse_unknown(context, words)
     context.exit(follow(words, launch.Options(**given, deep=deep), refresh, plain))
@@ -125,7 +126,7 @@ def _run_meant(words: tuple[str, ...], options: launch.Options) -> Path | None:
     word = words[0]
     if _is_path(word):
         if len(words) > 1:
-            raise click.UsageError(f"{word} is a run, and {words[1]} is no option for it.")
+            raise click.UsageError(f"{word} is a run; {words[1]} is not an option for it.")
         return Path(word)
     if len(words) > 1 or word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists():
         return None
@@ -198,7 +199,7 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
         look = attach.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
     if look is not FAILED:
         return _leave(kept, look, attach)
-    tell(f"the program goes on without a screen (pid {kept.program}). {_further(kept, 'Look at it: sonde report')}")
+    tell(f"the program continues without a screen (pid {kept.program}). {_further(kept, 'Next: sonde report')}")
     return _let_it_run(kept)
 
 
@@ -238,16 +239,17 @@ def _leave(kept: Kept, look: Any, attach: Any) -> int:
     """Say how it stands, on the terminal that is the user's again."""
     code = kept.poll()
     view = None
-    with guard("looking at the run once more"):  # after `poll`: of a program that has ended, the end
+    with guard("reading the run one last time"):  # after `poll`: of a program that has ended, the end
         view = None if look is None else look()
     if code is None and view is not None and view.headline.state in ("ended", "died"):
         code = kept.wait()
     if code is None and not kept.lost:
-        tell(f"the program goes on (pid {kept.program}). {_further(kept, 'Look again: sonde watch')}")
+        tell(f"the program continues (pid {kept.program}). {_further(kept, 'Watch it again: sonde watch')}")
         return 0
     if kept.lost and kept.runs():
         tell(
-            f"Sonde's keeper was killed. The program goes on (pid {kept.program}); this command reads its output until it ends."
+            f"Sonde's keeper process was killed. Your program continues (pid {kept.program}); this command reads its "
+            "output until it ends."
         )
         return _let_it_run(kept)
     if code and kept.output:
@@ -256,14 +258,14 @@ def _leave(kept: Kept, look: Any, attach: Any) -> int:
         click.echo(attach.line(view))
     if code is None:
         return _tell_lost(kept)
-    tell(f"the program ended with exit code {code}. {_further(kept, 'Look at it: sonde report')}")
+    tell(f"the program ended with exit code {code}. {_further(kept, 'Next: sonde report')}")
     return code
 
 
 def _tell_lost(kept: Kept) -> int:
     """The keeper was killed, and with it the exit code is lost."""
-    further = _further(kept, "Look at it: sonde report")
-    tell(f"the program's exit code is unknown, because Sonde's keeper was killed. {further}")
+    further = _further(kept, "Next: sonde report")
+    tell(f"the program's exit code is unknown, because Sonde's keeper process was killed. {further}")
     return UNKNOWN
 
 
@@ -271,4 +273,4 @@ def _further(kept: Kept, line: str) -> str:
     """What can be done next."""
     if kept.run is None:
         return "Nothing was recorded."
-    return f"{line} {os.path.basename(kept.run)}" if os.path.isdir(kept.run) else "Its run folder is gone."
+    return f"{line} {os.path.basename(kept.run)}" if os.path.isdir(kept.run) else "Its run folder was deleted."
