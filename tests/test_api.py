@@ -1,4 +1,4 @@
-"""The public API: what docs/api.md promises is what there is. `make docs` writes the block of names again."""
+"""The public API: what docs/reference/api.md promises is what there is. `make docs` writes the block of names again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import typing
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "api.md"
 BEGIN, END = "<!-- names: begin -->\n```text\n", "```\n<!-- names: end -->\n"
 MODULES = ("sonde", "sonde.flow", "sonde.testing", "sonde.compat.dftracer")
 MADE_BY_US = (

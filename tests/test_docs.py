@@ -16,13 +16,13 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 
 
 def test_settings_page_is_up_to_date() -> None:
-    """docs/settings.md is what the table of settings says; `make docs` writes it."""
-    assert (ROOT / "docs/settings.md").read_text() == config.document()
+    """docs/reference/settings.md is what the table of settings says; `make docs` writes it."""
+    assert (ROOT / "docs/reference/settings.md").read_text() == config.document()
 
 
 def test_each_setting_is_documented() -> None:
     """Each setting has a section with its variable."""
-    page = (ROOT / "docs/settings.md").read_text()
+    page = (ROOT / "docs/reference/settings.md").read_text()
     for row in config.TABLE:
         assert f"## {row.name}\n" in page
         assert f"`{row.env}`" in page
@@ -76,4 +76,4 @@ def test_every_module_that_the_architecture_names_exists() -> None:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs/settings.md").write_text(config.document())
+    (ROOT / "docs/reference/settings.md").write_text(config.document())

@@ -2,7 +2,7 @@
 
 A value comes from the first of these that has one: an argument of `sonde.init()`, the environment, the nearest
 `sonde.toml` or `[tool.sonde]` of a `pyproject.toml` (in the working folder or a parent), the default.
-`docs/settings.md` is made from the table, by `make docs`.
+`docs/reference/settings.md` is made from the table, by `make docs`.
 """
 
 from __future__ import annotations
@@ -696,7 +696,7 @@ recording starts; later changes have no effect.
 
 
 def document() -> str:
-    """The page docs/settings.md."""
+    """The page docs/reference/settings.md."""
     return "\n".join([_INTRODUCTION, *(_section(row) for row in TABLE)])
 
 

@@ -98,7 +98,7 @@ class Session:
 
 
 def init(name: str | None = None, dir: str | os.PathLike[str] | None = None, **settings: object) -> Session:
-    """Start to record this process and every child that it starts; see docs/settings.md for all settings.
+    """Start to record this process and every child that it starts; see docs/reference/settings.md for all settings.
 
     A second call returns the session that is running. A wrong setting raises SettingError; any other trouble (no space,
     no permission) is logged, and the program runs on without being recorded.

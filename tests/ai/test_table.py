@@ -14,7 +14,7 @@ from sonde.ai.table import ROOT, TABLE, Row
 from sonde.events import core
 
 LEVELS = {0: "essential", 1: "normal", 2: "detail"}
-PAGE = Path(__file__).parents[2] / "docs" / "vocabulary.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "vocabulary.md"
 
 
 def find(path: str) -> object:

@@ -17,7 +17,7 @@ from sonde.cli import COMMANDS, main
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, build_training
 from sonde.version import __version__
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 NAMES = [name for name, _ in COMMANDS]
 
 

@@ -18,7 +18,7 @@ from sonde.testing import BuiltProcess, BuiltRecord, build_run
 from sonde.values.note import Item
 from sonde.values.snapshot import freeze
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 
 
 def flow(*args: object) -> Result:

@@ -20,7 +20,7 @@ from sonde.cli import main
 from sonde.cli.pipeline import command
 from sonde.pipeline.results.results import open_results
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 SOURCE = 'dataset_class = "RandomDataset"\nfields = ["image"]\nprimary_id_field = "object_id"\n'
 FILE = f"""
 [model]

@@ -1,4 +1,4 @@
-"""docs/blackbox.md: its examples run, in a program that is recorded."""
+"""docs/reference/blackbox.md: its examples run, in a program that is recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sonde.analysis.run import open_run
 from sonde.testing import record
 from sonde.views.blackbox import blackbox
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs/blackbox.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs/reference/blackbox.md"
 
 PROGRAM = """
 import sonde, sonde.flow

@@ -1,4 +1,4 @@
-"""docs/flow.md: its examples run, in the order in which they stand there."""
+"""docs/reference/flow.md: its examples run, in the order in which they stand there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs/flow.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs/reference/flow.md"
 
 PROGRAM = """
 import torch

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from sonde.errors import ConfigError
 from sonde.pipeline.config import Config, defaults, document
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/pipeline/config.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/pipeline/config.md"
 REQUEST = {"train": {"data": {"dataset_class": "RandomDataset", "primary_id_field": "object_id"}}}
 
 
@@ -232,7 +232,7 @@ def test_tables_of_classes_survive_a_file(tmp_path_factory: pytest.TempPathFacto
 
 
 def test_page_is_up_to_date() -> None:
-    """docs/pipeline/config.md is what defaults.toml says; this file, run as a program, writes it."""
+    """docs/reference/pipeline/config.md is what defaults.toml says; this file, run as a program, writes it."""
     assert PAGE.read_text() == document()
 
 

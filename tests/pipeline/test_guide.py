@@ -1,4 +1,4 @@
-"""docs/pipeline: the examples run, and each page leads to the others."""
+"""docs/reference/pipeline: the examples run, and each page leads to the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import sonde
 
-GUIDES = Path(__file__).resolve().parents[2] / "docs/pipeline"
+GUIDES = Path(__file__).resolve().parents[2] / "docs/reference/pipeline"
 
 
 @pytest.mark.parametrize("page", ["flow.md", "model.md"])

@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline/results.md and prepare_inputs.md run, in order, and show what they say."""
+"""The examples of docs/reference/pipeline/results.md and prepare_inputs.md run, in order, and show what they say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from sonde.pipeline.results.results import ResultWriter
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "pipeline"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "pipeline"
 FOLDER = "results/20251115-211200-infer-3f2a"
 
 

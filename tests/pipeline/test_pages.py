@@ -1,4 +1,4 @@
-"""docs/pipeline: the examples about data run, in the order in which they stand there."""
+"""docs/reference/pipeline: the examples about data run, in the order in which they stand there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PAGES = Path(__file__).resolve().parents[2] / "docs/pipeline"
+PAGES = Path(__file__).resolve().parents[2] / "docs/reference/pipeline"
 
 
 pytestmark = pytest.mark.usefixtures("as_before")

@@ -1,4 +1,4 @@
-"""The vocabulary: `ai.compute.forward`, `ai.dataloader.fetch`, ... See `docs/vocabulary.md`; the table is `table.py`.
+"""The vocabulary: `ai.compute.forward`, `ai.dataloader.fetch`, ... See `docs/reference/vocabulary.md`; the table is `table.py`.
 
     @ai.compute.forward                               with ai.compute.backward(args={"scale": 2}):
     def forward(model, batch): ...                        loss.backward()

@@ -1,6 +1,6 @@
 """The vocabulary as one table: where each event stands in the tree, its name, its importance, and what it is for.
 
-The category of an event is the first part of its path. `docs/vocabulary.md` shows this table; a test compares the two.
+The category of an event is the first part of its path. `docs/reference/vocabulary.md` shows this table; a test compares the two.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Run:
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Ask with SQL over the tables (docs/tables.md); `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer.
+        """Ask with SQL over the tables (docs/reference/tables.md); `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer.
 
         Raises QueryRefused for anything but a SELECT, and for other files than those of the run.
         """

@@ -50,7 +50,7 @@ def trace(
 
     `items=N` limits: every loop over a loader gives one batch of N different items, and ends. The others observe, and
     change no result: `batches=K` the first K batches of each loader, `steps=range(...)` these steps, nothing everything.
-    `values`, `values_limit` and `exclude` are settings, see docs/settings.md. With `automatic=False` torch is not followed:
+    `values`, `values_limit` and `exclude` are settings, see docs/reference/settings.md. With `automatic=False` torch is not followed:
     only functions that were named, by a decorator or `capture`, appear. Raises SettingError before anything runs.
     """
     plan = checked(items, batches, steps)._replace(automatic=automatic)

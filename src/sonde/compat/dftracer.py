@@ -1,7 +1,7 @@
 """DFTracer's names on top of Sonde: `from sonde.compat.dftracer import dftracer, ai, dft_fn, DFTracerAI`.
 
 Events go into a run folder while the program runs, so a crash loses none of them; `finalize()`, or the end of the program,
-writes the `.pfw` file from there. `docs/dftracer.md` says what is the same and what differs.
+writes the `.pfw` file from there. `docs/howto/dftracer.md` says what is the same and what differs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of rules, `docs/rules.md`, made of the rules and the policy themselves. `python -m sonde.diagnosis.document`."""
+"""The page of rules, `docs/reference/rules.md`, made of the rules and the policy themselves. `python -m sonde.diagnosis.document`."""
 
 from __future__ import annotations
 

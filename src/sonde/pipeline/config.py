@@ -313,7 +313,7 @@ or scheduler (`["torch.optim.Adam"]`). [dataset.md](dataset.md) tells of `data_r
 
 
 def document() -> str:
-    """The page docs/pipeline/config.md."""
+    """The page docs/reference/pipeline/config.md."""
     document = _toml().parse((Path(__file__).parent / "defaults.toml").read_text("utf-8"))
     return "\n".join([_HEAD, *_sections((), document)])
 

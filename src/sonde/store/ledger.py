@@ -1,6 +1,6 @@
 """The ledger of a process: which items went into which batch, for the whole run. Its layout, and how it is written.
 
-`docs/store.md` describes the file. An entry goes into a buffer at the file's beginning at once, and so is safe from a kill; a
+`docs/reference/store.md` describes the file. An entry goes into a buffer at the file's beginning at once, and so is safe from a kill; a
 full buffer goes behind it with one write. `entries.py` reads it.
 """
 

@@ -1,6 +1,6 @@
 """What the probes write and the tables read: categories, names, and the meaning of keys. Part of the store's contract.
 
-`docs/tables.md` says which records are made of what.
+`docs/reference/tables.md` says which records are made of what.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The layout of everything Sonde writes while a program runs: one 48-byte record, rings that hold the newest ones.
 
-`docs/store.md` describes the same layout in words. The C core repeats these numbers; a test compares them.
+`docs/reference/store.md` describes the same layout in words. The C core repeats these numbers; a test compares them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of a run: their columns, and the queries that make them of raw parts and sealed files.
 
-`docs/tables.md` describes them. Raw and sealed runs give the same rows for the same query.
+`docs/reference/tables.md` describes them. Raw and sealed runs give the same rows for the same query.
 """
 
 from __future__ import annotations

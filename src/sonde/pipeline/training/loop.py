@@ -48,7 +48,9 @@ def method(model: Any, name: str) -> Callable[[Any], Any]:
     """A method of the model that takes a batch; raises ModelError if there is none."""
     if not callable(getattr(model, name, None)):
         kind = type(model).__name__
-        raise ModelError(f"{kind} has no {name}(batch). Write one; docs/pipeline/model.md says what it returns.")
+        raise ModelError(
+            f"{kind} has no {name}(batch). Write one; docs/reference/pipeline/model.md says what it returns."
+        )
     return of_model(model, name)
 
 
