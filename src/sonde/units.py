@@ -92,7 +92,7 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 
 def records(number: int | None) -> str:
     """The subject of a sentence about lost records; None is not known."""
-    return "it is not known how many records" if number is None else plural(number, "record")
+    return "an unknown number of records" if number is None else plural(number, "record")
 
 
 def _scaled(number: float, units: tuple[str, ...], gap: str) -> str:

@@ -112,7 +112,7 @@ def test_what_is_no_run_is_one_message(tmp_path: Path) -> None:
     """An empty folder, a name that is not there, a format that is too new."""
     assert "No runs in" in call(tmp_path).stderr
     (tmp_path / "empty").mkdir()
-    assert "is no run" in call(tmp_path, str(tmp_path / "empty")).stderr
+    assert "is not a run" in call(tmp_path, str(tmp_path / "empty")).stderr
     (process,) = training_processes(steps=1)
     build_run(tmp_path / "newer", [process._replace(process={"schema": 99})])
     found = call(tmp_path, "newer")
@@ -177,6 +177,6 @@ def test_an_evaluation_after_the_last_step_is_on_the_card(tmp_path: Path) -> Non
 def test_steps_that_several_ranks_made_together_count_once(tmp_path: Path) -> None:
     """Twenty steps of two ranks are twenty."""
     build_training(tmp_path / "run", steps=20, ranks=2, loss=lambda step: float("nan") if step > 14 else 1.0)
-    assert "The loss is NaN or infinite in 5 of 20 steps, first in step 15" in " ".join(
+    assert "The loss is NaN or infinite in 5 of 20 steps, starting at step 15" in " ".join(
         call(tmp_path, "run", width=200).stdout.split()
     )

@@ -51,7 +51,7 @@ def test_it_tells_the_whole_story(folder: Path) -> None:
         "rank 0 worker 2 (pid 4000000, died): data.item for 39.3 s, item 8412",
         "compute.forward",
         "log.loss",
-        "2 records not taken: the run neared its size cap",
+        "2 records dropped: the run was close to its size cap",
     ):
         assert part in text
 

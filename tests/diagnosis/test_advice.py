@@ -37,7 +37,7 @@ def test_a_layer_is_told_as_on_a_certificate() -> None:
     """Step, rank, layer, item, batch, and of what it was made."""
     assert (
         told()
-        == "step 812, rank 0, layer `encoder.3.norm` (LayerNorm), item 8412 of batch 812; inputs finite, max 3.4e38"
+        == "layer `encoder.3.norm` (LayerNorm), item 8412 of batch 812 (step 812, rank 0); inputs finite, max 3.4e38"
     )
 
 
@@ -47,12 +47,15 @@ BETWEEN = {"layer": "encoder", "type": "Encoder", "after": "encoder.2", "before"
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"where": "data", "stage": "dataset"}, "the data, as the dataset gave it, item 8412 of batch 812"),
-        ({"where": "data", "stage": "collate"}, "the data, after the collate function"),
-        ({"where": "data", "stage": "loader"}, "the data, as it left the loader"),
-        ({"where": "data", "stage": "loop"}, "the data, after it had left the loader"),
-        ({"where": "data", "stage": "loop", "batch": None}, "the data, as the loop gave it to the model"),
-        ({"where": "data"}, "rank 0, the data, item"),
+        (
+            {"where": "data", "stage": "dataset"},
+            "item 8412 of batch 812, already in the dataset's output (step 812, rank 0)",
+        ),
+        ({"where": "data", "stage": "collate"}, "already in the batch from the collate function"),
+        ({"where": "data", "stage": "loader"}, "already in the batch from the loader"),
+        ({"where": "data", "stage": "loop"}, "in the batch, changed after it left the loader"),
+        ({"where": "data", "stage": "loop", "batch": None}, "already in the model's input"),
+        ({"where": "data"}, "item 8412 of batch 812, already in the data (step"),
         (
             BETWEEN | {"code": "train.py:41 in forward"},
             "the code between `encoder.2` and `encoder.3` in `encoder` (log, before train.py:41 in forward)",
@@ -66,15 +69,15 @@ BETWEEN = {"layer": "encoder", "type": "Encoder", "after": "encoder.2", "before"
         ({"where": "loss", "type": "MSELoss", "layer": "MSELoss"}, "the loss (MSELoss)"),
         (
             {"where": "loss", "layer": None, "after": "head", "op": "div"},
-            "the loss, made by the code after `head` (div)",
+            "the loss, computed by the code after `head` (div)",
         ),
         ({"where": "backward"}, "the backward pass of layer `encoder.3.norm` (LayerNorm)"),
         (BETWEEN | {"where": "backward", "layer": None}, "the backward pass of the code between `encoder.2` and"),
         ({"where": "gradient"}, "the gradient of a parameter of layer `encoder.3.norm` (LayerNorm), item"),
-        ({"layer": None, "type": None}, "rank 0, a layer, item"),
-        ({"step": None}, "step not known, rank 0"),
-        ({"epoch": 3, "evaluation": True}, "step 812 of epoch 3 (evaluation), rank 0"),
-        ({"batch": None}, "item 8412; inputs"),
+        ({"layer": None, "type": None}, "a layer, item"),
+        ({"step": None}, "(step unknown, rank 0)"),
+        ({"epoch": 3, "evaluation": True}, "(step 812 of epoch 3, evaluation, rank 0)"),
+        ({"batch": None}, "item 8412 (step 812, rank 0); inputs"),
     ],
 )
 def test_each_place_has_its_words(fields: dict[str, Any], words: str) -> None:
@@ -89,19 +92,19 @@ def test_each_place_has_its_words(fields: dict[str, Any], words: str) -> None:
         ({"inputs": []}, "; inputs finite"),
         (
             {"inputs": [], "parameters": ["weight"]},
-            "; inputs finite, but `weight` of the layer was non-finite already",
+            "; inputs finite, but `weight` of the layer was already non-finite",
         ),
         (
             {"inputs": [], "parameters": ["weight", "bias"]},
-            "; inputs finite, but `weight` and `bias` of the layer were non-finite already",
+            "; inputs finite, but `weight` and `bias` of the layer were already non-finite",
         ),
-        ({"producer": False}, "; whether its inputs were finite is not known"),
-        ({"producer": False, "inputs": [summary("0", None, None, finite=False)]}, "; an input was non-finite already"),
-        ({"inputs_known": False, "inputs": []}, "; inputs not known, they are changed in place"),
-        ({"inputs_known": False, "op": "log"}, "; inputs not known"),
-        ({"inputs_known": False, "after": "a", "before": "b", "op": None}, "; inputs not known"),
-        ({"where": "backward", "inputs": []}, "; the gradient that came to it was finite"),
-        ({"where": "gradient"}, "of batch 812"),
+        ({"producer": False}, "; unknown whether its inputs were finite"),
+        ({"producer": False, "inputs": [summary("0", None, None, finite=False)]}, "; an input was already non-finite"),
+        ({"inputs_known": False, "inputs": []}, "; inputs unknown, because they are modified in place"),
+        ({"inputs_known": False, "op": "log"}, "; inputs unknown"),
+        ({"inputs_known": False, "after": "a", "before": "b", "op": None}, "; inputs unknown"),
+        ({"where": "backward", "inputs": []}, "; its incoming gradient was finite"),
+        ({"where": "gradient"}, "of batch 812 (step 812, rank 0)"),
     ],
 )
 def test_what_it_was_made_of_is_said_as_far_as_it_is_known(fields: dict[str, Any], tail: str) -> None:
@@ -129,7 +132,7 @@ def test_items_are_named_as_far_as_they_are_known(fields: dict[str, Any], words:
 
 def test_a_batch_whose_items_cannot_be_told_is_named() -> None:
     """It is less, and better than nothing."""
-    assert "batch 812 (its items cannot be told apart)" in told(items=[], items_total=0)
+    assert "batch 812 (its items cannot be identified)" in told(items=[], items_total=0)
 
 
 def test_how_much_of_it_is_told() -> None:
@@ -142,28 +145,31 @@ def test_how_much_of_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"where": "data", "stage": "dataset"}, "Look at item 8412"),
-        ({"where": "data", "items": []}, "Look at the batch"),
+        ({"where": "data", "stage": "dataset"}, "Check item 8412"),
+        ({"where": "data", "items": []}, "Check the batch"),
         ({"where": "data", "stage": "collate"}, "the collate function"),
         ({"where": "data", "stage": "loop"}, "what the loop does"),
-        ({"where": "data", "stage": "loop", "batch": None}, "what the loop gives to the model"),
-        ({}, "Keep what goes into `encoder.3.norm` away from the end of the range of numbers, for item 8412 first"),
-        ({"inputs": []}, "Look at what goes into `encoder.3.norm`, for item 8412 first"),
-        (BETWEEN | {"code": "train.py:41 in forward"}, "Keep what goes into log before train.py:41 in forward within"),
-        ({"op": "log", "code": "train.py:9 in forward"}, "Keep what goes into log in train.py:9 in forward within"),
-        (BETWEEN | {"op": "perhaps log"}, "Look at the operations in `encoder`, perhaps log, for item 8412 first"),
-        ({"parameters": ["weight"]}, "Look at what has written weight of `encoder.3.norm`: the updates before"),
+        ({"where": "data", "stage": "loop", "batch": None}, "what the loop passes to the model"),
+        (
+            {},
+            "The input of `encoder.3.norm` is close to the dtype's maximum: rescale or clamp it, starting with item 8412",
+        ),
+        ({"inputs": []}, "Check the input of `encoder.3.norm`, starting with item 8412"),
+        (BETWEEN | {"code": "train.py:41 in forward"}, "Keep the input of log before train.py:41 in forward within"),
+        ({"op": "log", "code": "train.py:9 in forward"}, "Keep the input of log in train.py:9 in forward within"),
+        (BETWEEN | {"op": "perhaps log"}, "Check the operations in `encoder`, perhaps log, starting with item 8412"),
+        ({"parameters": ["weight"]}, "Check what wrote weight of `encoder.3.norm`: earlier updates"),
         ({"where": "backward"}, "division by 0"),
-        ({"where": "gradient", "items": []}, "Look for a division by 0"),
-        ({"producer": False}, "what comes before layer `encoder.3.norm`"),
-        ({"where": "loss", "layer": None, "inputs": []}, "Look at what goes into the loss"),
+        ({"where": "gradient", "items": []}, "Check for a division by 0"),
+        ({"producer": False}, "the code before layer `encoder.3.norm`"),
+        ({"where": "loss", "layer": None, "inputs": []}, "Check the input of the loss"),
     ],
 )
 def test_what_to_do_depends_on_the_place(fields: dict[str, Any], words: str) -> None:
     """An imperative sentence without its full stop."""
     found = what_to_do(of(**fields))
     assert words in found
-    assert found.startswith(("Look", "Keep"))
+    assert found.startswith(("Check", "Keep", "The input"))
     assert not found.endswith(".")
 
 
@@ -176,11 +182,11 @@ def test_the_verdict_names_layer_and_item(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, [with_marks(process, birth(certificate(step=31), 300))]).verdict
     assert (found.kind, found.severity) == ("NON_FINITE", CRITICAL)
     assert "layer `encoder.3.norm` (LayerNorm), item 8412" in found.why
-    assert "The loss is NaN or infinite in 29 of 60 steps, first in step 31" in found.why
-    assert found.next.endswith("for item 8412 first: sonde blackbox run")
+    assert "The loss is NaN or infinite in 29 of 60 steps, starting at step 31" in found.why
+    assert found.next.endswith("starting with item 8412. Details: sonde blackbox run")
     assert found.evidence["steps"] == [31]
     assert (found.evidence["layers"], found.evidence["items"][0]["index"]) == (["encoder.3.norm"], 8412)
-    assert found.evidence["numbers"]["step of the birth"] == 31
+    assert found.evidence["numbers"]["step of the first NaN"] == 31
 
 
 def test_an_operation_that_was_guessed_makes_it_less_certain(tmp_path: Path) -> None:
@@ -229,4 +235,4 @@ def test_a_crash_names_the_item_that_only_the_black_box_knows(tmp_path: Path) ->
             check(run.sql(query).fetchall(), found.evidence["numbers"][name], name)
     assert "raised by item 77 of batch 4, which loader worker 0 loaded" in found.why
     assert found.evidence["items"][0]["index"] == 77
-    assert "Load item 77" in found.next
+    assert "load item 77" in found.next

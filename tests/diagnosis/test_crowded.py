@@ -95,7 +95,7 @@ def test_of_items_that_were_loaded_once_it_is_not_sure_that_they_are_slow(tmp_pa
     verdict = judged(tmp_path, built).verdict
     assert (verdict.kind, verdict.confidence) == ("SLOW_ITEMS", 0.7)
     assert "item 121 (400 ms, loaded once)" in verdict.why
-    assert verdict.next.startswith("Load item 121 of the dataset again")
+    assert verdict.next.startswith("Load item 121 again")
 
 
 def spikes(*where: str) -> Times:
@@ -191,10 +191,10 @@ def test_nothing_stands_out_on_a_crowded_host_with_less_certainty(tmp_path: Path
     """Who takes the cores is told with its numbers, and what to do."""
     verdict = judged(tmp_path, [*processes(phases=EVEN), crowd()]).verdict
     assert (verdict.kind, verdict.confidence) == ("BALANCED", 0.5)
-    assert "Other programs take 74 % of the cores of testhost, and none is free" in verdict.why
+    assert "Other programs use 74 % of the cores of testhost, and none is idle" in verdict.why
     assert verdict.evidence["numbers"]["load of the host %"] == 99
     assert verdict.evidence["numbers"]["load of this run %"] == 50
-    assert verdict.next == "Let it run on a host that is free, to see what is its own."
+    assert verdict.next == "Run it again on an idle host."
 
 
 def test_nothing_stands_out_on_a_free_host(tmp_path: Path) -> None:

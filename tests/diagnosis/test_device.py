@@ -35,7 +35,7 @@ def test_a_device_that_is_at_work_while_the_host_waits_is_compute_bound(tmp_path
     """The host has started everything in 3 ms, and then waits for the device: in the loader, or at `.item()`."""
     found = diagnosed(tmp_path, on_device(15, input_wait=20, residual=25, forward=1, backward=1))
     assert kinds(found) == ["COMPUTE_BOUND"]
-    assert found.verdict.why.startswith("The device computes 94 % of the step time")
+    assert found.verdict.why.startswith("The device computes for 94 % of the step time")
 
 
 def test_a_device_that_is_done_when_the_host_is_waits_for_its_launches(tmp_path: Path) -> None:

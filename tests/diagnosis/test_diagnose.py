@@ -44,7 +44,7 @@ def test_a_run_without_any_event_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"), [("space", "disk was full"), ("ring", "limit of the size"), ("cap", "size cap")]
+    ("reason", "told"), [("space", "disk was full"), ("ring", "file size limit"), ("cap", "size cap")]
 )
 @pytest.mark.parametrize("steps", [0, 5])
 def test_what_was_lost_is_told_before_what_is_not_there(tmp_path: Path, reason: str, told: str, steps: int) -> None:
@@ -52,10 +52,10 @@ def test_what_was_lost_is_told_before_what_is_not_there(tmp_path: Path, reason: 
     (process,) = processes(steps=steps)
     verdict = diagnosed(tmp_path, [process._replace(next_seq=1000, header={f"lost_{reason}": 7})]).verdict
     assert verdict.kind == "INSUFFICIENT_DATA"
-    assert verdict.why.startswith("7 records were lost, ")
+    assert verdict.why.startswith("7 records were lost: ")
     assert told in verdict.why
     assert "no training loop" not in verdict.why
-    assert verdict.next.startswith("Make room for the recording")
+    assert verdict.next.startswith("Free disk space")
 
 
 def test_a_run_whose_files_are_missing_is_not_said_to_have_no_loop(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_run_whose_files_are_missing_is_not_said_to_have_no_loop(tmp_path: Pat
     with open_run(folder) as run:
         verdict = diagnose(run).verdict
     assert verdict.kind == "INSUFFICIENT_DATA"
-    assert verdict.why.startswith("It is not known how many records were in files that are missing")
+    assert verdict.why.startswith("An unknown number of records were in files that are missing")
     assert verdict.next.startswith("Restore")
 
 
@@ -200,6 +200,6 @@ def test_a_run_of_which_records_were_lost_is_not_called_well_without_a_word(tmp_
     first, *others = processes(ranks=4, phases=phases(communication=1))
     verdict = diagnosed(tmp_path, [first._replace(next_seq=100_000, header={"lost_space": 7}), *others]).verdict
     assert (verdict.kind, verdict.confidence) == ("BALANCED", 0.5)
-    assert verdict.why.startswith("7 records were lost, ")
-    assert "In what is there, nothing stands out" in verdict.why
-    assert verdict.next.startswith("Make room for the recording")
+    assert verdict.why.startswith("7 records were lost: ")
+    assert "In the remaining records, no problem found" in verdict.why
+    assert verdict.next.startswith("Free disk space")

@@ -49,6 +49,6 @@ def test_the_examples_of_the_guide_run(tmp_path: Path, capsys: pytest.CaptureFix
     assert [path.name[4:13] for path in (recorded.path / "blackbox").iterdir()] == ["nonfinite"]
     with open_run(recorded.path) as run:
         page = blackbox(run, black_box(run))
-    assert "the data, as the dataset gave it, item 7 (id 107) of batch 2" in page.births[0].sentence
+    assert "item 7 (id 107) of batch 2, already in the dataset's output" in page.births[0].sentence
     assert [names[0] for names in (one.ids for one in page.batches)] == ["100", "103", "106"]
     assert page.batches[-1].culprits == [1]

@@ -183,7 +183,7 @@ def test_each_fault_is_located_with_layer_step_and_item(programs: Programs) -> N
     (path,) = programs.dir.iterdir()
     with open_run(path) as run:
         (finding,) = [one for one in diagnose(run).findings if one.kind == "NON_FINITE"]
-    assert "the data, as the dataset gave it, item 9 (id star 9) of batch 2" in finding.why
+    assert "item 9 (id star 9) of batch 2, already in the dataset's output" in finding.why
 
 
 def test_the_fault_of_one_rank_is_of_that_rank(programs: Programs) -> None:
@@ -208,7 +208,7 @@ def test_an_item_that_a_worker_has_counted_is_told_so(programs: Programs) -> Non
     (path,) = programs.dir.iterdir()
     with open_run(path) as run:
         (finding,) = [one for one in diagnose(run).findings if one.kind == "NON_FINITE"]
-    assert "as the dataset gave it, item 4 (as worker 1 counts them) of batch 5" in finding.why
+    assert "item 4 (counted by worker 1) of batch 5, already in the dataset's output" in finding.why
 
 
 def test_stop_ends_the_program(programs: Programs) -> None:

@@ -305,7 +305,7 @@ def test_a_newer_format_is_noted(reported: Callable[[Build], Report]) -> None:
 def test_a_host_that_others_use_is_told(tmp_path: Path) -> None:
     """With what is not judged because of them."""
     told = unseen(report_of(build_run(tmp_path / "run", [*training_processes(steps=STEPS), crowd()])))
-    assert "single long steps, items and waits: other programs take 74 % of the cores of testhost" in told
+    assert "single long steps, items and waits: other programs use 74 % of the cores of testhost" in told
 
 
 def test_a_probe_that_switched_itself_off_is_told(tmp_path: Path) -> None:
@@ -326,4 +326,4 @@ def test_lost_records_are_told(tmp_path: Path) -> None:
     (process,) = training_processes(steps=STEPS)
     lossy = process._replace(next_seq=10_000, header={"lost_cap": 7})
     view = report_of(build_run(tmp_path / "run", [lossy]))
-    assert (7, "not taken: the run neared its size cap") in [(one.count, one.reason) for one in view.drops]
+    assert (7, "dropped: the run was close to its size cap") in [(one.count, one.reason) for one in view.drops]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 # Reason -> what it means. The first three are counted by the process that lost the records.
 REASONS = {
     "space": "could not be written: disk full, file-size limit, or a file that was closed or truncated",
-    "cap": "not taken: the run neared its size cap",
-    "ring": "not taken: their thread could get no ring",
+    "cap": "dropped: the run was close to its size cap",
+    "ring": "dropped: their thread could not get a buffer",
     "damage": "damaged in the file",
     "unknown": "missing for an unknown reason, such as a killed process or a deleted file",
 }
@@ -31,7 +31,7 @@ class Drops(NamedTuple):
 
     def __str__(self) -> str:
         parts = [f"{count:,} {REASONS[reason]}" for reason, count in self.by_reason.items()]
-        unknown = f"it is not known how many records {UNCOUNTED}"
+        unknown = f"an unknown number of records {UNCOUNTED}"
         text = f"{self.total:,} records lost: {'; '.join(parts)}" if self.total else "no records lost"
         if self.uncounted:
             text = f"{text}; {unknown}" if self.total else unknown

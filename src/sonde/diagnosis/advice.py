@@ -1,4 +1,4 @@
-"""The birth of a non-finite value in words: where it was, in which items, of what it was made, and what to do."""
+"""The first NaN in words: where it appeared, in which items, with which inputs, and what to do."""
 
 from __future__ import annotations
 
@@ -11,35 +11,39 @@ if TYPE_CHECKING:
     from sonde.analysis.postmortem.births import Birth, Carrier, Certificate, Input
 
 KINDS = {"nan": "NaN", "inf": "infinity", "nan and inf": "NaN and infinity", None: "a non-finite value"}
+FIRST = {"nan": "First NaN", "inf": "First infinity", "nan and inf": "First NaN", None: "First non-finite value"}
 STAGES = {
-    "dataset": "the data, as the dataset gave it",
-    "collate": "the data, after the collate function",
-    "loader": "the data, as it left the loader",
-    "loop": "the data, after it had left the loader",
-    None: "the data",
+    "dataset": "already in the dataset's output",
+    "collate": "already in the batch from the collate function",
+    "loader": "already in the batch from the loader",
+    "loop": "in the batch, changed after it left the loader",
+    None: "already in the data",
 }
-NO_LOADER = "the data, as the loop gave it to the model"
+NO_LOADER = "already in the model's input"
 MOST_NAMED = 4  # items
 LARGE = 1e30  # a number that is about to leave the range of float32
 
 
 def sentence(birth: Birth) -> str:
-    """`step 812, rank 0, layer `encoder.3.norm`, item 8412 of batch 812; inputs finite, max 3.4e38`."""
+    """`layer `encoder.3.norm`, item 8412 of batch 812 (step 812, rank 0); inputs finite, max 3.4e38`."""
     one = birth.certificate
-    words = [_moment(one), *_who(birth), place(one), _carriers(one, birth.counter)]
+    words = [place(one), _carriers(one, birth.counter)]
+    if one.where == "data":
+        words.reverse()  # the item is what to look at
     tail = origin(one)
-    return ", ".join(word for word in words if word) + (f"; {tail}" if tail else "")
+    when = ", ".join([_moment(one), *_who(birth)])
+    return ", ".join(word for word in words if word) + f" ({when})" + (f"; {tail}" if tail else "")
 
 
 def unused(birth: Birth) -> str:
     """The same of one that came to nothing, as a note."""
-    return f"{amount(birth.certificate)} that reached neither the loss nor a gradient: {sentence(birth)}"
+    return f"{amount(birth.certificate)} that never reached the loss or a gradient: {sentence(birth)}"
 
 
 def _moment(one: Certificate) -> str:
-    step = "step not known" if one.step is None else f"step {one.step}"
+    step = "step unknown" if one.step is None else f"step {one.step}"
     epoch = f" of epoch {one.epoch}" if one.epoch is not None else ""
-    return f"{step}{epoch}{' (evaluation)' if one.evaluation else ''}"
+    return f"{step}{epoch}{', evaluation' if one.evaluation else ''}"
 
 
 def _who(birth: Birth) -> list[str]:
@@ -68,7 +72,7 @@ def _between(one: Certificate) -> str:
     side = "between" if len(ends) == 2 else "after" if one.after is not None else "before"
     where = f" {side} {' and '.join(ends)}" if ends else ""
     inside = f" in `{one.layer}`" if one.layer else ""
-    within = {"loss": "the loss, made by ", "backward": "the backward pass of "}.get(one.where, "")
+    within = {"loss": "the loss, computed by ", "backward": "the backward pass of "}.get(one.where, "")
     return f"{within}the code{where}{inside}{_details(one.op, spot(one))}"
 
 
@@ -88,7 +92,7 @@ def _details(*words: str | None) -> str:
 
 
 def carriers(one: Certificate) -> str:
-    """`item 8412`, `items 3, 8 and 11`, `5 items (3, 8, 11, 12 and 1 more)`; nothing if they cannot be told."""
+    """`item 8412`, `items 3, 8 and 11`, `5 items (3, 8, 11, 12 and 1 more)`; nothing if they are unknown."""
     if not one.items:
         return ""
     names = [name_of(item) for item in one.items]
@@ -111,8 +115,8 @@ def name_of(item: Carrier) -> str:
 def _carriers(one: Certificate, counter: int | None) -> str:
     batch = "" if one.batch_number is None else f"batch {one.batch_number}"
     if not one.items:
-        return f"{batch} (its items cannot be told apart)" if batch else ""
-    counted = "" if counter is None else f" (as worker {counter} counts them)"
+        return f"{batch} (its items cannot be identified)" if batch else ""
+    counted = "" if counter is None else f" (counted by worker {counter})"
     return carriers(one) + counted + (f" of {batch}" if batch else "")
 
 
@@ -122,13 +126,13 @@ def origin(one: Certificate) -> str:
         return ""
     if not one.inputs_known:
         layer = one.layer is not None and one.op is None and one.after is None and one.before is None
-        return "inputs not known" + (", they are changed in place" if layer else "")
+        return "inputs unknown" + (", because they are modified in place" if layer else "")
     if any(input.finite is False for input in one.inputs):
-        return "an input was non-finite already"
+        return "an input was already non-finite"
     if not one.producer:
-        return "whether its inputs were finite is not known"
+        return "unknown whether its inputs were finite"
     if one.where == "backward":
-        return "the gradient that came to it was finite"
+        return "its incoming gradient was finite"
     return f"inputs finite{_extent(one.inputs)}{_broken(one)}"
 
 
@@ -136,7 +140,7 @@ def _broken(one: Certificate) -> str:
     if not one.parameters:
         return ""
     names = listed([f"`{name}`" for name in one.parameters], MOST_NAMED)
-    return f", but {names} of the layer {'was' if len(one.parameters) == 1 else 'were'} non-finite already"
+    return f", but {names} of the layer {'was' if len(one.parameters) == 1 else 'were'} already non-finite"
 
 
 def _extent(inputs: list[Input]) -> str:
@@ -146,7 +150,7 @@ def _extent(inputs: list[Input]) -> str:
     return ", ".join(["", *words, *([] if high is None else [f"max {brief(high)}"])])
 
 
-def amount(one: Certificate) -> str:
+def amount(one: Certificate, *, capital: bool = False) -> str:
     """`NaN in 3 of 4,096 values (32 x 128, float32)`."""
     size = "" if not one.shape else " x ".join(map(str, one.shape))
     described = ", ".join(word for word in (size, one.dtype) if word)
@@ -157,29 +161,36 @@ def amount(one: Certificate) -> str:
             if one.total is not None
             else f" in {several(one.count, 'value')}"
         )
-    return KINDS[one.kind] + share + (f" ({described})" if described else "")
+    kind = KINDS[one.kind]
+    return (kind[0].upper() + kind[1:] if capital else kind) + share + (f" ({described})" if described else "")
 
 
 def what_to_do(one: Certificate) -> str:
-    """What to do, for the place where it was born, without a full stop."""
+    """What to do, for the place where it appeared, without a full stop."""
     items = carriers(one)
     if one.where == "data":
         return _for_data(one, items)
     if not one.producer:
-        return f"Look at {items or 'its batch'} and at what comes before {place(one)}"
+        return f"Check {items or 'its batch'} and the code before {place(one)}"
     if one.parameters:
-        return f"Look at what has written {listed(one.parameters, MOST_NAMED)} of {_own(one)}: the updates before, a checkpoint, or the start values"
+        return (
+            f"Check what wrote {listed(one.parameters, MOST_NAMED)} of {_own(one)}: earlier updates, a "
+            "checkpoint or the initial values"
+        )
     if one.where in ("backward", "gradient"):
-        return f"Look{_at(items)} for a division by 0, or a root of it, in the forward pass of {_own(one)}; clip gradients, or lower the learning rate"
+        return (
+            f"Check{_at(items)} for a division by 0, or the square root of 0, in the forward pass of "
+            f"{_own(one)}. Clip gradients or lower the learning rate"
+        )
     if one.op is not None:
         return _for_operation(one, one.op, _first(items))
     if any(abs(edge) >= LARGE for input in one.inputs for edge in (input.min, input.max) if edge is not None):
-        return f"Keep what goes into {_own(one)} away from the end of the range of numbers{_first(items)}"
-    return f"Look at what goes into {_own(one)}{_first(items)}"
+        return f"The input of {_own(one)} is close to the dtype's maximum: rescale or clamp it{_first(items)}"
+    return f"Check the input of {_own(one)}{_first(items)}"
 
 
 def is_guessed(one: Certificate) -> bool:
-    """Was the operation told by its name alone?"""
+    """Was the operation identified by its name alone?"""
     return one.op is not None and one.op.startswith(PERHAPS)
 
 
@@ -187,26 +198,29 @@ def _for_operation(one: Certificate, op: str, first: str) -> str:
     where = spot(one) or _own(one)
     where = where if where.startswith("before ") else f"in {where}"
     if is_guessed(one):
-        return f"Look at the operations {where}, {op}{first}"
-    return f"Keep what goes into {op} {where} within what it can take{first}"
+        return f"Check the operations {where}, {op}{first}"
+    return f"Keep the input of {op} {where} within its valid range{first}"
 
 
 def _first(items: str) -> str:
-    return f", for {items} first" if items else ""
+    return f", starting with {items}" if items else ""
 
 
 def _at(items: str) -> str:
-    return f" at {items}, and" if items else ""
+    return f" {items}" if items else ""
 
 
 def _for_data(one: Certificate, items: str) -> str:
     if one.stage == "collate":
-        return f"Look at the collate function, which makes a batch that is not finite of finite items{_first(items)}"
+        return f"Check the collate function: it made a non-finite batch from finite items{_first(items)}"
     if one.stage == "loop" and one.batch is None:
-        return f"Look at what the loop gives to the model{_first(items)}"
+        return f"Check what the loop passes to the model{_first(items)}"
     if one.stage == "loop":
-        return f"Look at what the loop does with the batch before the model gets it: it left the loader finite{_first(items)}"
-    return f"Look at {items or 'the batch'}"
+        return (
+            "Check what the loop does with the batch before the model: it was finite when it left the "
+            f"loader{_first(items)}"
+        )
+    return f"Check {items or 'the batch'}"
 
 
 def _own(one: Certificate) -> str:

@@ -9,19 +9,21 @@ _HEAD = """# The rules of the diagnosis
 
 This page is generated (`make docs`) from `src/sonde/diagnosis/rules` and `policy.toml`.
 
-A verdict is made of facts, and facts are numbers that a query over the [tables](tables.md) gives: each finding brings its
-queries along, and asking them again gives the printed numbers. Rules only compare facts with thresholds.
+Rules compare facts with thresholds. Facts are numbers from queries over the [tables](tables.md). Each finding contains
+its queries; run them again to get the printed numbers.
 
-- **Medians decide**, over blocks of consecutive steps: a loader with n workers delivers in bursts, and single steps wait not
-  at all or long. The first steps (warm-up) are left out, and so are steps in which loader workers start.
-- **Every share has an absolute floor** beside it: half of a step of 0.3 ms is nothing to worry about.
-- **One share is shown**: of all step time after the warm-up, in the verdict as in the table. Thresholds are compared with medians.
-- Where a **device** has times of its own, it decides: what the host waits for while the device works costs nothing.
-- The *training time* of a step is without evaluation and checkpoints; the *whole time* is with them, and with the warm-up.
-- What is not known is no evidence: without it a rule says nothing.
-- One finding is the verdict: failures first, then the graver one, then what costs more. A cause stands before what it explains.
+- **Medians decide**, over blocks of consecutive steps. A loader with n workers delivers in bursts, so single steps wait
+  for very different times. Warm-up steps are left out, and so are steps in which loader workers start.
+- **Every share has an absolute minimum** beside it: half of a 0.3 ms step is not worth a warning.
+- **One share is shown**, in the verdict, the table and the page: the share of all step time after warm-up. Thresholds
+  are compared with medians, which the evidence names "in a median step".
+- **Device times decide** where they are known: waiting on the host costs nothing while the device is busy.
+- The *training time* of a step excludes evaluation and checkpoints. The *total time* includes them and the warm-up.
+- Missing data is not evidence: without its data a rule reports nothing.
+- One finding is the verdict: failures first, then the most severe, then the most expensive. A cause comes before its
+  consequences.
 
-`sonde rules` prints the list, `sonde report --policy FILE` judges by your own thresholds. Such a file has only what it changes:
+`sonde rules` prints this list. `sonde report --policy FILE` uses your own thresholds; the file needs only what it changes:
 
 ```toml
 [input_bound]
@@ -35,7 +37,7 @@ def document() -> str:
     policy = Policy.load()
     parts = [_HEAD, "## Rules\n"]
     parts += [_section(rule.kind, rule.about, policy.of(rule.part), rule.part) for rule in RULES]
-    parts.append("## Thresholds of no single rule\n")
+    parts.append("## Thresholds shared by several rules\n")
     parts += [_table(part, policy.of(part)) for part in shared(policy)]
     return "\n".join(parts)
 

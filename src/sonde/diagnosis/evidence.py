@@ -81,10 +81,10 @@ def heavy(facts: Facts, policy: Policy, kind: str, phase: str, what: str, next: 
         kind,
         CRITICAL if share >= policy[f"{part}.critical_share"] else WARN,
         0.9,
-        f"{what} took {ms(spent)} of {ms(all_of_it)} ({percent(share)}){but}, {several(times.or_zero(), 'time')}.",
+        f"{what} took {ms(spent)} of {ms(all_of_it)} ({percent(share)}){but}, in {several(times.or_zero(), 'step')}.",
         next,
         score=share,
-        figures={f"{phase} ns": total, "whole time ns": whole, "steps that waited for it": times},
+        figures={f"{phase} ns": total, "total time ns": whole, "steps that waited for it": times},
     )
 
 

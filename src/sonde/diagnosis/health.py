@@ -82,9 +82,7 @@ class Host:
     @property
     def told(self) -> str:
         """Who takes its cores, in words."""
-        return (
-            f"other programs take {percent((self.others or 0.0) / 100)} of the cores of {self.host}, and none is free"
-        )
+        return f"other programs use {percent((self.others or 0.0) / 100)} of the cores of {self.host}, and none is idle"
 
     def crowded(self, policy: Policy) -> bool:
         """Whether processes of others take so much of it that those of this run wait for cores."""

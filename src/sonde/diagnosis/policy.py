@@ -58,7 +58,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PolicyError(f"The policy {path} cannot be read: {error.strerror or error}.") from None
+        raise PolicyError(f"Cannot read the policy {path}: {error.strerror or error}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PolicyError(f"The policy {path} is not valid TOML: {error}.") from None
 
@@ -68,7 +68,7 @@ def _changes(path: Path, known: dict[str, Threshold]) -> dict[str, Threshold]:
     parts = sorted({name.partition(".")[0] for name in known})
     for part, names in _read(path).items():
         if part not in parts or not isinstance(names, dict):
-            raise PolicyError(f"{path}: there is no part [{part}] of the policy. {nearest(part, parts)}")
+            raise PolicyError(f"{path}: unknown policy section [{part}]. {nearest(part, parts)}")
         for name, value in names.items():
             changes[f"{part}.{name}"] = _changed(path, f"{part}.{name}", value, known)
     return changes
@@ -85,7 +85,7 @@ def _changed(path: Path, name: str, value: object, known: dict[str, Threshold]) 
         value = value.get("value")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise PolicyError(
-            f"{path}: {name} = {value!r} is no threshold. It must be a number, 0 or more ({known[name].unit})."
+            f"{path}: {name} = {value!r} is not a threshold. Give a number, 0 or more ({known[name].unit})."
         )
     before = known[name]
     return Threshold(name, float(value), before.unit, before.doc, changed=True)

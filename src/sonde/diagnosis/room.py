@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 # Reasons that are none of the program's.
 REASONS = {
-    "space": "which could not be written: the disk was full, a limit of the size of files was reached, or a file was closed",
-    "cap": "which were not taken: the run neared its size cap",
-    "ring": "for which no memory could be mapped in the run folder: on a full disk, or under a limit of the size of files",
+    "space": "the disk was full, a file size limit was reached, or a file was closed",
+    "cap": "the run was close to its size cap",
+    "ring": "no memory could be mapped in the run folder (full disk or file size limit)",
 }
-REMEDY = "Make room for the recording (disk, ulimit -f, the setting cap), or give it another folder with --dir."
+REMEDY = "Free disk space, raise the limit (ulimit -f, the setting `cap`), or record to another folder with --dir."
 QUERY = "SELECT sum(drops)::BIGINT FROM processes"  # all that was lost
 
 
@@ -28,7 +28,7 @@ def without_room(lost: Drops) -> dict[str, int]:
 def told(lost: Drops) -> str:
     """What is missing of the run, in sentences: nobody need look for the fault in the program then."""
     found = [
-        f"{several(count, 'record')} {'was' if count == 1 else 'were'} lost, {REASONS[reason]}. "
+        f"{several(count, 'record')} {'was' if count == 1 else 'were'} lost: {REASONS[reason]}. "
         for reason, count in without_room(lost).items()
     ]
-    return "".join([*found, f"It is not known how many records {UNCOUNTED}. " if lost.uncounted else ""])
+    return "".join([*found, f"An unknown number of records {UNCOUNTED}. " if lost.uncounted else ""])

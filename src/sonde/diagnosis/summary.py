@@ -38,7 +38,7 @@ def _current() -> Path:
     for path in sorted(folder.glob(f"*/{RUN_FILE}"), reverse=True):  # names begin with the time
         if is_ours(read_object(path, [])):
             return path.parent
-    raise RunNotFound(f"There is no run in {folder}, and this process records none. Call sonde.init() before.")
+    raise RunNotFound(f"No run in {folder}, and this process is not recording. Call sonde.init() first.")
 
 
 def _flat(diagnosis: Diagnosis, run: Run) -> dict[str, Value]:

@@ -11,7 +11,7 @@ PHASE_WORDS = {
     "communication": "communication",
     "checkpoint": "saving checkpoints",
     "evaluation": "evaluation",
-    "residual": "code outside of all phases",
+    "residual": "untracked code",
 }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def balanced(facts: Facts, policy: Policy) -> Finding | None:
-    """There are enough steps, and no other rule has something to say about their speed."""
+    """Enough steps were recorded, and no other rule found a speed problem."""
     if not enough_steps(facts, policy) or not facts.speed.ranks or facts.speed.train is None:
         return None
     rank = facts.speed.ranks[0]
@@ -33,22 +33,22 @@ def balanced(facts: Facts, policy: Policy) -> Finding | None:
     if largest is None:
         return None
     shown = facts.speed.shown(largest)
-    figures = {"step ns": facts.speed.train.mean, f"{largest}, share of the step time": shown}
-    part = f"{PHASE_WORDS[largest]} with {percent(shown.value)}"
-    why = f"Nothing stands out: a step takes {ms(facts.speed.train.mean.value)} on average, and the largest part of it is {part}."
-    next = "Nothing needs to be done; `sonde deep` shows the layers, if it should be faster."
+    figures = {"mean step ns": facts.speed.train.mean, f"{largest}, share of the step time": shown}
+    part = f"{PHASE_WORDS[largest]} ({percent(shown.value)})"
+    why = f"No problem found: a step takes {ms(facts.speed.train.mean.value)} on average. Its largest part is {part}."
+    next = "Nothing to fix. To make the model faster, see its layers with `sonde deep`."
     crowded = facts.health.crowded_host(policy)
     excuse = _excuse(facts, policy, largest, rank.usual[largest])
     if excuse is not None:
         why = f"Inconclusive: {percent(shown.value)} of the step time is {PHASE_WORDS[largest]}, {excuse}."
     if crowded is not None:
         figures |= crowded.loads
-        why += f" {crowded.told[:1].upper()}{crowded.told[1:]}: single long steps, items and waits may be their doing."
-        next = "Let it run on a host that is free, to see what is its own."
+        why += f" {crowded.told[:1].upper()}{crowded.told[1:]}. They may cause single slow steps, items and waits."
+        next = "Run it again on an idle host."
     lost = facts.ends.lost
     if without_room(lost):
         figures["records lost"] = Figure(lost.total, QUERY)
-        why = f"{told(lost)}In what is there, {why[0].lower()}{why[1:]}"
+        why = f"{told(lost)}In the remaining records, {why[0].lower()}{why[1:]}"
         next = REMEDY
     doubted = crowded is not None or excuse is not None or bool(without_room(lost))
     return finding("BALANCED", INFO, 0.5 if doubted else 0.8, why, next, score=0.0, figures=figures)
@@ -64,7 +64,7 @@ def _excuse(facts: Facts, policy: Policy, phase: str, usual: Figure) -> str | No
         usual = facts.speed.together["least"]
     if usual.or_zero() < 1e6 * least:
         what = "the exchange itself" if facts.speed.distributed and phase == "communication" else "that"
-        return f"but {what} is {ms(usual.or_zero())} in a median step, and below {least:g} ms no share matters"
+        return f"but {what} is only {ms(usual.or_zero())} in a median step (the threshold is {least:g} ms)"
     if facts.health.crowded(policy):
         return "but the host is busy"
-    return f"but not in most steps: half of them have no more than {ms(facts.speed.phases[phase].p50.value)} of it"
+    return f"but half of the steps have at most {ms(facts.speed.phases[phase].p50.value)} of it"

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def checkpoint_heavy(facts: Facts, policy: Policy) -> Finding | None:
-    """A large share of the whole time is spent saving checkpoints."""
-    next = "Save less often, or in the background (torch.distributed.checkpoint.async_save), or to a faster disk."
+    """Saving checkpoints takes a large share of the total time."""
+    next = "Save less often, in the background (torch.distributed.checkpoint.async_save), or to a faster disk."
     return heavy(facts, policy, "CHECKPOINT_HEAVY", "checkpoint", "Saving checkpoints", next)

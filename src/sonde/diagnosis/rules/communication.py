@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def comm_bound(facts: Facts, policy: Policy) -> Finding | None:
-    """Communication takes a large share of the training time, also for the rank that comes last and waits for nobody."""
+    """Communication takes a large share of the training time, even for the last rank to arrive."""
     if facts.speed.distributed:
         share, lasting = facts.speed.together["least_share"], facts.speed.together["least"]
     else:
@@ -30,9 +30,10 @@ def comm_bound(facts: Facts, policy: Policy) -> Finding | None:
         "COMM_BOUND",
         severity,
         0.8,
-        f"Communication takes {ms(lasting.value)} of a median step even for the last rank: "
+        f"Communication takes {ms(lasting.value)} of a median step even for the last rank to arrive: "
         f"{percent(share.value)} of its training time.",
-        "Communicate less often (gradient accumulation, larger batches) or less (bf16 compression), or use a faster network.",
+        "Communicate less often (gradient accumulation, larger batches), send less (bf16 compression), or use a "
+        "faster network.",
         score=share.value,
-        figures={"share of the training time": share, "communication in a step ns": lasting},
+        figures={"share of the training time": share, "communication in a median step ns": lasting},
     )

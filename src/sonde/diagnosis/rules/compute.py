@@ -36,15 +36,16 @@ def compute_bound(facts: Facts, policy: Policy) -> Finding | None:
         "COMPUTE_BOUND",
         INFO,
         0.9,
-        f"{percent(shown.value)} of the step time is computing, most of it in {PHASE_WORDS[largest]} "
-        f"({ms(facts.speed.each(largest))} of {ms(facts.speed.step.mean.value if facts.speed.step else None)} on average).",
-        "Nothing holds the model up; to go faster, make the model itself faster: `sonde deep` shows its layers.",
+        f"Computation takes {percent(shown.value)} of the step time, mostly in {PHASE_WORDS[largest]} "
+        f"({ms(facts.speed.each(largest))} of {ms(facts.speed.step.mean.value if facts.speed.step else None)} on "
+        "average).",
+        "Nothing blocks the model. To go faster, make the model itself faster: `sonde deep` shows its layers.",
         score=min(whole, 1.0),
         figures={
             "share of the step time": shown,
-            "step ns": rank.usual[TRAIN],
-            **{f"{phase}, share of the training time": share for phase, share in shares.items()},
-            **{f"{phase} ns": rank.usual[phase] for phase in shares},
+            "median step ns": rank.usual[TRAIN],
+            **{f"{phase}, share of the training time in a median step": share for phase, share in shares.items()},
+            **{f"{phase} in a median step ns": rank.usual[phase] for phase in shares},
         },
     )
 
@@ -58,9 +59,10 @@ def _on_device(facts: Facts, policy: Policy, device: Device) -> Finding | None:
         "COMPUTE_BOUND",
         INFO,
         0.8,
-        f"The device computes {percent(min(1.0, device.share.or_zero()))} of the step time, most of it in {PHASE_WORDS[largest]} "
-        f"({ms(device.phases[largest].value)} of {ms(facts.speed.step.mean.value if facts.speed.step else None)} on average).",
-        "Nothing holds the model up; to go faster, make the model itself faster: `sonde deep` shows its layers.",
+        f"The device computes for {percent(min(1.0, device.share.or_zero()))} of the step time, mostly in "
+        f"{PHASE_WORDS[largest]} ({ms(device.phases[largest].value)} of "
+        f"{ms(facts.speed.step.mean.value if facts.speed.step else None)} on average).",
+        "Nothing blocks the model. To go faster, make the model itself faster: `sonde deep` shows its layers.",
         score=min(1.0, device.share.or_zero()),
         figures={"share of the device": device.share}
         | {f"{phase} of the device ns": figure for phase, figure in device.phases.items()},

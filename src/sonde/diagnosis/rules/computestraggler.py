@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def compute_straggler(facts: Facts, policy: Policy) -> Finding | None:
-    """The other ranks wait for one, and that one computes longer than they do."""
-    next = "Look at the device or host of {}: is it slower, shared, hot, or has it larger batches?"
+    """The other ranks wait for one rank, which computes longer."""
+    next = "Check the device and host of {}: is it slower, shared or hot, or are its batches larger?"
     return straggling(facts, policy, "COMPUTE_STRAGGLER", COMPUTE, _does, next)
 
 
 def _does(late: Late) -> str:
-    return f"computes longer than they do, most of it in {PHASE_WORDS[late.phase or 'forward']}"
+    return f"computes longer, mostly in {PHASE_WORDS[late.phase or 'forward']}"

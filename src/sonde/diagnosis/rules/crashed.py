@@ -23,7 +23,7 @@ NO_FAULT = ("KeyboardInterrupt", "SystemExit")  # intentional
 
 
 def crashed(facts: Facts, _policy: Policy) -> Finding | None:
-    """A process was ended by an exception, or by itself with an exit code; where, and at which item of the dataset."""
+    """A process ended with an exception or an exit code. Names the source line and the dataset item."""
     found = [end for end in facts.ends.processes if _ended_so(end)]
     if not found:
         return None
@@ -115,7 +115,7 @@ def _where(failed: list[Failed], item: Failed | None, fetch: Failed | None) -> s
         batch = "" if fetch is None or fetch.key is None else f" of batch {probe.read_batch_key(fetch.key).number}"
         return f", raised by {_item_name(item)}{batch}, which {_maker(item)} loaded"
     if fetch is not None and fetch.key is not None:
-        return f", raised while {_maker(fetch)} made batch {probe.read_batch_key(fetch.key).number}"
+        return f", raised while {_maker(fetch)} loaded batch {probe.read_batch_key(fetch.key).number}"
     inner = next(iter(failed), None)
     if inner is None:
         return ""
@@ -128,25 +128,25 @@ def _item_name(item: Failed) -> str:
 
 
 def _maker(failed: Failed) -> str:
-    return "the process itself" if failed.worker is None else f"loader worker {failed.worker}"
+    return "the training process" if failed.worker is None else f"loader worker {failed.worker}"
 
 
 def _next(item: Failed | None, fetch: Failed | None, end: End, facts: Facts) -> str:
     if item is not None:
         return _load(_item_name(item))
     if fetch is not None:
-        return "Make that batch alone, with num_workers=0, to see it fail."
+        return "To reproduce it, load that batch with num_workers=0."
     born = next((birth.certificate.step for birth in facts.box.births), None)
     if born is not None:
-        return f"See first where the value that was not finite in step {born} came from: sonde blackbox {facts.run}"
+        return f"First find the source of the non-finite value in step {born}: sonde blackbox {facts.run}"
     if end.exception is None:
-        return "Read the last lines of its output: it ended itself."
+        return "Read the last lines of its output: the program chose to exit."
     where = "" if end.place is None else f"Look at {end.place}; "
     return f"{where}{'the' if where else 'The'} traceback is at the end of its output."
 
 
 def _load(name: str) -> str:
-    return f"Load {name} of the dataset alone, outside of the loader, to see it fail."
+    return f"To reproduce it, load {name} from the dataset directly, without the loader."
 
 
 def _plain(item: Failed, fetch: Failed | None) -> dict[str, object]:

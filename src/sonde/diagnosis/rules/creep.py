@@ -18,7 +18,7 @@ SETTLED = 2  # by the third tenth of its time a program has loaded what it needs
 
 
 def memory_creep(facts: Facts, policy: Policy) -> Finding | None:
-    """The memory of a process grows steadily, also when everything has long been loaded."""
+    """The memory of a process keeps growing long after start-up."""
     if not facts.speed.trained:  # nothing tells when everything had been loaded
         return None
     grown = [trend for trend in facts.health.memory if _grows(trend, policy)]
@@ -30,9 +30,11 @@ def memory_creep(facts: Facts, policy: Policy) -> Finding | None:
         "MEMORY_CREEP",
         WARN,
         0.85,
-        f"The {'device memory' if worst.what != 'rss' else 'memory'} of {_who(worst)} grew from {size(worst.first.value)} to "
-        f"{size(worst.last.value)} (peak {size(worst.most.value)}), by {size(rate)} in a second.{_until(facts.health, worst, rate)}",
-        "Look for what is kept: losses with their graph (use .item() or .detach()), lists of outputs, caches in the dataset.",
+        f"The {'device memory' if worst.what != 'rss' else 'memory'} of {_who(worst)} grew from "
+        f"{size(worst.first.value)} to {size(worst.last.value)} (peak {size(worst.most.value)}), {size(rate)} per "
+        f"second.{_until(facts.health, worst, rate)}",
+        "Find what stays referenced: losses with their graph (use .item() or .detach()), lists of outputs, dataset "
+        "caches.",
         figures={"memory then": worst.first, "memory at the end": worst.last, "most": worst.most},
         processes=[_who(trend) for trend in sorted(grown, key=_growth, reverse=True)],
         ranks=sorted({trend.rank for trend in grown if trend.rank is not None}),
@@ -74,4 +76,4 @@ def _until(health: Health, trend: Trend, rate: float) -> str:
         limit, used = host.figures["ram_total"].value, host.figures["ram_last"].value
     if limit is None or used is None or limit <= used:
         return ""
-    return f" At this rate it lasts for another {ms((limit - used) / rate * 1e9)}."
+    return f" At this rate memory runs out in {ms((limit - used) / rate * 1e9)}."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def step_drift(facts: Facts, policy: Policy) -> Finding | None:
-    """Steps take longer and longer in the course of the run."""
+    """Steps get slower and slower during the run."""
     rows = facts.speed.segments
     enough = facts.speed.steps.at_least(policy["step_drift.least_steps"])
     if not enough or len(rows) != SEGMENTS or not enough_steps(facts, policy):
@@ -36,9 +36,9 @@ def step_drift(facts: Facts, policy: Policy) -> Finding | None:
         "STEP_DRIFT",
         WARN,
         0.85,
-        f"Steps became {times(last / first)} as long in the course of the run, from {ms(first)} to {ms(last)}; "
-        f"it is {PHASE_WORDS[phase]} that grew.",
-        "Look for what grows with each step: a list that is never emptied, a graph that is kept, a cache, a hot device.",
+        f"Steps became {times(last / first)} as long during the run, from {ms(first)} to {ms(last)}. The increase is "
+        f"in {PHASE_WORDS[phase]}.",
+        "Look for what grows with each step: a list that is never cleared, a retained graph, a cache, a hot device.",
         score=1 - first / last,
         figures={
             **{f"median step in tenth {place + 1} ns": row[TRAIN] for place, row in enumerate(rows)},

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def evaluation_heavy(facts: Facts, policy: Policy) -> Finding | None:
-    """A large share of the whole time is spent in evaluation."""
+    """Evaluation takes a large share of the total time."""
     next = "Evaluate less often, on fewer batches, or with a larger batch size under torch.inference_mode()."
     return heavy(facts, policy, "EVALUATION_HEAVY", "evaluation", "Evaluation", next)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def gc_pauses(facts: Facts, policy: Policy) -> Finding | None:
-    """Collections of garbage take a noticeable share of the time, with pauses that count."""
+    """Garbage collection takes a noticeable share of the time, with long pauses."""
     garbage = facts.health.garbage
     share, total = garbage["share"], garbage["total"]
     if not share.at_least(policy["gc_pauses.warn_share"]) or not total.at_least(1e9 * policy["gc_pauses.least_s"]):
@@ -25,9 +25,9 @@ def gc_pauses(facts: Facts, policy: Policy) -> Finding | None:
         "GC_PAUSES",
         CRITICAL if share.at_least(policy["gc_pauses.critical_share"]) else WARN,
         0.9,
-        f"Python collected garbage for {ms(total.value)} ({percent(share.value)} of the time), in "
-        f"{several(garbage['steps'].or_zero(), 'step')}, up to {ms(garbage['most'].value)} in one.",
-        "Call gc.freeze() after set-up and keep fewer objects alive; do not call gc.collect() in the loop.",
+        f"Python garbage collection took {ms(total.value)} ({percent(share.value)} of the time), in "
+        f"{several(garbage['steps'].or_zero(), 'step')}, up to {ms(garbage['most'].value)} in one step.",
+        "Call gc.freeze() after set-up, keep fewer objects alive, and do not call gc.collect() in the loop.",
         score=share.value,
         figures={
             "share of the time": share,

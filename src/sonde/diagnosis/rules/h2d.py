@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def h2d_bound(facts: Facts, policy: Policy) -> Finding | None:
-    """The rank in the middle spends a large share of its training time copying data to a device."""
+    """The median rank spends a large share of its training time copying data to a device."""
     share, copying = facts.speed.middle("h2d")
     severity, shown = graded(policy, "h2d_bound", share, copying), facts.speed.shown("h2d")
     if severity is None or not enough_steps(facts, policy):
@@ -23,12 +23,13 @@ def h2d_bound(facts: Facts, policy: Policy) -> Finding | None:
         "H2D_BOUND",
         severity,
         0.85,
-        f"Steps copy to the device for {ms(facts.speed.each('h2d'))} on average; that is {percent(shown.value)} of the step time.",
-        "Use pin_memory=True and .to(device, non_blocking=True), and send smaller types, such as uint8 images.",
+        f"Steps copy data to the device for {ms(facts.speed.each('h2d'))} on average, {percent(shown.value)} of the "
+        "step time.",
+        "Use pin_memory=True and .to(device, non_blocking=True), and send smaller dtypes, such as uint8 images.",
         score=share.value,
         figures={
             "share of the step time": shown,
             "share of the training time in a median step": share,
-            "copying in a step ns": copying,
+            "copying in a median step ns": copying,
         },
     )

@@ -20,7 +20,7 @@ WAITS = (probe.COMMUNICATION, probe.BACKWARD)
 
 
 def hung(facts: Facts, policy: Policy) -> Finding | None:
-    """A process that trained gives no sign of life for much longer than its longest step: which rank, and what it is in."""
+    """A training process has recorded nothing for much longer than its longest step. Names the rank and the phase."""
     limit = 1e9 * policy["hung.least_s"]
     if facts.speed.step is not None:
         limit = max(limit, facts.speed.step.most.or_zero() * policy["hung.times"])
@@ -34,10 +34,11 @@ def hung(facts: Facts, policy: Policy) -> Finding | None:
         "HUNG",
         CRITICAL if known else WARN,
         0.9 if known else 0.5,
-        f"{_who(first)} has given no sign of life for {ms(first.idle_ns)}{_place(first)}.{_others(found, first)}",
-        f"Read {first.stacks} in the run folder: it shows where each thread is."
+        f"{_who(first)} has recorded nothing for {ms(first.idle_ns)}{_place(first)}.{_others(found, first)}",
+        f"Read {first.stacks} in the run folder: it has the stack of each thread."
         if first.stacks
-        else f"See where it is: kill -{probe.stacks_signal()} {first.pid} writes the stacks of its threads into the run folder.",
+        else f"To see where it hangs, run `kill -{probe.stacks_signal()} {first.pid}`: it writes its stacks to the "
+        "run folder.",
         failure=True,
         figures=first.figures | ({} if facts.speed.step is None else {"longest step ns": facts.speed.step.most}),
         ranks=[] if first.rank is None else [first.rank],

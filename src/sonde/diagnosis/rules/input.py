@@ -20,7 +20,7 @@ SEQUENCE = (1, 2, 4, 8, 16, 32, 64)
 
 
 def input_bound(facts: Facts, policy: Policy) -> Finding | None:
-    """The rank in the middle spends a large share of its training time waiting for data."""
+    """The median rank spends a large share of its training time waiting for data."""
     share, waited = facts.speed.middle("input_wait")
     severity = graded(policy, "input_bound", share, waited)
     if severity is None or not enough_steps(facts, policy) or _waits_for_a_core(facts, policy):
@@ -31,25 +31,27 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
             graded(policy, "input_bound", own, waited) or WARN
         )  # with the cores that others take it might wait less
     better, shown = what_if(facts, policy), facts.speed.shown("input_wait")
-    why = f"Steps wait {ms(facts.speed.each('input_wait'))} for data on average; that is {percent(shown.value)} of the step time."
+    why = (
+        f"Steps wait {ms(facts.speed.each('input_wait'))} for data on average, {percent(shown.value)} of the step time."
+    )
     if facts.speed.inferred:
-        why += " No loader was seen: it is the time between an update and the next forward."
+        why += " No loader was seen, so this is the time between an update and the next forward."
     elif facts.loading.main is not None and facts.loading.batches["fetch"].value is not None:
         workers = facts.loading.main.workers
-        by = "the training process itself" if not workers else several(workers, "worker")
-        why += f" A batch takes {ms(facts.loading.batches['fetch'].value)} to make, by {by}."
+        by = "in the training process" if not workers else several(workers, "worker")
+        why += f" Loading a batch takes {ms(facts.loading.batches['fetch'].value)} ({by})."
     if better is not None:
-        how = f"With {several(better[0], 'worker')}" if better[0] else "Made by the training process itself"
+        how = f"With {several(better[0], 'worker')}" if better[0] else "Without workers"
         why += f" {how}: about {times(better[1])} as fast."
     return finding(
         "INPUT_BOUND", severity, 0.6 if facts.speed.inferred else 0.95, why, _next(facts, better),
         score=share.value,
         figures={
             "share of the step time": shown, "share of the training time in a median step": share,
-            "waiting in a step ns": waited,
-            "a batch to make ns": facts.loading.batches["fetch"],
-            "a batch to make, mean ns": facts.loading.batches["mean_fetch"],
-            "an item to make ns": facts.loading.items["p50"],
+            "waiting in a median step ns": waited,
+            "median batch load ns": facts.loading.batches["fetch"],
+            "mean batch load ns": facts.loading.batches["mean_fetch"],
+            "median item load ns": facts.loading.items["p50"],
         },
         ranks=[rank.rank for rank in facts.speed.ranks if rank.share["input_wait"].or_zero() >= (share.value or 0)],
         what_if=None if better is None else {"workers": better[0], "speedup": round(better[1], 2)},
@@ -82,18 +84,22 @@ def _waits_for_a_core(facts: Facts, policy: Policy) -> bool:
 def _next(facts: Facts, better: tuple[int, float] | None) -> str:
     main = facts.loading.main
     if better is not None and not better[0]:
-        return "Set num_workers=0: handing a batch over takes longer than making it; or make larger batches."
+        return (
+            "Set num_workers=0 or use larger batches: passing a batch between processes takes longer than loading it."
+        )
     if better is not None:
-        return f"Set num_workers={better[0]} in the DataLoader, or make an item cheaper to load."
+        return f"Set num_workers={better[0]} in the DataLoader, or make items cheaper to load."
     if main is not None and not main.workers:
-        return "Let the DataLoader fetch in workers (num_workers), or make an item cheaper to load."
+        return "Load in DataLoader workers (num_workers), or make items cheaper to load."
     if main is None:
         return (
-            "Prepare the data of the next step while this one computes: in a thread, or with a DataLoader and workers."
+            "Load the next step's data while the current step computes: in a thread, or with a DataLoader and workers."
         )
     if facts.loading.batches["fetch"].or_zero() < facts.speed.middle("input_wait")[1].or_zero():
-        return "Hand over less: larger batches, fewer and smaller tensors in each; and leave the workers a core of their own."
-    return "Make an item cheaper to load: cache it, store it decoded, or move work out of __getitem__."
+        return (
+            "Pass less between processes: larger batches with fewer and smaller tensors. Leave the workers a free core."
+        )
+    return "Make items cheaper to load: cache them, store them decoded, or move work out of __getitem__."
 
 
 def what_if(facts: Facts, policy: Policy) -> tuple[int, float] | None:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def input_straggler(facts: Facts, policy: Policy) -> Finding | None:
-    """The other ranks wait for one, and that one waits longer for its data than they do."""
-    next = "Look at the loader of {}: its disk, its part of the data, and its workers."
+    """The other ranks wait for one rank, which waits longer for its data."""
+    next = "Check the loader of {}: its disk, its share of the data and its workers."
     return straggling(facts, policy, "INPUT_STRAGGLER", INPUT, _does, next)
 
 
 def _does(late: Late) -> str:
-    return f"waits {ms(late.more_ns)} longer for its data than they do"
+    return f"waits {ms(late.more_ns)} longer for its data"

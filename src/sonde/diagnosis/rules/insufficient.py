@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
-    """There are too few steps after the warm-up for a diagnosis."""
+    """Too few steps after warm-up for a diagnosis."""
     if enough_steps(facts, policy):
         return None
     speed = facts.speed
@@ -74,15 +74,15 @@ def _next(facts: Facts) -> str:
     if facts.state == RECORDING:
         return "Wait for more steps."
     if facts.ends.lost.uncounted:
-        return "Restore the missing files of the run from a copy."
+        return "Restore the missing files of the run from a backup."
     if facts.chosen:
-        return f"Record it without {' and '.join(facts.chosen)}, or with a wider choice."
+        return f"Record it without {' and '.join(facts.chosen)}, or with a wider selection."
     if facts.speed.trained:
-        return "Let it run longer."
+        return "Run it longer."
     if facts.speed.whole["backward_calls"].value:
         return "Mark its steps with sonde.trace_step()."
     if facts.speed.whole["evaluation_calls"].value:
-        return "Nothing, if it was not meant to train; `sonde show` lists where its time went."
+        return "Nothing to do if it was not meant to train. `sonde show` lists where its time went."
     if any(end.role == LAUNCHER for end in facts.ends.processes):
         return "If it trains, mark its steps with sonde.trace_step()."
     return "Start the program with `sonde run`, or mark its steps with sonde.trace_step()."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def interrupted(facts: Facts, _policy: Policy) -> Finding | None:
-    """A process was stopped with Ctrl-C (SIGINT). The loads that this cut off are no measurements, and not counted."""
+    """A process was stopped with Ctrl-C (SIGINT). Interrupted loads are not counted."""
     found = [end for end in facts.ends.processes if end.worker is None and signal_of(end) == signal.SIGINT]
     if not found:
         return None
@@ -27,7 +27,7 @@ def interrupted(facts: Facts, _policy: Policy) -> Finding | None:
         INFO,
         1.0,
         f"{first.who[:1].upper()}{first.who[1:]} was stopped with Ctrl-C{place}.",
-        "Nothing to do; `sonde report` shows the run up to then.",
+        "Nothing to do; `sonde report` shows the run up to that point.",
         figures={"signal": Figure(first.signal if first.signal is not None else first.exit_code, first.query)},
         signal=int(signal.SIGINT),
         ranks=sorted({end.rank for end in found if end.rank is not None}),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def slow_items(facts: Facts, policy: Policy) -> Finding | None:
-    """A few items take many times as long as the others, and training waits for them."""
+    """A few items take many times longer to load than the others, and training waits for them."""
     items, whole = facts.loading.items, facts.speed.whole["whole"].or_zero()
     slow, count, total = (items[name].or_zero() for name in ("slow", "count", "total"))
     if not slow or not count or not total or not whole:
@@ -41,9 +41,9 @@ def slow_items(facts: Facts, policy: Policy) -> Finding | None:
         f"{several(items['different'].or_zero(), 'item takes', 'items take')} over {ms(facts.loading.slow_ns)} to load "
         f"{'each time ' if again else ''}(median {ms(usual)}). Slowest: {listed(named)}. They take {percent(lost)} of all loading time; "
         f"training waits for data {percent(shown.value)} of the step time.",
-        f"Look at {_name(facts.loading.slow[0])} in the dataset: its size, format and where it is stored."
+        f"Check {_name(facts.loading.slow[0])} in the dataset: its size, format and storage."
         if again
-        else f"Load {_name(facts.loading.slow[0])} of the dataset again: if it is slow each time, look at its size, format and storage.",
+        else f"Load {_name(facts.loading.slow[0])} again. If it is slow each time, check its size, format and storage.",
         score=cost,
         figures={
             "loads of slow items": items["slow"],
@@ -52,9 +52,9 @@ def slow_items(facts: Facts, policy: Policy) -> Finding | None:
             "median item ns": items["p50"],
             "median slow item ns": items["slow_p50"],
             "all loading ns": items["total"],
-            "too much in slow items ns": items["lost"],
+            "excess in slow items ns": items["lost"],
             "waiting for data ns": facts.speed.whole["input_wait"],
-            "whole time ns": facts.speed.whole["whole"],
+            "total time ns": facts.speed.whole["whole"],
             "share of the step time": shown,
         },
         items=[_plain(item) for item in facts.loading.slow],

@@ -23,7 +23,7 @@ ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def killed(facts: Facts, policy: Policy) -> Finding | None:
-    """A process was ended by a signal, or ended without a word; for signal 9, whether memory had run out."""
+    """A process was killed by a signal or vanished without a trace. For SIGKILL: whether memory had run out."""
     found = [end for end in facts.ends.processes if _ended_so(end)]
     if any(signal_of(end) == signal.SIGINT and end.worker is None for end in found):
         # After Ctrl-C whoever starts ranks asks them all to end.
@@ -39,8 +39,8 @@ def killed(facts: Facts, policy: Policy) -> Finding | None:
         "KILLED",
         WARN if number in ASKED else CRITICAL,
         1.0,
-        f"{_capital(first.who)} was ended by {name_of(number)}.",
-        _NEXT.get(number, "Look at the last lines of its output, and at what it calls in native code."),
+        f"{_capital(first.who)} was killed by {name_of(number)}.",
+        _NEXT.get(number, "Check the last lines of its output, and the native code it calls."),
         failure=True,
         figures={"signal": Figure(first.signal if first.signal is not None else first.exit_code, first.query)},
         signal=number,
@@ -51,11 +51,11 @@ def killed(facts: Facts, policy: Policy) -> Finding | None:
 
 
 _NEXT: dict[int, str] = {
-    signal.SIGHUP: "Start it so that it outlives its terminal, with nohup, tmux or the scheduler.",
-    signal.SIGTERM: "Find out who ended it: a scheduler at its time limit, a container that was stopped, or another rank.",
-    signal.SIGBUS: "Give /dev/shm more room (--shm-size of a container), or use fewer loader workers.",
-    signal.SIGSEGV: "Start it with python -X faulthandler, to see which call into native code crashed.",
-    signal.SIGABRT: "Read the last lines of its output: a library gave up, and says there why.",
+    signal.SIGHUP: "Start it so that it survives its terminal: with nohup, tmux or the scheduler.",
+    signal.SIGTERM: "Find out what stopped it: a scheduler at its time limit, a stopped container, or another rank.",
+    signal.SIGBUS: "Enlarge /dev/shm (--shm-size of a container), or use fewer loader workers.",
+    signal.SIGSEGV: "Start it with python -X faulthandler to see which native call crashed.",
+    signal.SIGABRT: "Read the last lines of its output: the library that aborted gives its reason there.",
 }
 
 
@@ -63,24 +63,32 @@ def _without_asking(facts: Facts, policy: Policy, end: End, number: int | None) 
     host = next((one for one in facts.health.hosts if one.host == end.host), None)
     full = None if host is None else _filled(host)
     out = full is not None and full[0] >= policy["killed.memory_share"]
-    how = "was ended by signal 9 (SIGKILL)" if number else "ended without a word, as by signal 9 or os._exit"
-    memory = "how much memory was in use is not known"
+    how = (
+        "was killed by signal 9 (SIGKILL)"
+        if number
+        else "ended without a recorded reason, as after SIGKILL or os._exit()"
+    )
+    memory = "Its memory use at that time is unknown"
     if full is not None:
-        memory = f"{percent(full[0])} of the memory ({size(full[1].value)} of {size(full[2].value)}) was in use at the last look"
+        memory = (
+            f"{percent(full[0])} of the memory ({size(full[1].value)} of {size(full[2].value)}) was in use "
+            "at the last sample"
+        )
     return finding(
         "KILLED",
         CRITICAL,
         0.95 if number and full is not None else 0.6,
-        f"{_capital(end.who)} {how}; {memory}: it {'ran out of memory' if out else 'did not look like running out of memory'}."
+        f"{_capital(end.who)} {how}. {memory}: {'it ran out of memory' if out else 'probably not out of memory'}."
         if full is not None
-        else f"{_capital(end.who)} {how}; {memory}.",
-        "Use less memory: fewer loader workers, smaller batches, smaller caches; or ask for more."
+        else f"{_capital(end.who)} {how}. {memory}.",
+        "Use less memory (fewer loader workers, smaller batches or caches), or request more."
         if out
-        else "Find out who ended it: the scheduler, a container's limit, or a person; the kernel's log tells of its own kills.",
+        else "Find out what killed it: the scheduler, a container limit or a person. The kernel log lists kills by "
+        "the kernel.",
         failure=True,
         figures={
             "signal": Figure(end.signal if end.signal is not None else end.exit_code, end.query),
-            **({} if full is None else {"used": full[1], "there is": full[2]}),
+            **({} if full is None else {"used": full[1], "limit": full[2]}),
         },
         signal=number,
         memory=None if full is None else out,

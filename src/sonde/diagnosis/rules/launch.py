@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def launch_bound(facts: Facts, policy: Policy) -> Finding | None:
-    """A device is done with each phase as soon as the host has started its work, and the host does little else than that."""
+    """The device finishes each phase as soon as the host has launched it, and launching takes most of the step."""
     device = facts.speed.device
     if device is None or not enough_steps(facts, policy) or device.lags(policy["launch_bound.lag"]):
         return None
@@ -25,9 +25,9 @@ def launch_bound(facts: Facts, policy: Policy) -> Finding | None:
         "LAUNCH_BOUND",
         INFO,
         0.6,
-        f"The device keeps up with the host: its phases take {ms(device.all_ns)} of a step, and the host needs {ms(device.host_ns)} to "
-        f"start them, {percent(share.value)} of the step time.",
-        "Give the device more work with each call: larger batches, torch.compile, CUDA graphs, fused optimizers.",
+        f"The device waits for the host. Launching its work takes {ms(device.host_ns)} of a step "
+        f"({percent(share.value)} of the step time); the work itself takes {ms(device.all_ns)}.",
+        "Give the device more work per call: larger batches, torch.compile, CUDA graphs, fused optimizers.",
         score=share.value,
         figures={"share of the step time": share, "share of the device": device.share}
         | {f"{phase} of the device ns": figure for phase, figure in device.phases.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.diagnosis.advice import amount, is_guessed, sentence, what_to_do
+from sonde.diagnosis.advice import FIRST, amount, is_guessed, sentence, what_to_do
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.wording import several
@@ -21,7 +21,7 @@ STOPPED = "NonFinite"  # the exception with which the watch ends a program that 
 
 
 def non_finite(facts: Facts, policy: Policy) -> Finding | None:
-    """A loss that went into backward was NaN or infinite, or the watch has seen a value that was; where it was born."""
+    """A loss or another watched value was NaN or infinite. Names the layer, batch and item that produced it."""
     losses = facts.health.losses
     birth = next(iter(facts.box.births), None)
     bad = losses.bad.or_zero() if losses.first.value is not None else 0
@@ -35,7 +35,7 @@ def non_finite(facts: Facts, policy: Policy) -> Finding | None:
         CRITICAL if lasting else WARN,
         GUESSED if birth is not None and is_guessed(birth.certificate) else 1.0,
         " ".join(why),
-        _next(losses) if birth is None else f"{what_to_do(birth.certificate)}: sonde blackbox {facts.run}",
+        _next(losses) if birth is None else f"{what_to_do(birth.certificate)}. Details: sonde blackbox {facts.run}",
         failure=lasting,
         figures=_figures(losses, birth),
         stopped=stopped,
@@ -46,34 +46,34 @@ def non_finite(facts: Facts, policy: Policy) -> Finding | None:
 
 
 def _born(birth: Birth) -> str:
-    return f"The first non-finite value was born in {sentence(birth)}: {amount(birth.certificate)}."
+    return f"{FIRST[birth.certificate.kind]}: {sentence(birth)}. {amount(birth.certificate, capital=True)}."
 
 
 def _lost(losses: Losses) -> str:
     where = "" if losses.rank is None else f" of rank {losses.rank}"
     return (
         f"The loss is NaN or infinite in {losses.bad.or_zero():,.0f} of {several(losses.seen.or_zero(), 'step')}, "
-        f"first in step {losses.first.or_zero():.0f}{where}."
+        f"starting at step {losses.first.or_zero():.0f}{where}."
     )
 
 
 def _next(losses: Losses) -> str:
     return (
-        f"Look at the data and the learning rate of step {losses.first.or_zero():.0f}; "
-        "`sonde run --blackbox --watch-nonfinite` says where and in which item it is born."
+        f"Check the data and the learning rate of step {losses.first.or_zero():.0f}. `sonde run --blackbox "
+        "--watch-nonfinite` finds the layer and item that produced the first NaN."
     )
 
 
 def _figures(losses: Losses, birth: Birth | None) -> dict[str, Figure]:
     figures = {
-        "losses that are no numbers": losses.bad,
+        "non-finite losses": losses.bad,
         "losses": losses.seen,
         "first step": losses.first,
         "of the last ten": losses.last_bad,
     }
     known = {name: figure for name, figure in figures.items() if figure.value is not None}
     if birth is not None and birth.query is not None and birth.certificate.step is not None:
-        known["step of the birth"] = Figure(birth.certificate.step, birth.query)
+        known["step of the first NaN"] = Figure(birth.certificate.step, birth.query)
     return known
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def cpu_oversubscribed(facts: Facts, policy: Policy) -> Finding | None:
-    """The processes of a host compute with many more threads than it has cores, and it is busy."""
+    """The processes on a host compute with many more threads than it has cores, and the host is busy."""
     if not enough_steps(facts, policy):
         return None
     for host in facts.health.hosts:
@@ -28,8 +28,8 @@ def cpu_oversubscribed(facts: Facts, policy: Policy) -> Finding | None:
                 "CPU_OVERSUBSCRIBED",
                 WARN,
                 0.85 if load.value is not None else 0.6,
-                f"{several(host.threads.or_zero(), 'thread')} of torch compute on {several(cores.value, 'core')} of "
-                f"{host.host}, {times(ratio)} of what it has: they take the cores away from each other.",
+                f"torch computes with {several(host.threads.or_zero(), 'thread')} on {several(cores.value, 'core')} "
+                f"of {host.host}, {times(ratio)} as many: they compete for cores.",
                 f"Call torch.set_num_threads({max(1, int(cores.value // _processes(host.threads.or_zero(), host.most_threads.or_zero())))}) "
                 "in each process, or set OMP_NUM_THREADS to it.",
                 figures={

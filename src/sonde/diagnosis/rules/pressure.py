@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def memory_pressure(facts: Facts, policy: Policy) -> Finding | None:
-    """Nearly all the memory of a host, or of the control group of this run, is in use."""
+    """Nearly all memory of a host, or of the cgroup of this run, is in use."""
     worst = max((found for host in facts.health.hosts if (found := _fullest(host))), default=None, key=_share)
     if worst is None or _share(worst) < policy["memory_pressure.warn_share"]:
         return None
@@ -29,10 +29,10 @@ def memory_pressure(facts: Facts, policy: Policy) -> Finding | None:
         0.9 if own else 0.7,
         f"{percent(_share(worst))} of the {what} of {host.host} is in use ({size(used.value)} of {size(limit.value)}); "
         f"this run has {size(host.rss.value)} of it.",
-        "Use fewer loader workers, smaller batches or smaller caches, before the kernel ends a process."
+        "Use fewer loader workers, smaller batches or smaller caches before the kernel kills a process."
         if own
-        else "Find out what else uses the memory of this host, before the kernel ends a process.",
-        figures={"used": used, "there is": limit, "this run": host.rss},
+        else "Find out what else uses the memory of this host before the kernel kills a process.",
+        figures={"used": used, "limit": limit, "this run": host.rss},
         hosts=[host.host],
     )
 
@@ -45,7 +45,7 @@ def _fullest(host: Host) -> tuple[Host, Figure, Figure, str] | None:
         found.append((host, figures["ram_used"], figures["ram_total"], "memory"))
     limit = figures["limit"]
     if limit.value and figures["used"].value is not None:
-        found.append((host, figures["used"], limit, "control group's memory"))
+        found.append((host, figures["used"], limit, "cgroup memory"))
     return max(found, default=None, key=_share)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
-    """The rank in the middle spends a large share of its training time outside of all phases."""
+    """The median rank spends a large share of its training time in untracked code."""
     share, lasting = facts.speed.middle("residual")
     severity = graded(policy, "residual_heavy", share, lasting)
     if severity is None or not enough_steps(facts, policy):
@@ -30,16 +30,17 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
         "RESIDUAL_HEAVY",
         severity,
         0.9 if known else 0.7,
-        f"Steps spend {ms(facts.speed.each('residual'))} outside of all phases on average; that is {percent(shown.value)} of the "
+        f"Steps spend {ms(facts.speed.each('residual'))} in untracked code on average, {percent(shown.value)} of the "
         "step time. " + (_called(facts, *named) if known and named is not None else _unseen(facts)),
         f"Make `{named[0]}` cheaper, or do it less often."
         if known and named is not None
-        else "Look at what the loop does between its phases; sonde.span(name) around parts of it shows where the time goes.",
+        else "Check what the loop does between its phases. Put sonde.span(name) around parts of it to see where the "
+        "time goes.",
         score=share.value,
         figures={
             "share of the step time": shown,
             "share of the training time in a median step": share,
-            "outside of phases in a step ns": lasting,
+            "untracked in a median step ns": lasting,
             **({f"{named[0]} ns": named[1]} if named is not None else {}),
         },
         spans=list(facts.speed.named),
@@ -55,9 +56,9 @@ def _called(facts: Facts, name: str, total: Figure) -> str:
 def _unseen(facts: Facts) -> str:
     """What such time may be, as far as it is not named."""
     if "optimizer" not in facts.speed.phases:
-        return "No torch optimizer was seen: the program's own update is part of it."
+        return "No torch optimizer was seen: your own update code is part of it."
     forward, backward = (facts.speed.phases.get(phase) for phase in ("forward", "backward"))
     if backward is not None and (forward is None or forward.p50.or_zero() < BYPASSED * backward.p50.or_zero()):
         seen = "No forward was seen" if forward is None else f"Only {ms(forward.p50.value)} of forward was seen"
-        return f"{seen} beside {ms(backward.p50.value)} of backward: a model that is called as model.forward(x) is not seen."
-    return "Sonde does not see what it is: logging, metrics, .item(), the environment of reinforcement learning, or data that the loop moves."
+        return f"{seen}, but {ms(backward.p50.value)} of backward: calls of model.forward(x) are not tracked."
+    return "It may be logging, metrics, .item(), a reinforcement-learning environment, or data that the loop moves."

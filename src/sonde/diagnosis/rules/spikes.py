@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def step_spikes(facts: Facts, policy: Policy) -> Finding | None:
-    """Some steps take several times the median step, and cost a noticeable share of the training time together."""
+    """Some steps take several times the median step, and together cost a noticeable share of the training time."""
     spikes, train = facts.speed.spikes, facts.speed.train
     if train is None or not enough_steps(facts, policy) or not spikes.steps.at_least(policy["step_spikes.least_steps"]):
         return None
@@ -30,17 +30,17 @@ def step_spikes(facts: Facts, policy: Policy) -> Finding | None:
         "STEP_SPIKES",
         WARN,
         0.85,
-        f"{several(spikes.steps.or_zero(), 'step takes', 'steps take')} more than {ms(spikes.least_ns)}, the median step "
-        f"{ms(train.p50.value)}: {percent(share)} of the training time, most of it in {PHASE_WORDS[phase]}. "
-        f"The slowest is step {listed[0]}.",
-        f"Look at step {listed[0]}: what else happens in it, and whether the spikes come at equal distances.",
+        f"{several(spikes.steps.or_zero(), 'step takes', 'steps take')} over {ms(spikes.least_ns)} (median step "
+        f"{ms(train.p50.value)}). The excess is {percent(share)} of the training time, mostly in "
+        f"{PHASE_WORDS[phase]}. Slowest: step {listed[0]}.",
+        f"Check step {listed[0]}: what else happens in it, and whether spikes recur at regular intervals.",
         score=share,
         figures={
             "spikes": spikes.steps,
-            "too much in spikes ns": spikes.lost,
+            "excess in spikes ns": spikes.lost,
             "median step ns": train.p50,
             "all training ns": train.total,
-            **{f"{name}, too much in spikes ns": figure for name, figure in spikes.excess.items()},
+            **{f"{name}, excess in spikes ns": figure for name, figure in spikes.excess.items()},
         },
         steps=listed,
         ranks=sorted({step.rank for step in slowest if step.rank is not None}),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def worker_startup(facts: Facts, policy: Policy) -> Finding | None:
-    """A large share of the whole time goes into starting loader workers for another round over the data."""
+    """Restarting loader workers for each epoch takes a large share of the total time."""
     startup, whole = facts.loading.startup, facts.speed.whole["whole"]
     starts = startup["times"].or_zero()
     usual = starts * facts.loading.batches["fetch"].or_zero()  # the first batch of a round has to be made, too
@@ -28,14 +28,14 @@ def worker_startup(facts: Facts, policy: Policy) -> Finding | None:
         "WORKER_STARTUP",
         CRITICAL if share >= policy["worker_startup.critical_share"] else WARN,
         0.9,
-        f"Loader workers were started again {several(starts, 'time')}, for {ms(lost / starts)} each: "
-        f"{percent(share)} of the whole time.",
-        "Set persistent_workers=True in the DataLoader, so that workers live as long as it does.",
+        f"Loader workers were restarted {several(starts, 'time')}, {ms(lost / starts)} each: {percent(share)} of the "
+        "total time.",
+        "Set persistent_workers=True in the DataLoader to keep its workers between epochs.",
         score=share,
         figures={
             "starts": startup["times"],
             "starts and first batches ns": startup["total"],
             "one start and first batch ns": startup["each"],
-            "whole time ns": whole,
+            "total time ns": whole,
         },
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def straggler(facts: Facts, policy: Policy) -> Finding | None:
-    """The other ranks wait for one whose phases do not tell why it is late, or now for this one and now for that."""
+    """The other ranks wait for one rank whose phases do not explain why, or the slow rank changes."""
     if not enough_steps(facts, policy):
         return None
     late = late_rank(facts, policy)
@@ -30,15 +30,15 @@ def straggler(facts: Facts, policy: Policy) -> Finding | None:
 
 def _one(late: Late, severity: str) -> Finding:
     who = rank_word(late.rank.rank)
-    cause = "no phase of it says why"
+    cause = "none of its phases explains why"
     if late.phase is not None:
-        cause = f"it spends {ms(late.more_ns)} more than they do in {PHASE_WORDS[late.phase]}"
+        cause = f"it spends {ms(late.more_ns)} more in {PHASE_WORDS[late.phase]}"
     return finding(
         "STRAGGLER",
         severity,
         0.8,
         f"The other ranks wait {ms(late.gap_ns)} in a median step ({percent(late.share)}) for {who}; {cause}.",
-        f"Compare what {who} does with the others: logging, saving and evaluating in one rank, and what else its host runs.",
+        f"Compare {who} with the others: logging, saving or evaluating in one rank only, and other load on its host.",
         score=late.share,
         figures=late.figures,
         ranks=[late.rank.rank],
@@ -54,9 +54,11 @@ def _changing(facts: Facts, policy: Policy) -> Finding | None:
         "STRAGGLER",
         WARN,
         0.6,
-        f"In a median step some rank waits {ms(waiting.value)} ({percent(share.value)}) for another, which is not always the same.",
-        "Give all ranks the same amount of work (batches of equal size, sorted by length), and look for load on the hosts.",
+        f"In a median step some rank waits {ms(waiting.value)} ({percent(share.value)}) for another, and the slow "
+        "rank changes.",
+        "Give all ranks the same amount of work (equal batch sizes, items sorted by length), and check the hosts for "
+        "other load.",
         score=share.value,
-        figures={"share of the training time": share, "waiting in a step ns": waiting},
+        figures={"share of the training time": share, "waiting in a median step ns": waiting},
         ranks=[],
     )
