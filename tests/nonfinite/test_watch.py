@@ -979,9 +979,9 @@ def test_a_model_that_is_gone_is_forgotten() -> None:
     with watch_nonfinite():
         net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
         train(net)
-        known = len(_watch.calls)
+        known = len(_watch.models.calls)
         del net
-        assert len(_watch.calls) < known
+        assert len(_watch.models.calls) < known
 
 
 def test_the_public_name_is_there() -> None:

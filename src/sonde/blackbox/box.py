@@ -29,7 +29,7 @@ from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, parent_pid, serving
 from sonde.guard import guard, pass_on
 from sonde.hooks.torch.loader import start_in_workers
-from sonde.nonfinite import batches as arrivals
+from sonde.nonfinite import alarm, batches as arrivals
 from sonde.probes import step
 from sonde.probes.loader import ledger, wait as loader
 from sonde.probes.phases import loss
@@ -233,6 +233,7 @@ def start(batches: int) -> None:
         loader.at_failure(_box),
         loss.at_loss(_box.note_loss, latest),
         step.at_update(_box.come_by),
+        alarm.subscribe(_Alarms()),
         start_in_workers(f"{__name__}:begin_worker"),
         sigterm.unwatch,
         lambda: atexit.unregister(_box.judge),
@@ -303,6 +304,16 @@ def trigger(
     finally:
         _box.lock.release()
     return None
+
+
+class _Alarms(alarm.Listener):
+    """Writes the black box when the watch finds a non-finite value."""
+
+    def raised(self, facts: dict[str, Any]) -> str | None:
+        return trigger("nonfinite", certificate=facts)
+
+    def retracted(self, dump: str) -> None:
+        withdraw(dump)
 
 
 @guard("taking back a dump of the black box")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.nonfinite import operation
-from sonde.nonfinite.certificate import Place
+from sonde.nonfinite.certificate import Location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,14 +50,14 @@ def reaches(loss: Any, since: int) -> bool:
     return root is not None and any(node._sequence_nr() < since for node in operation.users(root))
 
 
-class Seen(NamedTuple):
+class SeenGradient(NamedTuple):
     """A gradient that was seen at a place: before the node of this number the pass had reached it."""
 
     number: int
     bad: bool
 
 
-class Span(NamedTuple):
+class NodeRange(NamedTuple):
     """The nodes that the last call of a layer has made."""
 
     layer: Any
@@ -65,16 +65,16 @@ class Span(NamedTuple):
     end: int
 
 
-def place(seen: Sequence[Seen], spans: Sequence[Span], root: Any) -> Place | None:
+def locate(seen: Sequence[SeenGradient], ranges: Sequence[NodeRange], root: Any) -> Location | None:
     """Where it was made; None if that cannot be told."""
     bad = max((one.number for one in seen if one.bad), default=None)
     if bad is None:
         return None
     good = min((one.number for one in seen if not one.bad and one.number > bad), default=LAST)
-    inside = sorted((one for one in spans if bad <= one.first and one.end <= good), key=lambda one: one.first)
+    inside = sorted((one for one in ranges if bad <= one.first and one.end <= good), key=lambda one: one.first)
     inside = [one for one in inside if one.end > one.first]
-    after = max((one for one in spans if one.end <= bad), key=lambda one: one.end, default=None)
-    before = min((one for one in spans if one.first >= good), key=lambda one: one.first, default=None)
+    after = max((one for one in ranges if one.end <= bad), key=lambda one: one.end, default=None)
+    before = min((one for one in ranges if one.first >= good), key=lambda one: one.first, default=None)
     own = [one for one in inside if one.layer.own]
     gap = None if root is None else _gap(root, inside, bad, good)
     if gap is not None and not own:
@@ -82,22 +82,22 @@ def place(seen: Sequence[Seen], spans: Sequence[Span], root: Any) -> Place | Non
         above = [one for one in inside if one.first >= gap[1]]
         near = below[-1] if below else after
         next_ = above[0] if above else before
-        return Place("backward", True, after=_name(near), before=_name(next_), op=gap[0])
+        return Location("backward", True, after=_name(near), before=_name(next_), op=gap[0])
     wild = own or [one for one in inside if not one.layer.calm] or inside
     chosen = wild[-1] if wild else None
     if chosen is None:
-        return Place("backward", True, after=_name(after), before=_name(before))
-    finite = [one for one in spans if Seen(one.end, False) in seen]  # the gradients of their parameters
-    past = _past(root, chosen, finite, spans) if root is not None and chosen in finite and not own else None
+        return Location("backward", True, after=_name(after), before=_name(before))
+    finite = [one for one in ranges if SeenGradient(one.end, False) in seen]  # the gradients of their parameters
+    past = _past(root, chosen, finite, ranges) if root is not None and chosen in finite and not own else None
     if past is not None:
-        near = max((one for one in spans if one.end <= past[1]), key=lambda one: one.end, default=None)
-        next_ = min((one for one in spans if one.first > past[1]), key=lambda one: one.first, default=None)
-        return Place("backward", True, after=_name(near), before=_name(next_), op=past[0])
+        near = max((one for one in ranges if one.end <= past[1]), key=lambda one: one.end, default=None)
+        next_ = min((one for one in ranges if one.first > past[1]), key=lambda one: one.first, default=None)
+        return Location("backward", True, after=_name(near), before=_name(next_), op=past[0])
     op = operation.backward(root, chosen.first, chosen.end) if chosen.layer.own and root is not None else None
-    return Place("backward", True, chosen.layer.name, chosen.layer.type, op=op)
+    return Location("backward", True, chosen.layer.name, chosen.layer.type, op=op)
 
 
-def _gap(root: Any, inside: list[Span], bad: int, good: int) -> tuple[str, int] | None:
+def _gap(root: Any, inside: list[NodeRange], bad: int, good: int) -> tuple[str, int] | None:
     """The operation of the program's own code between the layers of this range that is to be blamed, and where it was."""
     edges = [bad, *(edge for one in inside for edge in (one.first, one.end)), good]
     for since, until in sorted(zip(edges[::2], edges[1::2], strict=True), reverse=True):
@@ -107,7 +107,7 @@ def _gap(root: Any, inside: list[Span], bad: int, good: int) -> tuple[str, int] 
     return None
 
 
-def _past(root: Any, chosen: Span, finite: list[Span], spans: Sequence[Span]) -> tuple[str, int] | None:
+def _past(root: Any, chosen: NodeRange, finite: list[NodeRange], ranges: Sequence[NodeRange]) -> tuple[str, int] | None:
     """The operation to be blamed of code that what goes into a layer went into as well, past it; and its number.
 
     The gradient of such a tensor is the sum of those of all ways. Ways through layers whose gradients were finite are good.
@@ -124,10 +124,10 @@ def _past(root: Any, chosen: Span, finite: list[Span], spans: Sequence[Span]) ->
                 continue
             seen.add(user)
             waiting.append(user)
-            if operation.is_steep(user) and not any(one.first <= number < one.end for one in spans):
+            if operation.is_steep(user) and not any(one.first <= number < one.end for one in ranges):
                 found.append((operation.name(user), number))
     return min(found, key=lambda one: operation.RISKY.index(one[0]), default=None)
 
 
-def _name(span: Span | None) -> str | None:
-    return None if span is None else str(span.layer.name)
+def _name(range_: NodeRange | None) -> str | None:
+    return None if range_ is None else str(range_.layer.name)

@@ -12,7 +12,7 @@ from sonde.nonfinite import batches, check, items
 from sonde.store.probe import read_batch_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from sonde.nonfinite.batches import Arrival
     from sonde.nonfinite.items import Carrier
@@ -24,7 +24,7 @@ CHECKPOINT = "torch.utils.checkpoint"
 OURS = ("sonde", "torch")  # packages whose frames are not the program's
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where it was found; what is not known is None."""
 
     where: str
@@ -43,35 +43,38 @@ class Inputs(NamedTuple):
 
     known: bool
     tensors: tuple[tuple[str, Any], ...] = ()  # by name
-    told: bool = True  # they are still what they were; else only their shapes are
+    unchanged: bool = True  # else only their shapes are known
     parameters: tuple[str, ...] = ()  # of the layer, that were not finite already
 
 
 NOTHING = Inputs(known=True)
 
 
-def certificate(
-    place: Place,
-    bits: int,
-    tensor: Any,
-    inputs: Inputs,
-    carriers: Iterable[Carrier],
-    arrival: Arrival | None,
-    *,
-    scaled: bool,
-) -> dict[str, Any]:
-    """All that is known. `carriers`: tensors with a row for each item, of which the first one with some bad rows tells."""
+class Evidence(NamedTuple):
+    """What was found, before it is described. `carriers`: tensors with a row per item; the first with bad rows counts."""
+
+    location: Location
+    bits: int
+    tensor: Any
+    inputs: Inputs = NOTHING
+    arrival: Arrival | None = None
+    carriers: Sequence[Carrier] = ()
+
+
+def certificate(found: Evidence, *, scaled: bool) -> dict[str, Any]:
+    """All that is known. `scaled`: a GradScaler is used."""
     torch = sys.modules["torch"]
+    location, bits, tensor, inputs, arrival, carriers = found
     step, epoch = core.get_context()
     positions = _positions(carriers, arrival)
     return {
-        **place._asdict(),
+        **location._asdict(),
         "kind": check.KINDS.get(bits),
         "count": int(check.bad(tensor).sum()),
         "total": tensor.numel(),
         "shape": list(tensor.shape),
         "dtype": _word(tensor.dtype),
-        "inputs": [_described(name, one, inputs.told) for name, one in inputs.tensors[:MOST_INPUTS]],
+        "inputs": [_described(name, one, inputs.unchanged) for name, one in inputs.tensors[:MOST_INPUTS]],
         "inputs_known": inputs.known,
         "parameters": list(inputs.parameters[:MOST_INPUTS]),
         "items": [_item(arrival, position) for position in positions[:MOST_ITEMS]],
@@ -79,7 +82,7 @@ def certificate(
         "batch": None if arrival is None else arrival.key,
         "step": step,
         "epoch": epoch,
-        "evaluation": not torch.is_grad_enabled() and place.where not in BACKWARD and not _in_checkpoint(),
+        "evaluation": not torch.is_grad_enabled() and location.where not in BACKWARD and not _in_checkpoint(),
         "scaled": scaled,
     }
 
@@ -145,10 +148,10 @@ def _word(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _described(name: str, tensor: Any, told: bool) -> dict[str, Any]:
-    """One input; `told`: it is what it was. Numbers only if it is finite."""
-    good = not told or check.look(tensor) == 0
-    low, high, mean = _extent(tensor) if told and good and _may_tell() else (None, None, None)
+def _described(name: str, tensor: Any, unchanged: bool) -> dict[str, Any]:
+    """One input; `unchanged`: it is what it was. Numbers only if it is finite."""
+    good = not unchanged or check.look(tensor) == 0
+    low, high, mean = _extent(tensor) if unchanged and good and _may_tell() else (None, None, None)
     shape = [] if tensor.is_nested else list(tensor.shape)
     known = {"name": name, "shape": shape, "dtype": _word(tensor.dtype)}
     return {**known, "min": low, "max": high, "mean": mean, "finite": good}
@@ -178,7 +181,7 @@ def _extent(tensor: Any) -> tuple[float | int | None, ...]:
 # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _positions(carriers: Iterable[Carrier], arrival: Arrival | None) -> list[int]:
+def _positions(carriers: Sequence[Carrier], arrival: Arrival | None) -> list[int]:
     size = None if arrival is None or arrival.indices is None else len(arrival.indices)
     for one in carriers:
         tensor = one.tensor
