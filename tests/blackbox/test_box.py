@@ -19,7 +19,7 @@ import torch
 from tests.flow.boxes import Rows, dumps, folders, loader, only, train
 
 import sonde
-from sonde.blackbox.box import MOST_DUMPS, _box, current, look, trigger
+from sonde.blackbox.box import MOST_DUMPS, _box, check_requests, current, trigger
 from sonde.errors import SettingError
 from sonde.events.recorder import at_failure, tell_failure
 from sonde.flow import blackbox as switch
@@ -366,7 +366,7 @@ def test_a_loss_counts_in_steps_that_are_not_recorded_too(tmp_path: Path) -> Non
 
 def test_a_file_in_the_run_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once for each time that it is touched; one that was there before is not meant."""
-    monkeypatch.setattr(MODULE, "LOOK_NS", 0)
+    monkeypatch.setattr(MODULE, "CHECK_NS", 0)
     with record(dir=str(tmp_path)) as recorded:
         request = recorded.path / "dump"
         request.touch()
@@ -382,7 +382,7 @@ def test_a_file_in_the_run_asks_for_it(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_program_without_loaders_writes_all_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exception, the stacks and the open spans; and it is asked for at the ends of steps."""
-    monkeypatch.setattr(MODULE, "LOOK_NS", 0)
+    monkeypatch.setattr(MODULE, "CHECK_NS", 0)
     net = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     with record(dir=str(tmp_path), blackbox=1) as recorded:
@@ -439,7 +439,7 @@ def test_a_trigger_inside_of_a_dump_is_left_alone(tmp_path: Path, monkeypatch: p
 
 def test_without_a_recording_one_message_tells_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
     """It is no error, and told once."""
-    _box.told = False
+    _box.warned = False
     with caplog.at_level(logging.WARNING, "sonde"):
         sonde.flow.blackbox()
         sonde.flow.blackbox(2)
@@ -461,7 +461,7 @@ def test_zero_switches_it_off(tmp_path: Path) -> None:
         train(loader(), most=2)
         sonde.flow.blackbox(0)
         train(loader(Rows(odd=1)))
-        look()
+        check_requests()
         assert trigger("demand") is None
     assert folders(recorded) == []
 

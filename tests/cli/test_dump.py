@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 pytest.importorskip("torch")
 
 import sonde
-from sonde.blackbox.box import look, trigger
+from sonde.blackbox.box import check_requests, trigger
 from sonde.cli import main
 from sonde.store.folder import boot_id, host
 from sonde.store.probe import stacks_signal
@@ -48,7 +48,7 @@ def test_a_process_that_comes_by_answers_with_its_folder(tmp_path: Path) -> None
     """Each request is answered anew, and taken away in the end."""
     with record(dir=str(tmp_path), blackbox=1) as running:
         trigger("demand")
-        first, second = (dump_while(running.path, look) for _ in range(2))
+        first, second = (dump_while(running.path, check_requests) for _ in range(2))
         assert not (running.path / "dump").exists()
     rest = f"demand-{host()}-{os.getpid()}"
     assert first.exit_code == second.exit_code == 0
@@ -63,8 +63,8 @@ def test_a_request_that_was_left_there_is_renewed(tmp_path: Path) -> None:
     """`touch RUN/dump` and the command do not get in each other's way."""
     with record(dir=str(tmp_path), blackbox=1) as running:
         (running.path / "dump").touch()
-        look()
-        assert dump_while(running.path, look).exit_code == 0
+        check_requests()
+        assert dump_while(running.path, check_requests).exit_code == 0
     assert len(list((running.path / "blackbox").iterdir())) == 2
 
 
