@@ -1,8 +1,9 @@
 # The whole project on a fresh machine: `make demo` and `make test` do all set-up themselves, and only once.
 #
-#   make demo    record a small job, kill a part of it, show what was recorded; diagnose a training with slow items
+#   make demo    find the slow items of a training, then survive a kill -9; needs torch and nothing of the development tools
 #   make test    linters, type checker, import layers, tests
-#   make soak    the long fault suites, `make versions` and `make sanitize`
+#   make dist    build sdist and manylinux wheel, and try both in fresh environments without a compiler
+#   make soak    the long fault suites, `make dist`, `make versions` and `make sanitize`
 #   make sanitize  the tests of the C parts with AddressSanitizer and UBSan, in build/sanitize
 #   make steady  the tests ten times beside a load of six processes: none may fail (TIMES=3 for fewer)
 #   make versions  the tests on every Python from 3.11 on, and with the oldest and the newest torch
@@ -31,7 +32,7 @@ TWO := -n 2 --dist worksteal  # halves of the tests side by side
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: sanitize help setup demo test tests lint format docs soak steady versions torch-tests bench clean
+.PHONY: sanitize help setup demo test tests lint format docs dist soak steady versions torch-tests bench clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -48,12 +49,13 @@ $(VENV)/.made:
 	       "Install it, or name one: make PYTHON=/path/to/python3.11" >&2; \
 	  exit 1; \
 	fi; \
-	echo "Setting up $(VENV) with $$($$found -V). The first time takes some minutes."; \
+	echo "Setting up $(VENV) with $$($$found -V)."; \
 	rm -rf $(VENV) && $$found -m venv $(VENV)
 	@touch $@
 
-# torch first: what depends on torch would otherwise choose a build of gigabytes.
+# torch first: what depends on torch would otherwise choose another build.
 $(VENV)/.torch: $(VENV)/.made
+	@echo "Downloading $(TORCH): 0.2 GB (0.8 GB on disk) if your index has the CPU build, else the CUDA build of 2.5 GB (5 GB on disk)."
 	$(PIP) install $(TORCH)
 	@touch $@
 
@@ -62,10 +64,20 @@ $(VENV)/.tools: $(VENV)/.torch
 	$(PIP) install 'setuptools>=77' wheel
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/native/*.c src/sonde/native/*.h src/sonde/native/core/*.h)
-	$(PIP) install --no-build-isolation --editable '.[dev,pipeline]'
+SOURCES := pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/native/*.c src/sonde/native/*.h src/sonde/native/core/*.h)
+
+# What a user has: enough for `make demo`.
+$(VENV)/.base: $(VENV)/.tools $(SOURCES)
+	@echo "Downloading Sonde's base dependencies: 45 MB (190 MB on disk)."
+	$(PIP) install --no-build-isolation --editable .
 	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.native.core") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
+	@touch $@
+
+# What a developer has.
+$(VENV)/.installed: $(VENV)/.base
+	@echo "Downloading the pipeline's libraries and the development tools: 0.5 GB (1.4 GB on disk)."
+	$(PIP) install --no-build-isolation --editable '.[dev,pipeline]'
 	@touch $@
 
 # A browser, for the tests that open pages: the system's. Only root on Debian gets it by itself.
@@ -92,7 +104,7 @@ setup: $(VENV)/.installed
 
 # ── what one can do ──
 
-demo: setup
+demo: $(VENV)/.base
 	@$(BIN)/python examples/demo.py
 
 lint: setup
@@ -110,6 +122,9 @@ docs: setup
 	$(BIN)/python tests/test_api.py
 	$(BIN)/python tests/pipeline/test_config.py
 	$(BIN)/python tests/diagnosis/test_policy.py
+
+dist: setup
+	$(BIN)/python tools/dist.py
 
 test: lint tests
 
@@ -153,7 +168,7 @@ sanitize: setup
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED)/src SONDE_CORE=c \
 	  $(CURDIR)/$(PYTEST) -m 'not soak and not unsanitized' -k 'not worker' -o faulthandler_timeout=1200 $(or $(TESTS),tests/events tests/hooks tests/values tests/capture tests/nonfinite tests/blackbox tests/probes tests/store)
 
-soak: setup versions sanitize
+soak: setup dist versions sanitize
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) -m soak -o faulthandler_timeout=3600 || exit 1; \
 	done
