@@ -64,6 +64,7 @@ class Database:
         files: bool,
         threads: int | None = None,
         thrifty: bool = False,
+        output: Path | None = None,
     ) -> None:
         import duckdb
 
@@ -88,7 +89,7 @@ class Database:
             self.connection.execute("SET allocator_bulk_deallocation_flush_threshold = '256KB'")
         self.ledgers = Ledgers()
         self.source = Source(self.connection)
-        self._allow(folders)
+        self._allow(folders, output)
         for folder, prefix in zip(folders, prefixes, strict=True):
             if folder.sealed:
                 self._add_sealed(folder, prefix)
@@ -146,6 +147,8 @@ class Database:
         self._made.add(table)
         if table in ("phases", "memory"):
             self.make("steps")
+        if table == "items":
+            self.make("batches")
         if table == "steps":
             steps.create(self.connection, self.source, self.rows)
         elif table == "losses":
@@ -173,13 +176,14 @@ class Database:
 
     # ── sealed files ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _allow(self, folders: Sequence[Folder]) -> None:
+    def _allow(self, folders: Sequence[Folder], output: Path | None) -> None:
         """SQL may read the sealed files of the run, and nothing else, unless the user wants more; no link leads out."""
         if self._files:
             return
         names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE, STEPS_TABLE)
         found = [folder.path.resolve() / name for folder in folders for name in names]
         paths = [str(path) for path in found if is_plain(path)]
+        paths += [] if output is None else [str(output)]
         if not has_working_folder():  # DuckDB would look for a place for temporary files in it
             self.connection.execute("SET temp_directory = ''")
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(schema.quoted, paths))}]")

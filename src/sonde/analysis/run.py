@@ -34,7 +34,8 @@ class Run:
     """One run. Use `open_run()` to get one.
 
     What it tells is the state of the moment when it was first asked for records; `refresh()` looks again. Several
-    folders (hosts that could not agree on one) are read as one run. `thrifty`: the process is to stay small, for some CPU.
+    folders (hosts that could not agree on one) are read as one run. `thrifty`: the process is to stay small, for some CPU. `output`: a file that answers may be
+    written to.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Run:
         ordered: bool = False,
         threads: int | None = None,
         thrifty: bool = False,
+        output: Path | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._ordered = ordered
         self._threads = threads
         self._thrifty = thrifty
+        self._output = output
         self._paths = list(folders)
         self._files = files
         self._progress = progress
@@ -228,7 +231,12 @@ class Run:
 
     def _load_once(self) -> Database:
         database = Database(
-            self._folders, self._prefixes(), files=self._files, threads=self._threads, thrifty=self._thrifty
+            self._folders,
+            self._prefixes(),
+            files=self._files,
+            threads=self._threads,
+            thrifty=self._thrifty,
+            output=self._output,
         )
         sealed = {(row["folder"], row["process"]) for row in database.rows}
         raw = [

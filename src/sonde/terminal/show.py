@@ -294,7 +294,9 @@ def _listed(view: Listing, index: int) -> Column:
     title = view.columns[index]
     values = [row[index] for row in view.rows]
     cells = [_value(view, title, value) for value in values]
-    need = TELLING.index(title) if title in TELLING else len(TELLING) + index
+    need = index
+    if view.table:  # of an own query, the first columns count most
+        need = TELLING.index(title) if title in TELLING else len(TELLING) + index
     if values and all(value == values[0] for value in values) and (values[0] is None or not title.endswith("_ns")):
         need += 100  # what is the same everywhere tells least
     number = all(isinstance(value, int | float | None) for value in values)

@@ -33,7 +33,7 @@ _ORDERS = {
 class Listing:
     """The first rows of a table, and how many it has."""
 
-    table: str
+    table: str  # empty: the answer to a query
     columns: list[str]
     rows: list[list[object]]
     total: int

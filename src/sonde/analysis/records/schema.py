@@ -153,6 +153,7 @@ ITEMS = (
     ("loader", "BIGINT"),
     ("round", "BIGINT"),
     ("batch", "BIGINT"),
+    ("step", "BIGINT"),
     ("position", "BIGINT"),
     ("index", "BIGINT"),
     ("id", "VARCHAR"),

@@ -54,11 +54,11 @@ _PROBE = f"kind = 'span' AND cat = '{probe.PROBE}'"
 
 
 def create(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table."""
+    """Make the table. The step of an item is that of its batch: the table `batches` must be there."""
     people = "JOIN process_numbers p ON p.process = i.process JOIN process_numbers o ON o.number = p.owner"
     connection.execute(
         f"""
-        CREATE OR REPLACE VIEW items AS
+        CREATE OR REPLACE VIEW item_rows AS
         SELECT {_columns(_TIMED)} FROM (
             SELECT e.*, f.key AS batch, e.args->>'$.key' AS text,
                    row_number() OVER (PARTITION BY e.process, e.parent ORDER BY e.seq) - 1 AS position
@@ -80,7 +80,12 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
           AND i.process NOT IN (SELECT DISTINCT process FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.ITEM}')
         """
     )
+    columns = ", ".join(f'{"b" if name == "step" else "i"}."{name}"' for name, _ in schema.ITEMS)
+    connection.execute(
+        f"CREATE OR REPLACE VIEW items AS SELECT {columns} FROM item_rows i "
+        "LEFT JOIN batches b USING (process, loader, round, batch)"
+    )
 
 
 def _columns(values: dict[str, str]) -> str:
-    return ", ".join(f'{values[name]} AS "{name}"' for name, _ in schema.ITEMS)
+    return ", ".join(f'{values[name]} AS "{name}"' for name, _ in schema.ITEMS if name != "step")

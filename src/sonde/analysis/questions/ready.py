@@ -1,0 +1,47 @@
+"""Ready questions: each is a SQL file in `sql/`, whose first comment says what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from sonde.errors import UnknownName, nearest
+
+STEP = "$step"  # the only parameter a question may have
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question: its name, what it answers, and its SQL."""
+
+    name: str
+    about: str
+    sql: str
+
+    def query(self, step: int | None = None) -> str:
+        """The SQL for one step, or for the step that the question chooses itself. Raises UnknownName if it takes none."""
+        if step is not None and STEP not in self.sql:
+            raise UnknownName(f"{self.name} is not about one step: leave out --step.")
+        return self.sql.replace(STEP, "NULL" if step is None else str(int(step)))
+
+
+@cache
+def questions() -> tuple[Question, ...]:
+    """All questions, by name."""
+    files = resources.files("sonde.analysis.questions").joinpath("sql").iterdir()
+    found = [_question(file.name.removesuffix(".sql"), file.read_text("utf-8")) for file in files]
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def question(name: str) -> Question:
+    """The question of this name. Raises UnknownName with the nearest one."""
+    found = {one.name: one for one in questions()}
+    if name not in found:
+        raise UnknownName(f"There is no question {name!r}. {nearest(name, list(found))}")
+    return found[name]
+
+
+def _question(name: str, text: str) -> Question:
+    about = text.partition("\n")[0].removeprefix("-- ")
+    return Question(name, about, text)

@@ -1,0 +1,29 @@
+-- How much of the communication is hidden behind computing? Collectives against the computing of other threads.
+-- A collective inside a forward or backward stops it, and hides nothing. Collectives that DistributedDataParallel starts
+-- itself leave no span: `communication_ns` in `steps` has what it could not hide.
+WITH kinds AS (
+    SELECT coalesce(rank, -1) AS rank, process, seq, parent, start_ns, start_ns + dur_ns AS end_ns,
+           CASE WHEN (cat = 'probe' AND starts_with(name, 'communication.')) OR cat = 'comm' THEN 0
+                WHEN cat = 'probe' AND name IN ('forward', 'backward', 'optimizer') THEN 1
+                WHEN cat = 'compute' THEN 1 END AS kind
+    FROM events WHERE kind = 'span' AND dur_ns IS NOT NULL
+), stopping AS (
+    SELECT inner_span.rank, inner_span.start_ns, inner_span.end_ns
+    FROM kinds inner_span JOIN kinds outer_span ON outer_span.process = inner_span.process AND outer_span.seq = inner_span.parent
+    WHERE inner_span.kind = 0 AND outer_span.kind = 1
+), edges AS (
+    SELECT rank, start_ns AS moment, (kind = 0)::INT AS talk, (kind = 1)::INT AS compute FROM kinds WHERE kind IS NOT NULL
+    UNION ALL SELECT rank, end_ns, -(kind = 0)::INT, -(kind = 1)::INT FROM kinds WHERE kind IS NOT NULL
+    UNION ALL SELECT rank, start_ns, 0, -1 FROM stopping
+    UNION ALL SELECT rank, end_ns, 0, 1 FROM stopping
+), moments AS (
+    SELECT rank, moment, sum(talk) AS talk, sum(compute) AS compute FROM edges GROUP BY ALL
+), levels AS (
+    SELECT rank, sum(talk) OVER w > 0 AS talk, sum(compute) OVER w > 0 AS compute, lead(moment) OVER w - moment AS dur
+    FROM moments WINDOW w AS (PARTITION BY rank ORDER BY moment)
+)
+SELECT nullif(rank, -1) AS rank, coalesce(sum(dur) FILTER (talk), 0)::BIGINT AS communication_ns,
+       coalesce(sum(dur) FILTER (compute), 0)::BIGINT AS computing_ns,
+       coalesce(sum(dur) FILTER (talk AND compute), 0)::BIGINT AS both_ns,
+       sum(dur) FILTER (talk AND compute) / nullif(sum(dur) FILTER (talk), 0) AS hidden_share
+FROM levels GROUP BY rank ORDER BY rank
