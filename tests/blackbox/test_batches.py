@@ -19,6 +19,7 @@ import torch
 from hypothesis import HealthCheck, given, settings, strategies
 from tests.blackbox.test_fingerprint import BATCHES
 from tests.flow.boxes import loader, train
+from tests.hooks.torch.data import read_in_c
 
 import sonde
 from sonde import config
@@ -176,6 +177,7 @@ UNUSUAL: dict[str, Any] = {
 }
 
 
+@read_in_c
 @pytest.mark.parametrize("name", [*USUAL, *UNUSUAL])
 def test_usual_batches_never_come_to_python(box: Box, tmp_path: Path, name: str) -> None:
     """All others do, and both are kept as Python keeps them."""
@@ -189,6 +191,7 @@ def test_usual_batches_never_come_to_python(box: Box, tmp_path: Path, name: str)
     other.book.writer.close()
 
 
+@read_in_c
 def test_a_usual_batch_makes_no_python_frame(box: Box) -> None:
     """Not even for its digest in the ledger."""
     box.deliver(BATCH, 1, [x])
@@ -270,6 +273,7 @@ def test_many_batches_leave_nothing_behind(box: Box) -> None:
     assert deliver(5000) - before < 500
 
 
+@read_in_c
 def test_a_ledger_that_cannot_be_written_quickly_is_written_by_python(box: Box) -> None:
     """As while another thread is at it, or where the buffer is full: the entries are the same."""
     lock = box.book.writer._lock
@@ -285,6 +289,7 @@ def test_a_ledger_that_cannot_be_written_quickly_is_written_by_python(box: Box) 
     assert box.asked == 0
 
 
+@read_in_c
 def test_what_stands_in_the_ledger_s_place_is_asked_by_its_function(box: Box) -> None:
     """Something that C does not know is Python's business."""
     written: list[bytes] = []
@@ -317,6 +322,7 @@ def test_a_failure_is_not_the_program_s(box: Box) -> None:
         box.deliver(BATCH, 1, [x])
 
 
+@read_in_c
 def test_without_memory_for_a_look_nothing_is_lost(tmp_path: Path) -> None:
     """What cannot be shown now is shown later."""
     box = Box(tmp_path, native=True)

@@ -15,6 +15,7 @@ pytest.importorskip("torch")
 
 import torch
 from hypothesis import given, settings, strategies
+from tests.hooks.torch.data import read_in_c
 
 from sonde.blackbox import fingerprint
 from sonde.blackbox.fingerprint import (
@@ -330,6 +331,7 @@ def same(data: Any, exclude: frozenset[str] = frozenset()) -> bool:
 
 
 @in_c
+@read_in_c
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_batch_is_looked_at_in_c_with_the_same_result(name: str) -> None:
     """Parts, digest, size and counts of changes."""
@@ -400,6 +402,7 @@ def test_a_glance_keeps_nothing_of_a_batch_that_is_let_go() -> None:
 
 
 @in_c
+@read_in_c
 def test_depth_and_number_are_bounded_as_in_python() -> None:
     """Both have the same limits."""
     deep: Any = x

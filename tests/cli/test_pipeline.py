@@ -39,10 +39,6 @@ size = 10
 [data_request.test.data]
 {SOURCE}
 """
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"),
-]
 
 
 @pytest.fixture(autouse=True)

@@ -68,7 +68,6 @@ def test_a_good_training_is_quiet(watch: NonFiniteWatch) -> None:
     assert watch.birth is None
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_model_that_is_traced_gets_no_operation_of_ours() -> None:
     """The look would be part of its graph."""
     trace: Any = torch.jit.trace

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from tests.flow.faults import birth
+from tests.hooks.torch.data import read_in_c
 from torch import nn
 
 from sonde.flow import watch_nonfinite
@@ -24,6 +25,7 @@ def _net() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
+@read_in_c
 @settings(deadline=None, max_examples=150)
 @given(
     kind=st.sampled_from(KINDS), shape=st.lists(st.integers(0, 5), max_size=4), turned=st.booleans(), step=st.integers(1, 3),
@@ -46,7 +48,6 @@ def test_a_tensor_of_any_shape_and_layout_is_seen_as_it_is(
     assert bits == wanted
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # of torch.func itself
 @pytest.mark.parametrize("transform", ["vmap", "grad", "jvp"])
 def test_what_torchs_transforms_pass_through_a_model_is_left_alone(transform: str) -> None:
     """Their tensors have no memory of their own: the result is what it is without a watch."""

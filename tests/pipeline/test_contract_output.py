@@ -6,10 +6,7 @@ from pathlib import Path
 
 import lance
 import numpy as np
-import pytest
 from tests.pipeline.nets import pipeline
-
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
 
 def test_inference_output_is_numpy_arrays_in_lance_format(tmp_path: Path) -> None:

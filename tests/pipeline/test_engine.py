@@ -15,7 +15,6 @@ from sonde.errors import DataError, ExportError
 from sonde.pipeline import Pipeline
 from sonde.pipeline.results.results import open_results
 
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 RANDOM = {"dataset_class": "RandomDataset", "fields": ["image"], "primary_id_field": "object_id"}
 
 

@@ -14,12 +14,6 @@ from sonde.errors import CheckpointError, DataError, FolderRefused, ModelError, 
 from sonde.flow import TraceResult
 from sonde.pipeline.results.results import open_results
 
-# ignite compiles functions when it is imported; Lance warns at each fork.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"),
-]
-
 
 def record(folder: Path) -> dict[str, str]:
     """What run.json says."""

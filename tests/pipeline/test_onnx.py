@@ -16,11 +16,6 @@ from sonde.errors import CheckpointError, ConfigError, ExportError
 from sonde.pipeline.export.exported import Exported
 from sonde.pipeline.results.results import open_results
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"),
-]
-
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:

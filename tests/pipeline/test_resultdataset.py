@@ -15,10 +15,6 @@ from sonde.pipeline.datasets import results as module
 from sonde.pipeline.datasets.results import ResultDataset
 from sonde.pipeline.results.results import ResultWriter, open_results
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"),
-]
 ROWS = 300
 
 

@@ -190,12 +190,11 @@ def _method(target: Any, name: str, call: Call, then_gone: list[str]) -> Callabl
 
     @functools.wraps(inner)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        method = inner.__get__(self) if own else inner
         if compiling():
-            return method(*args, **kwargs)
+            return inner(self, *args, **kwargs) if own else inner(*args, **kwargs)
         for one in then_gone:
             vars(self).pop(one, None)
-        return call(method, *args, **kwargs)
+        return call(inner.__get__(self) if own else inner, *args, **kwargs)
 
     setattr(recorded, _MARK, True)
     return MethodType(recorded, target)

@@ -156,7 +156,6 @@ def test_a_model_can_be_compiled_whole(kind: type[nn.Module]) -> None:
     assert [list(call.params) for call in trace.evaluation] == [["x"], ["x"]]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", [Decorated, Undecorated])
 def test_what_torch_writes_down_is_not_disturbed(kind: type[nn.Module]) -> None:
     """Our look at the values does not become part of a jit graph; what runs is captured."""

@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import nullcontext
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ torch: Any = pytest.importorskip("torch")
 
 from tests.hooks.torch.told import Told, told  # noqa: E402
 
+from sonde.hooks.torch import outermost  # noqa: E402
 from sonde.hooks.torch.backward import backward  # noqa: E402
 from sonde.hooks.torch.module import module_call  # noqa: E402
 
@@ -227,6 +229,19 @@ def test_a_model_that_was_compiled_before_is_not_compiled_again(graphs: Graphs) 
             compiled(batch)
         compiled(batch)
         assert seen.begun == 1
+    assert graphs.count == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_older_compiler_reads_a_function(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 2.10 it fails on any other object in the place of `Module.__call__`."""
+    monkeypatch.setattr(outermost, "reads_objects", lambda: False)
+    model, batch = Net(), torch.ones(2, 4)
+    with told(module_call) as (seen,):
+        assert isinstance(nn.Module.__call__, FunctionType)
+        torch.compile(model, backend=graphs, fullgraph=True)(batch)
+        model(batch)
+    assert [call.of for call in seen.calls] == ["OptimizedModule", "Net"]
     assert graphs.count == 1
 
 

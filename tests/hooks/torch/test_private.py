@@ -42,7 +42,6 @@ def test_the_graph_task_tells_a_backward_pass() -> None:
     assert seen[0] >= 0
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_tracing_state_tells_a_trace() -> None:
     """None outside of `torch.jit.trace`."""
     state, seen = private.tracing_state(), []

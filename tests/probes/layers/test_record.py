@@ -734,7 +734,6 @@ def test_a_compiled_layer_has_the_class_and_the_parameters_of_what_was_compiled(
     assert about == {"type": "Linear", "parameters": 40, "gradients": 40, "compiled": True, "model": "Sequential"}
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning")
 def test_tracing_and_scripting_see_the_bare_model() -> None:
     """No operation of ours gets into the graph."""
     net = model()

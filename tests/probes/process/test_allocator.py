@@ -23,6 +23,7 @@ from sonde.testing import Recorded, record
 
 torch: Any = real_torch
 GROUPS = ("allocated_bytes", "reserved_bytes")
+ACCELERATOR = hasattr(torch.accelerator, "memory")  # torch 2.9 and later
 POOL = (0, 1)  # the name of a private pool
 
 
@@ -44,7 +45,9 @@ class Memory:
             return {"current": self.now, "peak": self.most, "allocated": 7, "freed": 3}
 
         whole: dict[object, Any] = {group: {"all": leaf(), "large_pool": leaf()} for group in GROUPS}
-        return {**whole, "by_pool": {POOL: {"all": leaf()}}, "num_ooms": 0}
+        if ACCELERATOR:  # an older torch has no names for pools
+            whole["by_pool"] = {POOL: {"all": leaf()}}
+        return {**whole, "num_ooms": 0}
 
 
 @pytest.fixture
@@ -66,7 +69,8 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Memory]]:
         monkeypatch.setattr(torch._C, name, function, raising=False)
     monkeypatch.setattr(torch.cuda.memory, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(made))
-    monkeypatch.setattr(torch.accelerator.memory, "_get_device_index", lambda number, optional: number)
+    if ACCELERATOR:
+        monkeypatch.setattr(torch.accelerator.memory, "_get_device_index", lambda number, optional: number)
     found = SimpleNamespace(is_initialized=lambda: True, Event=Event)
     monkeypatch.setattr(device, "cuda", lambda: found)
     yield made
@@ -107,18 +111,19 @@ def test_the_program_sees_the_peak_of_all_steps(devices: list[Memory]) -> None:
         trained(devices[0], [900, 500, 300])
         before = devices[0].most
         seen = [torch.cuda.max_memory_allocated(0), torch.cuda.max_memory_reserved(0)]
-        seen += [torch.accelerator.max_memory_allocated(0), torch.cuda.memory_stats(0)["by_pool.0_1.all.peak"]]
+        if ACCELERATOR:
+            seen += [torch.accelerator.max_memory_allocated(0), torch.cuda.memory_stats(0)["by_pool.0_1.all.peak"]]
         plain = torch.cuda.memory_stats(0)
         kept = ("allocated_bytes.all.current", "allocated_bytes.all.allocated", "num_ooms")
         assert [plain[name] for name in kept] == [10, 7, 0]
         assert torch.cuda.memory_allocated(0) == 10
     assert before < 900
-    assert seen == [900] * 4
+    assert set(seen) == {900}
     assert torch.cuda.max_memory_allocated(0) == 900
     assert torch.cuda.max_memory_allocated(1) == 0
 
 
-@pytest.mark.parametrize("way", ["cuda", "accelerator"])
+@pytest.mark.parametrize("way", ["cuda", "accelerator"] if ACCELERATOR else ["cuda"])
 def test_a_program_that_resets_its_peaks_begins_anew(devices: list[Memory], way: str) -> None:
     """With what it holds at that moment, as without us."""
     reset = torch.cuda.reset_peak_memory_stats if way == "cuda" else torch.accelerator.reset_peak_memory_stats

@@ -52,7 +52,6 @@ SOME: dict[str, Callable[[], torch.Tensor]] = {
     "meta": lambda: torch.empty(2, 3, device="meta"),
     "float8": lambda: torch.tensor([1.0, 2.0]).to(torch.float8_e4m3fn),
     "float8, wide range": lambda: torch.tensor([1.0, 2.0]).to(torch.float8_e5m2),
-    "float4": lambda: torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
     "bfloat16": lambda: torch.tensor([1.0, 2.0]).bfloat16(),
     "float16": lambda: torch.tensor([1.0, 2.0]).half(),
     "uint16": lambda: torch.tensor([1, 2], dtype=torch.uint16),
@@ -69,6 +68,8 @@ SOME: dict[str, Callable[[], torch.Tensor]] = {
     "transposed": lambda: torch.ones(2, 3).T,
     "subclass": lambda: torch.ones(2).as_subclass(Tagged),
 }
+if hasattr(torch, "float4_e2m1fn_x2"):  # torch 2.8 and later
+    SOME["float4"] = lambda: torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
 
 
 @pytest.fixture(autouse=True)

@@ -34,6 +34,11 @@ def compile_test() -> Callable[[], bool]:
     return test
 
 
+def reads_objects() -> bool:
+    """Does torch.compile read an object that is no Python function in the place of `Module.__call__`? Older ones fail."""
+    return bool(sys.modules["torch"].__version__ >= "2.10")
+
+
 def readable(replacement: Any, original: Callable[..., Any]) -> Callable[[], None]:
     """Let torch.compile read the original where it meets this replacement, an object that is no Python function.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from sonde.hooks.points import Point, dressed
-from sonde.hooks.torch.engine import backward_test, compile_test, native, readable
+from sonde.hooks.torch.engine import backward_test, compile_test, native, readable, reads_objects
 from sonde.hooks.torch.private import compile_flag, graph_task
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class OutermostPoint(Point):
         self._in_backward = in_backward
         self._number = next(_numbers)
         self._thread = _Thread()
-        self._gates: dict[int, Any] = {}  # for good: compiled code may hold on to one
+        self._gates: dict[int, Any] = {}  # by the `id` of the original; for good: compiled code may hold on to one
+        self._functions: dict[int, Any] = {}  # the same as functions, for an older compiler
         self._rounds: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = ()
 
     def follow(self, make: Callable[[Callable[..., Any]], Calls]) -> Callable[[], None]:
@@ -101,9 +102,12 @@ class OutermostPoint(Point):
             self._gates[id(original)] = dressed(gate, original)
         self._undo.append(readable(gate, original))
         gate.tell(told)
-        link.replacement = gate
         self._reach(link)
-        return cast("Callable[..., Any]", gate)
+        if reads_objects():
+            return cast("Callable[..., Any]", gate)
+        return cast(
+            "Callable[..., Any]", self._functions.setdefault(id(original), dressed(_read(gate, original), original))
+        )
 
     def _reach(self, link: Link) -> None:
         """Let calls come to those who surround the function."""
@@ -111,12 +115,12 @@ class OutermostPoint(Point):
         for make in self._rounds:
             link.inner = make(link.inner)
         if native is not None:
-            link.replacement.reach(link.inner if self._rounds else None)
+            self._gates[id(link.original)].reach(link.inner if self._rounds else None)
 
     def routed(self, link: Link, lane: Callable[..., Any] | None) -> None:
         """Without subscribers the gate calls the lane itself."""
         if native is not None:
-            link.replacement.route(lane)
+            self._gates[id(link.original)].route(lane)
 
     def _busy(self) -> Callable[[], bool]:
         return _never if self._in_backward else backward_test()
@@ -133,6 +137,16 @@ def followed(original: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return (calls.get(id(args[0]), original) if args else original)(*args, **kwargs)
+
+    return call
+
+
+def _read(gate: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """The gate as a function that torch.compile can read: it comes to the original at once."""
+    compiling = compile_test()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs) if compiling() else gate(*args, **kwargs)
 
     return call
 
