@@ -32,7 +32,7 @@ def _besides(**settings: Any) -> Callable[[Callable[[], None], str], Subject]:
 
         def change(**wanted: Any) -> None:
             probes.uninstall()
-            probes.install(config.load(**wanted))
+            session.install_probes(config.load(**wanted))
 
         return Subject(lambda: change(**settings), change, step)
 

@@ -90,7 +90,7 @@ def sonde(step: Callable[[], None], folder: str, **settings: Any) -> Subject:
     session.init(dir=folder, **settings)
     probes.uninstall()
     settled = config.load(**settings)
-    return Subject(lambda: probes.install(settled), probes.uninstall, step)
+    return Subject(lambda: session.install_probes(settled), probes.uninstall, step)
 
 
 def _trace_step(step: Callable[[], None], folder: str) -> Subject:

@@ -8,7 +8,7 @@ import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-from sonde import config, hooks, probes
+from sonde import config, hooks
 from sonde.errors import SondeError
 from sonde.events import MAIN, core
 from sonde.events.recorder import Recorder, tell_failure
@@ -19,6 +19,7 @@ from sonde.store.folder import create_run, join_run
 from sonde.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -166,11 +167,48 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
         session._before = config.publish_probes(settings, arguments)
         recorder.watch()
         hooks.install()
-        probes.install(settings)
+        install_probes(settings)
     with guard("removing what killed processes have left"):
         scratch.remove_dead()
     _tell(_INFO, "Sonde records this process in %s", recorder.run)
     return session
+
+
+def install_probes(settings: config.Settings) -> None:
+    """Put the probes in place that these settings choose."""
+    from sonde import probes  # only a program that is recorded needs them
+
+    workers = probes.Probe("workers", _join_in_workers, "patch_dataloader")
+    watch = probes.Probe("nonfinite", _install_watch, probes.ALWAYS)
+    blackbox = probes.Probe("blackbox", _install_blackbox, probes.ALWAYS)
+    probes.install(settings, (workers, *probes.PROBES, watch, blackbox))
+
+
+def _join_in_workers(_settings: config.Settings) -> Callable[[], None]:
+    from sonde.hooks.torch.loader import start_in_workers
+
+    run = config.peek("run")
+    return start_in_workers(join, run) if run else _nothing
+
+
+def _install_watch(settings: config.Settings) -> Callable[[], None]:
+    if settings.watch_nonfinite == "off":
+        return _nothing
+    from sonde.nonfinite.watch import watch_nonfinite
+
+    return watch_nonfinite(action=settings.watch_nonfinite).close
+
+
+def _install_blackbox(settings: config.Settings) -> Callable[[], None]:
+    if settings.blackbox:
+        from sonde.blackbox import box
+
+        box.start(settings.blackbox)
+    return _nothing
+
+
+def _nothing() -> None:
+    pass
 
 
 def _recorder(settings: config.Settings) -> Recorder | None:
@@ -211,6 +249,8 @@ def _end(session: Session, reason: str, error: BaseException | None) -> None:
         tell_failure(sys.exc_info()[1])  # on its way through `with`, or `finally: sonde.finish()`: it is known only now
         _state.session = None
         with guard("ending the recording"):
+            from sonde import probes
+
             probes.uninstall()
             hooks.uninstall()
         with guard("ending the recording"):

@@ -27,7 +27,7 @@ from sonde.events.recorder import at_failure, is_launcher, serving
 from sonde.guard import guard, pass_on
 from sonde.hooks.torch.loader import start_in_workers
 from sonde.nonfinite import alarm, batches as arrivals
-from sonde.probes import step
+from sonde.probes import at_uninstall, step
 from sonde.probes.loader import ledger, wait as loader
 from sonde.probes.phases import loss
 from sonde.store.probe import DUMP, PROBE
@@ -187,6 +187,7 @@ def start(batches: int) -> None:
         return
     _box.forget()
     _box.ring = Ring(batches, recorder.settings)
+    at_uninstall(stop)
     with guard("reserving memory for the black box"):
         _box.reserve = mmap.mmap(-1, RESERVE)  # never touched: it takes no memory until then
     latest = (
@@ -201,7 +202,7 @@ def start(batches: int) -> None:
         loss.at_loss(_box.note_loss, latest),
         step.at_update(_box.check),
         alarm.subscribe(_Alarms()),
-        start_in_workers(f"{__name__}:begin_worker"),
+        start_in_workers(begin_worker),
         sigterm.unwatch,
         lambda: atexit.unregister(_box.write_nonfinite),
     ]

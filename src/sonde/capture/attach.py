@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 REASON = "to capture its calls in traces"
-AGAIN = "sonde.capture.attach:again"
 
 
 class Capture:
@@ -141,7 +140,7 @@ def capture(
     made = site.join(definition, only)
     tape.own(made)
     if only is ANY and isinstance(owner, type | ModuleType):
-        made._travel = loader.start_in_workers(AGAIN, *_address(owner), name, _facts(definition))
+        made._travel = loader.start_in_workers(again, *_address(owner), name, _facts(definition))
     return made
 
 

@@ -124,7 +124,7 @@ def _start(tape: active.Tape) -> None:
         tape.spool = workers.new_spool()
         tape.spool.open()
         tape.result.source = _arrivals(tape)
-        tape.starter = hooks.start_in_workers(workers.STARTER, *workers.arguments(tape, tape.spool))
+        tape.starter = hooks.start_in_workers(workers.start, *workers.arguments(tape, tape.spool))
     with guard("following the program for a trace"):
         _following.join(tape)
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from sonde.capture.call import TraceCall
     from sonde.values.note import Item
 
-STARTER = "sonde.capture.workers:start"
-
-
 GO, DONE = "go", "done"  # files in the folder: from here on, and no more, for a trace of certain steps
 
 

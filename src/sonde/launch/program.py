@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import signal as signals
@@ -199,7 +198,8 @@ class _Desk:
             core.begin(self._recorder, self._settings.cap)
             core.mark(START, PROCESS, pid, {"command": redact(command)}, ESSENTIAL)
             # Loaded here: the screen of `sonde watch` does without it, and without psutil.
-            sampler = importlib.import_module("sonde.launch.sampler")
+            from sonde.launch import sampler
+
             self._sampler = sampler.Sampler(pid, self.run, told=reason is not None)
             self._sampler.start()
 

@@ -103,7 +103,7 @@ def install() -> Callable[[], None]:
     _state.leave = [
         wait.at_delivery(_arrived, _arriving()),
         wait.around_collate(_collating()),
-        hooks.start_in_workers(f"{__name__}:begin_worker", _path()),
+        hooks.start_in_workers(begin_worker, _path()),
     ]
     return leave
 

@@ -137,7 +137,7 @@ class Watch:
             self.models.clear()
             self.alarm.forget()
             self._undo += [unread(*_frames()), batches.install()]
-            self._undo.append(loader.start_in_workers(f"{__name__}:rest"))
+            self._undo.append(loader.start_in_workers(rest))
             self._undo.append(scaler_scale.subscribe(_Scales()))
             self._undo.append(backward_point.surround(self._passing))
             self._undo.append(module_call.surround(self._surround))

@@ -7,15 +7,18 @@ category `probe.off` says so. All spans of a probe are based on `step.phases`, t
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sonde.guard import guard
-from sonde.probes import step
+from sonde.probes import frameworks, step
+from sonde.probes.layers import record as layers
+from sonde.probes.loader import wait
 from sonde.probes.off import switch_off
+from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
+from sonde.probes.process import children, gc, host, ranks, stacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sonde.config import Settings
 
@@ -23,11 +26,15 @@ AUTO = "auto"  # only in the mode auto
 ALWAYS = "always"  # in every mode: it patches nothing, or nothing that was not asked for by name
 
 
+class _Install(Protocol):
+    def __call__(self, _settings: Settings, /) -> Callable[[], None]: ...
+
+
 class Probe(NamedTuple):
-    """One row of the list: its name, its module below this one; `choice` is AUTO, ALWAYS, or the setting that chooses the probe in the mode selective."""
+    """One row of the list. `choice` is AUTO, ALWAYS, or the setting that chooses the probe in the mode selective."""
 
     name: str
-    module: str
+    install: _Install
     choice: str
 
     def chosen(self, settings: Settings) -> bool:
@@ -38,38 +45,42 @@ class Probe(NamedTuple):
 
 
 PROBES = (
-    Probe("loader", "loader.wait", "patch_dataloader"),
-    Probe("forward", "phases.forward", "patch_forward"),
-    Probe("backward", "phases.backward", "patch_backward"),
-    Probe("optimizer", "phases.optimizer", "patch_optimizer"),
-    Probe("h2d", "phases.h2d", "patch_h2d"),
-    Probe("layers", "layers.record", ALWAYS),
-    Probe("nonfinite", "nonfinite", ALWAYS),
-    Probe("ranks", "process.ranks", ALWAYS),
-    Probe("frameworks", "frameworks", AUTO),
-    Probe("communication", "phases.communication", AUTO),
-    Probe("checkpoint", "phases.checkpoint", AUTO),
-    Probe("collector", "process.gc", ALWAYS),
-    Probe("host", "process.host", ALWAYS),
-    Probe("device", "phases.device", AUTO),
-    Probe("stacks", "process.stacks", AUTO),
-    Probe("children", "process.children", AUTO),
-    Probe("blackbox", "blackbox", ALWAYS),
+    Probe("loader", wait.install, "patch_dataloader"),
+    Probe("forward", forward.install, "patch_forward"),
+    Probe("backward", backward.install, "patch_backward"),
+    Probe("optimizer", optimizer.install, "patch_optimizer"),
+    Probe("h2d", h2d.install, "patch_h2d"),
+    Probe("layers", layers.install, ALWAYS),
+    Probe("ranks", ranks.install, ALWAYS),
+    Probe("frameworks", frameworks.install, AUTO),
+    Probe("communication", communication.install, AUTO),
+    Probe("checkpoint", checkpoint.install, AUTO),
+    Probe("collector", gc.install, ALWAYS),
+    Probe("host", host.install, ALWAYS),
+    Probe("device", device.install, AUTO),
+    Probe("stacks", stacks.install, AUTO),
+    Probe("children", children.install, AUTO),
 )
 
 _leave: list[Callable[[], None]] = []
 
 
-def install(settings: Settings) -> None:
+def install(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
     """Put all probes in place that these settings choose. Nothing happens before the program imports torch and trains."""
     _leave.append(step.install(settings))
-    for probe in PROBES:
+    for probe in probes:
         if probe.chosen(settings):
             with guard(f"installing the probe {probe.name}"):
-                _leave.append(import_module(f"sonde.probes.{probe.module}").install(settings))
+                _leave.append(probe.install(settings))
                 step.now.patched |= {probe.name}
                 continue
             switch_off(probe.name, f"installing the probe {probe.name}")
+
+
+def at_uninstall(leave: Callable[[], None]) -> None:
+    """Call this when the recording ends: for what is switched on while it runs."""
+    if leave not in _leave:
+        _leave.append(leave)
 
 
 def uninstall() -> None:
@@ -79,4 +90,4 @@ def uninstall() -> None:
             _leave.pop()()
 
 
-__all__ = ["PROBES", "install", "uninstall"]
+__all__ = ["PROBES", "Probe", "at_uninstall", "install", "uninstall"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sonde.errors import SettingError
@@ -40,12 +39,37 @@ BUILTIN: dict[type, Handler] = {
     Mapping: containers.mapping,
 }
 
-# A module of handlers is loaded once the program has imported the library; it has them in HANDLERS.
-LIBRARIES: dict[str, str] = {
-    "numpy": "sonde.values.handlers.arrays",
-    "torch": "sonde.values.handlers.torch",
-    "pandas": "sonde.values.handlers.pandas",
-    "PIL.Image": "sonde.values.handlers.pillow",
+
+def _numpy() -> dict[type, Handler]:
+    from sonde.values.handlers.arrays import HANDLERS
+
+    return HANDLERS
+
+
+def _torch() -> dict[type, Handler]:
+    from sonde.values.handlers.torch import HANDLERS
+
+    return HANDLERS
+
+
+def _pandas() -> dict[type, Handler]:
+    from sonde.values.handlers.pandas import HANDLERS
+
+    return HANDLERS
+
+
+def _pillow() -> dict[type, Handler]:
+    from sonde.values.handlers.pillow import HANDLERS
+
+    return HANDLERS
+
+
+# A module of handlers is loaded once the program has imported the library.
+LIBRARIES: dict[str, Callable[[], dict[type, Handler]]] = {
+    "numpy": _numpy,
+    "torch": _torch,
+    "pandas": _pandas,
+    "PIL.Image": _pillow,
 }
 
 _own: dict[type, Handler] = {}
@@ -90,10 +114,10 @@ def _awake() -> None:
     _looked[0] = (
         0 if any(library in sys.modules and not _imported(library) for library in _waiting) else len(sys.modules)
     )
-    for library, module in list(_waiting.items()):
-        if _imported(library) and _waiting.pop(library, ""):
+    for library, load in list(_waiting.items()):
+        if _imported(library) and _waiting.pop(library, None) is not None:
             with guard(f"loading the handlers for {library}"):
-                _library.update(import_module(module).HANDLERS)
+                _library.update(load())
 
 
 def _imported(library: str) -> bool:

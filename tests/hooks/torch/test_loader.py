@@ -18,7 +18,16 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 
-from tests.hooks.torch.data import Batched, Count, Deliveries, Stream, read_fetches, thirds  # noqa: E402
+from tests.hooks.torch.data import (  # noqa: E402
+    Batched,
+    Count,
+    Deliveries,
+    Stream,
+    fail,
+    read_fetches,
+    thirds,
+    write_fetches,
+)
 
 from sonde import guard, hooks  # noqa: E402
 from sonde.hooks.torch import loader  # noqa: E402
@@ -90,7 +99,7 @@ def test_workers_that_are_not_forked_and_persist(
     context: str, seen: Deliveries, leave: list[Callable[[], None]], tmp_path: Path
 ) -> None:
     """What a worker knows of a batch is what the main process knows of it, also in the second round."""
-    leave.append(loader.start_in_workers("tests.hooks.torch.data:write_fetches", str(tmp_path)))
+    leave.append(loader.start_in_workers(write_fetches, str(tmp_path)))
     data = DataLoader(
         Count(10), batch_size=3, shuffle=True, num_workers=2, multiprocessing_context=context, persistent_workers=True
     )
@@ -109,7 +118,7 @@ def test_forked_workers_are_started_and_inherit(
     seen: Deliveries, leave: list[Callable[[], None]], tmp_path: Path
 ) -> None:
     """The starter is called in them too."""
-    leave.append(loader.start_in_workers("tests.hooks.torch.data:write_fetches", str(tmp_path)))
+    leave.append(loader.start_in_workers(write_fetches, str(tmp_path)))
     data = DataLoader(Count(12), batch_size=2, shuffle=True, num_workers=3, multiprocessing_context="fork")
     for _ in range(2):
         list(data)
@@ -329,7 +338,7 @@ def test_iterable_datasets_have_ordinals(size: int | None, seen: Deliveries) -> 
 
 def test_streams_of_several_workers_have_ordinals_each(seen: Deliveries, leave: Any, tmp_path: Path) -> None:
     """One of them ends early; nothing is told of the batches that it could not make."""
-    leave.append(loader.start_in_workers("tests.hooks.torch.data:write_fetches", str(tmp_path)))
+    leave.append(loader.start_in_workers(write_fetches, str(tmp_path)))
     data = DataLoader(Stream((6, 2)), batch_size=2, num_workers=2, multiprocessing_context="fork")
     for _ in range(2):
         list(data)
@@ -406,15 +415,15 @@ def test_who_steers_the_sampler_decides_what_is_loaded(seen: Deliveries, leave: 
 
 def test_a_starter_that_fails_leaves_the_worker_alone(leave: list[Callable[[], None]]) -> None:
     """The data arrives as before."""
-    leave.append(loader.start_in_workers("tests.hooks.torch.data:fail"))
-    leave.append(loader.start_in_workers("tests.hooks.torch.nowhere:start"))
+    leave.append(loader.start_in_workers(fail))
+    leave.append(loader.start_in_workers(lambda: None))  # a worker finds no such name
     data = DataLoader(Count(4), batch_size=2, num_workers=1, multiprocessing_context="fork")
     assert [batch.tolist() for batch in data] == [[0, 1], [2, 3]]
 
 
 def test_a_starter_that_has_left_is_called_no_more(leave: list[Callable[[], None]], tmp_path: Path) -> None:
     """And leaving twice is harmless."""
-    end = loader.start_in_workers("tests.hooks.torch.data:write_fetches", str(tmp_path))
+    end = loader.start_in_workers(write_fetches, str(tmp_path))
     end()
     end()
     list(DataLoader(Count(4), batch_size=2, num_workers=1, multiprocessing_context="fork"))

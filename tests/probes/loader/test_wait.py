@@ -118,7 +118,7 @@ def record_something() -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_worker_that_records_before_its_loop_is_a_worker(first: bool) -> None:
     """A garbage collection can come at any time: before Sonde knows of the worker, or after that."""
-    starter = f"{__name__}:record_something"
+    starter = record_something
     leave = hooks.start_in_workers(starter) if first else None
     with record() as recorded:
         leave = leave or hooks.start_in_workers(starter)

@@ -218,12 +218,13 @@ def original_index(dataset: Any, index: Any) -> Any:
     return index
 
 
-def start_in_workers(name: str, *arguments: Any) -> Callable[[], None]:
-    """Call `module:function` with these arguments in each worker that starts from now on.
+def start_in_workers(function: Callable[..., object], *arguments: Any) -> Callable[[], None]:
+    """Call a function of a module with these arguments in each worker that starts from now on.
 
     The arguments travel with the worker's task: small values that can be pickled. Returns the function that ends it.
     """
-    starter = (name, arguments)
+    # By name: a spawned worker could not be started if unpickling the function failed.
+    starter = (f"{function.__module__}:{function.__qualname__}", arguments)
     _starters.append(starter)
     worker_loop.hold()
 

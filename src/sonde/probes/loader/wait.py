@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde import config
 from sonde.events import core, recorder
 from sonde.guard import guard
 from sonde.hooks.torch import loader as hooks
@@ -95,11 +94,8 @@ if hasattr(os, "register_at_fork"):
 def install(settings: Settings) -> Callable[[], None]:
     """Follow loaders from now on, here and in workers that start from now on."""
     ledger.begin(settings)
-    run = config.peek("run")
-    starters = (hooks.start_in_workers("sonde.session:join", run),) if run else ()
     _Here.leave = (
-        *starters,
-        hooks.start_in_workers(f"{__name__}:begin_worker"),
+        hooks.start_in_workers(begin_worker),
         hooks.loader_iter.subscribe(_Iters()),
         hooks.next_batch.lane(_wait_lane),
         hooks.fetch.lane(_fetch_lane),

@@ -26,7 +26,7 @@ _watching = guard("watching a forward pass")
 def install(_settings: Settings) -> Callable[[], None]:
     """Record forward passes until the returned function is called."""
     loader.fetch.hold()  # its keeper knows of modules that are transforms of the data
-    undo = [loader.fetch.release, module_call.lane(_lane), loader.start_in_workers("sonde.probes.phases.forward:rest")]
+    undo = [loader.fetch.release, module_call.lane(_lane), loader.start_in_workers(rest)]
 
     def leave() -> None:
         while undo:

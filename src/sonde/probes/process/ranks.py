@@ -59,7 +59,7 @@ class _Group:
         found = _found()
         if found is not None and _take(*found) and self.patches:
             self.untell()
-            self._untell = start_in_workers(f"{__name__}:begin_worker", *found)
+            self._untell = start_in_workers(begin_worker, *found)
 
     def untell(self) -> None:
         """Tell workers no more."""
