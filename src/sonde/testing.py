@@ -14,6 +14,7 @@ from sonde import config, session
 from sonde.analysis.run import open_run
 from sonde.errors import RunBusy, SondeError
 from sonde.events import core
+from sonde.golden import assert_trace_matches
 from sonde.store import probe, record as layout
 from sonde.store.record import COUNTER, MARK, SPAN
 
@@ -26,6 +27,7 @@ __all__ = [
     "BuiltRecord",
     "FakeClock",
     "Recorded",
+    "assert_trace_matches",
     "build_process",
     "build_run",
     "build_training",

@@ -209,6 +209,8 @@ class Run:
     def database(self) -> Database:
         """The DuckDB database behind it."""
         if self._database is None:
+            if not self.infos or any(running(info) is not None for info in self.infos):
+                self._look()  # processes may have joined since
             # Not closed with the Run: an answer may outlive it, as in `open_run(path).sql(query).fetchall()`.
             self._database = self._load()
         return self._database
