@@ -40,25 +40,30 @@ def _long(ns: float) -> str:
     return f"{whole // _DAY:,} d {whole % _DAY // _HOUR:02} h"
 
 
-def size(count: int | None) -> str:
+def size(count: float | None) -> str:
     """`812 B`, `4.1 kB`, `1.25 GB`: powers of 1000, as disks are sold."""
     return NOTHING if count is None else _scaled(count, _SIZES, " ")
 
 
-def count(number: int | None) -> str:
+def count(number: float | None) -> str:
     """`9,999`, and from a million on `1.25 M`."""
     if number is None:
         return NOTHING
-    return f"{number:,}" if abs(number) < 1_000_000 else _scaled(number, _COUNTS, " ")
+    return f"{number:,.0f}" if abs(number) < 1_000_000 else _scaled(number, _COUNTS, " ")
 
 
 def share(part: float | None) -> str:
-    """`29.4 %`; what is there but rounds to nothing is `<0.1 %`."""
+    """`29 %`, `4.1 %`; a share above zero that would round to it is `<0.1 %`."""
     if part is None:
         return NOTHING
     if 0 < part < 0.0005:
         return "<0.1 %"
-    return f"{part:.1%}".replace("%", " %") if part < 9.995 else f"{part:,.0%}".replace("%", " %")
+    return f"{part:.1%}".replace("%", " %") if 0 < part < 0.0995 else f"{part:,.0%}".replace("%", " %")
+
+
+def times(ratio: float) -> str:
+    """`1.5x`, `12x`."""
+    return f"{ratio:.0f}x" if ratio >= 9.95 else f"{ratio:.1f}x"
 
 
 def number(value: float | None) -> str:
@@ -85,9 +90,16 @@ def when(wall_ns: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
+def plural(number: float, one: str, many: str | None = None) -> str:
     """`1 process`, `3 processes`: the number and the right form."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def listed(names: list[str], most: int = 3) -> str:
+    """`a, b and c`, `a, b, c and 4 more`."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def records(number: int | None) -> str:

@@ -365,7 +365,7 @@ def test_the_peak_between_two_looks_is_told(tmp_path: Path) -> None:
     """As the kernel knows it."""
     (trainer,) = processes(phases=phases(forward=100), rss=lambda rank, step: GB // 2 + GB // 100 * step)
     peak = gauge("rss.peak", 3 * GB, 1000, at=5)
-    assert "(peak 3 GB)" in of_kind(diagnosed(tmp_path, [with_records(trainer, peak)]), "MEMORY_CREEP").why
+    assert "(peak 3.00 GB)" in of_kind(diagnosed(tmp_path, [with_records(trainer, peak)]), "MEMORY_CREEP").why
 
 
 def test_a_full_host_is_pressure_and_says_whose_it_is(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from tests.diagnosis.building import (
     with_records,
 )
 
+from sonde import units
 from sonde.analysis.run import open_run
-from sonde.diagnosis.wording import percent
 from sonde.finding import CRITICAL, INFO, WARN
 from sonde.store import probe
 from sonde.store.record import ERROR
@@ -196,16 +196,16 @@ def test_one_share_of_waiting_is_told_everywhere(tmp_path: Path) -> None:
         view = report(run)
     (waiting,) = [one for one in view.phases if one.phase == "input_wait"]
     verdict = next(one for one in view.findings if one.kind == "INPUT_BOUND")
-    assert f"average, {percent(waiting.share)} of the step time" in verdict.why
+    assert f"average, {units.share(waiting.share)} of the step time" in verdict.why
     assert verdict.evidence["numbers"]["share of the step time"] == waiting.share
 
 
 @pytest.mark.parametrize(
     ("times", "told"),
     [
-        ({"input_wait": 4 * MS // 10}, "0.4 ms in a median step (the threshold is 1 ms)"),
-        ({"communication": 7 * MS // 10}, "0.7 ms in a median step (the threshold is 1 ms)"),
-        ({"residual": 19 * MS // 10}, "1.9 ms in a median step (the threshold is 2 ms)"),
+        ({"input_wait": 4 * MS // 10}, "400 µs in a median step (the threshold is 1 ms)"),
+        ({"communication": 7 * MS // 10}, "700 µs in a median step (the threshold is 1 ms)"),
+        ({"residual": 19 * MS // 10}, "1.90 ms in a median step (the threshold is 2 ms)"),
     ],
 )
 def test_a_large_share_that_is_no_finding_is_explained(tmp_path: Path, times: dict[str, int], told: str) -> None:

@@ -48,10 +48,10 @@ def test_the_bar_has_letters_where_there_are_no_colours() -> None:
 def test_the_legend_is_in_columns_and_does_without_times_if_narrow() -> None:
     """Name, share, and time if there is room."""
     assert [line.plain for line in paint.legend(PARTS, 58, coloured=True)] == [
-        "■ input wait     50.0 %   ■ forward        25.0 %",
-        "■ residual       25.0 %",
+        "■ input wait       50 %   ■ forward          25 %",
+        "■ residual         25 %",
     ]
-    assert paint.legend(PARTS, 118, coloured=True)[0].plain.startswith("■ input wait     50.0 %  2.00 ms   ■ forward")
+    assert paint.legend(PARTS, 118, coloured=True)[0].plain.startswith("■ input wait       50 %  2.00 ms   ■ forward")
 
 
 def test_a_history_shows_gaps_and_small_values() -> None:

@@ -293,7 +293,7 @@ def test_the_line_says_everything_at_once(tmp_path: Path) -> None:
     for fact in (
         "sonde: 240 ms | finished | step 19 | 83.3 steps/s",
         "p50 12.0 ms",
-        "input wait 16.7 %",
+        "input wait 17 %",
         "memory 1.00 GB",
     ):
         assert fact in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.wording import brief, listed, several
+from sonde import units
 from sonde.store.probe import PERHAPS
 
 if TYPE_CHECKING:
@@ -99,10 +99,8 @@ def carriers(one: Certificate) -> str:
     if one.items_total == 1:
         return f"item {names[0]}"
     if one.items_total <= MOST_NAMED:
-        return f"items {listed(names, MOST_NAMED)}"
-    return (
-        f"{several(one.items_total, 'item')} ({', '.join(names[:MOST_NAMED])} and {one.items_total - MOST_NAMED} more)"
-    )
+        return f"items {units.listed(names, MOST_NAMED)}"
+    return f"{units.plural(one.items_total, 'item')} ({', '.join(names[:MOST_NAMED])} and {one.items_total - MOST_NAMED} more)"
 
 
 def name_of(item: Carrier) -> str:
@@ -139,15 +137,15 @@ def origin(one: Certificate) -> str:
 def _broken(one: Certificate) -> str:
     if not one.parameters:
         return ""
-    names = listed([f"`{name}`" for name in one.parameters], MOST_NAMED)
+    names = units.listed([f"`{name}`" for name in one.parameters], MOST_NAMED)
     return f", but {names} of the layer {'was' if len(one.parameters) == 1 else 'were'} already non-finite"
 
 
 def _extent(inputs: list[Input]) -> str:
     low = min((one.min for one in inputs if one.min is not None), default=None)
     high = max((one.max for one in inputs if one.max is not None), default=None)
-    words = [f"min {brief(low)}"] if low is not None and low < 0 else []
-    return ", ".join(["", *words, *([] if high is None else [f"max {brief(high)}"])])
+    words = [f"min {units.brief(low)}"] if low is not None and low < 0 else []
+    return ", ".join(["", *words, *([] if high is None else [f"max {units.brief(high)}"])])
 
 
 def amount(one: Certificate, *, capital: bool = False) -> str:
@@ -157,9 +155,9 @@ def amount(one: Certificate, *, capital: bool = False) -> str:
     share = ""
     if one.count is not None:
         share = (
-            f" in {one.count:,} of {several(one.total, 'value')}"
+            f" in {one.count:,} of {units.plural(one.total, 'value')}"
             if one.total is not None
-            else f" in {several(one.count, 'value')}"
+            else f" in {units.plural(one.count, 'value')}"
         )
     kind = KINDS[one.kind]
     return (kind[0].upper() + kind[1:] if capital else kind) + share + (f" ({described})" if described else "")
@@ -174,7 +172,7 @@ def what_to_do(one: Certificate) -> str:
         return f"Check {items or 'its batch'} and the code before {place(one)}"
     if one.parameters:
         return (
-            f"Check what wrote {listed(one.parameters, MOST_NAMED)} of {_own(one)}: earlier updates, a "
+            f"Check what wrote {units.listed(one.parameters, MOST_NAMED)} of {_own(one)}: earlier updates, a "
             "checkpoint or the initial values"
         )
     if one.where in ("backward", "gradient"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sonde import units
 from sonde.diagnosis.figures import NOTHING, Figure
-from sonde.diagnosis.wording import ms, percent, several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
+
+PHASE_WORDS = {
+    "input_wait": "waiting for data",
+    "h2d": "copying to the device",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "the optimizer",
+    "communication": "communication",
+    "checkpoint": "saving checkpoints",
+    "evaluation": "evaluation",
+    "residual": "untracked code",
+}
 
 
 @dataclass(frozen=True)
@@ -76,12 +88,12 @@ def heavy(facts: Facts, policy: Policy, kind: str, phase: str, what: str, next: 
     if share < policy[f"{part}.warn_share"]:
         return None
     times = facts.speed.whole[f"{phase}_steps"]
-    but = "" if first is None else f" without its start-up ({ms(lazy)})"
+    but = "" if first is None else f" without its start-up ({units.duration(lazy)})"
     return finding(
         kind,
         CRITICAL if share >= policy[f"{part}.critical_share"] else WARN,
         0.9,
-        f"{what} took {ms(spent)} of {ms(all_of_it)} ({percent(share)}){but}, in {several(times.or_zero(), 'step')}.",
+        f"{what} took {units.duration(spent)} of {units.duration(all_of_it)} ({units.share(share)}){but}, in {units.plural(times.or_zero(), 'step')}.",
         next,
         score=share,
         figures={f"{phase} ns": total, "total time ns": whole, "steps that waited for it": times},
@@ -105,3 +117,8 @@ def correlation(values: list[float]) -> float:
     whole = sum((position - middle) ** 2 for position in range(number))
     together = sum((place - middle) * (position - middle) for position, place in enumerate(places))
     return float(together / (spread * whole) ** 0.5)
+
+
+def rank_word(rank: int | None) -> str:
+    """`rank 3`; a process without one is the process."""
+    return "the process" if rank is None else f"rank {rank}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
-from sonde.diagnosis.wording import percent
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Host:
     @property
     def told(self) -> str:
         """Who takes its cores, in words."""
-        return f"other programs use {percent((self.others or 0.0) / 100)} of the cores of {self.host}, and none is idle"
+        return f"other programs use {units.share((self.others or 0.0) / 100)} of the cores of {self.host}, and none is idle"
 
     def crowded(self, policy: Policy) -> bool:
         """Whether processes of others take so much of it that those of this run wait for cores."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde import units
+from sonde.diagnosis.evidence import enough_steps, finding, graded, rank_word
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.speed import TRAIN
-from sonde.diagnosis.wording import ms, percent, rank_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def straggling(
         kind,
         severity,
         0.9,
-        f"The other ranks wait {ms(late.gap_ns)} in a median step ({percent(late.share)}) for {who}, which {does(late)}.",
+        f"The other ranks wait {units.duration(late.gap_ns)} in a median step ({units.share(late.share)}) for {who}, which {does(late)}.",
         next.format(who),
         score=late.share,
         figures=late.figures,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.analysis.drops import UNCOUNTED
-from sonde.diagnosis.wording import several
 
 if TYPE_CHECKING:
     from sonde.analysis.drops import Drops
@@ -28,7 +28,7 @@ def without_room(lost: Drops) -> dict[str, int]:
 def told(lost: Drops) -> str:
     """What is missing of the run, in sentences: nobody need look for the fault in the program then."""
     found = [
-        f"{several(count, 'record')} {'was' if count == 1 else 'were'} lost: {REASONS[reason]}. "
+        f"{units.plural(count, 'record')} {'was' if count == 1 else 'were'} lost: {REASONS[reason]}. "
         for reason, count in without_room(lost).items()
     ]
     return "".join([*found, f"An unknown number of records {UNCOUNTED}. " if lost.uncounted else ""])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.evidence import enough_steps, finding
+from sonde import units
+from sonde.diagnosis.evidence import PHASE_WORDS, enough_steps, finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.room import QUERY, REMEDY, told, without_room
-from sonde.diagnosis.wording import PHASE_WORDS, ms, percent
 from sonde.finding import INFO, Finding
 
 # The rule that looks at the share of a phase.
@@ -34,13 +34,13 @@ def balanced(facts: Facts, policy: Policy) -> Finding | None:
         return None
     shown = facts.speed.shown(largest)
     figures = {"mean step ns": facts.speed.train.mean, f"{largest}, share of the step time": shown}
-    part = f"{PHASE_WORDS[largest]} ({percent(shown.value)})"
-    why = f"No problem found: a step takes {ms(facts.speed.train.mean.value)} on average. Its largest part is {part}."
+    part = f"{PHASE_WORDS[largest]} ({units.share(shown.value)})"
+    why = f"No problem found: a step takes {units.duration(facts.speed.train.mean.value)} on average. Its largest part is {part}."
     next = "Nothing to fix. To make the model faster, see its layers with `sonde deep`."
     crowded = facts.health.crowded_host(policy)
     excuse = _excuse(facts, policy, largest, rank.usual[largest])
     if excuse is not None:
-        why = f"Inconclusive: {percent(shown.value)} of the step time is {PHASE_WORDS[largest]}, {excuse}."
+        why = f"Inconclusive: {units.share(shown.value)} of the step time is {PHASE_WORDS[largest]}, {excuse}."
     if crowded is not None:
         figures |= crowded.loads
         why += f" {crowded.told[:1].upper()}{crowded.told[1:]}. They may cause single slow steps, items and waits."
@@ -64,7 +64,7 @@ def _excuse(facts: Facts, policy: Policy, phase: str, usual: Figure) -> str | No
         usual = facts.speed.together["least"]
     if usual.or_zero() < 1e6 * least:
         what = "the exchange itself" if facts.speed.distributed and phase == "communication" else "that"
-        return f"but {what} is only {ms(usual.or_zero())} in a median step (the threshold is {least:g} ms)"
+        return f"but {what} is only {units.duration(usual.or_zero())} in a median step (the threshold is {least:g} ms)"
     if facts.health.crowded(policy):
         return "but the host is busy"
-    return f"but half of the steps have at most {ms(facts.speed.phases[phase].p50.value)} of it"
+    return f"but half of the steps have at most {units.duration(facts.speed.phases[phase].p50.value)} of it"

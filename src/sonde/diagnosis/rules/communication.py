@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding, graded
 from sonde.diagnosis.rules.oversubscribed import cpu_oversubscribed
-from sonde.diagnosis.wording import ms, percent
 from sonde.finding import WARN
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def comm_bound(facts: Facts, policy: Policy) -> Finding | None:
         "COMM_BOUND",
         severity,
         0.8,
-        f"Communication takes {ms(lasting.value)} of a median step even for the last rank to arrive: "
-        f"{percent(share.value)} of its training time.",
+        f"Communication takes {units.duration(lasting.value)} of a median step even for the last rank to arrive: "
+        f"{units.share(share.value)} of its training time.",
         "Communicate less often (gradient accumulation, larger batches), send less (bf16 compression), or use a "
         "faster network.",
         score=share.value,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.evidence import enough_steps, finding
+from sonde import units
+from sonde.diagnosis.evidence import PHASE_WORDS, enough_steps, finding
 from sonde.diagnosis.speed import TRAIN
-from sonde.diagnosis.wording import PHASE_WORDS, ms, percent
 from sonde.finding import INFO, Finding
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def compute_bound(facts: Facts, policy: Policy) -> Finding | None:
         "COMPUTE_BOUND",
         INFO,
         0.9,
-        f"Computation takes {percent(shown.value)} of the step time, mostly in {PHASE_WORDS[largest]} "
-        f"({ms(facts.speed.each(largest))} of {ms(facts.speed.step.mean.value if facts.speed.step else None)} on "
+        f"Computation takes {units.share(shown.value)} of the step time, mostly in {PHASE_WORDS[largest]} "
+        f"({units.duration(facts.speed.each(largest))} of {units.duration(facts.speed.step.mean.value if facts.speed.step else None)} on "
         "average).",
         "Nothing blocks the model. To go faster, make the model itself faster: `sonde deep` shows its layers.",
         score=min(whole, 1.0),
@@ -59,9 +59,9 @@ def _on_device(facts: Facts, policy: Policy, device: Device) -> Finding | None:
         "COMPUTE_BOUND",
         INFO,
         0.8,
-        f"The device computes for {percent(min(1.0, device.share.or_zero()))} of the step time, mostly in "
-        f"{PHASE_WORDS[largest]} ({ms(device.phases[largest].value)} of "
-        f"{ms(facts.speed.step.mean.value if facts.speed.step else None)} on average).",
+        f"The device computes for {units.share(min(1.0, device.share.or_zero()))} of the step time, mostly in "
+        f"{PHASE_WORDS[largest]} ({units.duration(device.phases[largest].value)} of "
+        f"{units.duration(facts.speed.step.mean.value if facts.speed.step else None)} on average).",
         "Nothing blocks the model. To go faster, make the model itself faster: `sonde deep` shows its layers.",
         score=min(1.0, device.share.or_zero()),
         figures={"share of the device": device.share}

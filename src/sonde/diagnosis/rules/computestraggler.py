@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde.diagnosis.evidence import PHASE_WORDS
 from sonde.diagnosis.lateness import COMPUTE, straggling
-from sonde.diagnosis.wording import PHASE_WORDS
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import correlation, finding
 from sonde.diagnosis.health import Health, Trend
-from sonde.diagnosis.wording import ms, size
 from sonde.finding import WARN, Finding
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def memory_creep(facts: Facts, policy: Policy) -> Finding | None:
         WARN,
         0.85,
         f"The {'device memory' if worst.what != 'rss' else 'memory'} of {_who(worst)} grew from "
-        f"{size(worst.first.value)} to {size(worst.last.value)} (peak {size(worst.most.value)}), {size(rate)} per "
+        f"{units.size(worst.first.value)} to {units.size(worst.last.value)} (peak {units.size(worst.most.value)}), {units.size(rate)} per "
         f"second.{_until(facts.health, worst, rate)}",
         "Find what stays referenced: losses with their graph (use .item() or .detach()), lists of outputs, dataset "
         "caches.",
@@ -76,4 +76,4 @@ def _until(health: Health, trend: Trend, rate: float) -> str:
         limit, used = host.figures["ram_total"].value, host.figures["ram_last"].value
     if limit is None or used is None or limit <= used:
         return ""
-    return f" At this rate memory runs out in {ms((limit - used) / rate * 1e9)}."
+    return f" At this rate memory runs out in {units.duration((limit - used) / rate * 1e9)}."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.evidence import correlation, enough_steps, finding
+from sonde import units
+from sonde.diagnosis.evidence import PHASE_WORDS, correlation, enough_steps, finding
 from sonde.diagnosis.speed import SEGMENTS, TRAIN
-from sonde.diagnosis.wording import PHASE_WORDS, ms, times
 from sonde.finding import WARN, Finding
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def step_drift(facts: Facts, policy: Policy) -> Finding | None:
         "STEP_DRIFT",
         WARN,
         0.85,
-        f"Steps became {times(last / first)} as long during the run, from {ms(first)} to {ms(last)}. The increase is "
+        f"Steps became {units.times(last / first)} as long during the run, from {units.duration(first)} to {units.duration(last)}. The increase is "
         f"in {PHASE_WORDS[phase]}.",
         "Look for what grows with each step: a list that is never cleared, a retained graph, a cache, a hot device.",
         score=1 - first / last,

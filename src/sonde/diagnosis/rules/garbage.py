@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import finding
-from sonde.diagnosis.wording import ms, percent, several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def gc_pauses(facts: Facts, policy: Policy) -> Finding | None:
         "GC_PAUSES",
         CRITICAL if share.at_least(policy["gc_pauses.critical_share"]) else WARN,
         0.9,
-        f"Python garbage collection took {ms(total.value)} ({percent(share.value)} of the time), in "
-        f"{several(garbage['steps'].or_zero(), 'step')}, up to {ms(garbage['most'].value)} in one step.",
+        f"Python garbage collection took {units.duration(total.value)} ({units.share(share.value)} of the time), in "
+        f"{units.plural(garbage['steps'].or_zero(), 'step')}, up to {units.duration(garbage['most'].value)} in one step.",
         "Call gc.freeze() after set-up, keep fewer objects alive, and do not call gc.collect() in the loop.",
         score=share.value,
         figures={

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding, graded
-from sonde.diagnosis.wording import ms, percent
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
@@ -23,7 +23,7 @@ def h2d_bound(facts: Facts, policy: Policy) -> Finding | None:
         "H2D_BOUND",
         severity,
         0.85,
-        f"Steps copy data to the device for {ms(facts.speed.each('h2d'))} on average, {percent(shown.value)} of the "
+        f"Steps copy data to the device for {units.duration(facts.speed.each('h2d'))} on average, {units.share(shown.value)} of the "
         "step time.",
         "Use pin_memory=True and .to(device, non_blocking=True), and send smaller dtypes, such as uint8 images.",
         score=share.value,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.ends import Stuck
-from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.evidence import finding, rank_word
 from sonde.diagnosis.rules.killed import signal_of
-from sonde.diagnosis.wording import ms, rank_word
 from sonde.finding import CRITICAL, WARN, Finding
 from sonde.store import probe
 
@@ -34,7 +34,7 @@ def hung(facts: Facts, policy: Policy) -> Finding | None:
         "HUNG",
         CRITICAL if known else WARN,
         0.9 if known else 0.5,
-        f"{_who(first)} has recorded nothing for {ms(first.idle_ns)}{_place(first)}.{_others(found, first)}",
+        f"{_who(first)} has recorded nothing for {units.duration(first.idle_ns)}{_place(first)}.{_others(found, first)}",
         f"Read {first.stacks} in the run folder: it has the stack of each thread."
         if first.stacks
         else f"To see where it hangs, run `kill -{probe.stacks_signal()} {first.pid}`: it writes its stacks to the "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding, graded
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.speed import TRAIN
-from sonde.diagnosis.wording import ms, percent, several, times
 from sonde.finding import WARN
 
 if TYPE_CHECKING:
@@ -31,18 +31,16 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
             graded(policy, "input_bound", own, waited) or WARN
         )  # with the cores that others take it might wait less
     better, shown = what_if(facts, policy), facts.speed.shown("input_wait")
-    why = (
-        f"Steps wait {ms(facts.speed.each('input_wait'))} for data on average, {percent(shown.value)} of the step time."
-    )
+    why = f"Steps wait {units.duration(facts.speed.each('input_wait'))} for data on average, {units.share(shown.value)} of the step time."
     if facts.speed.inferred:
         why += " No loader was seen, so this is the time between an update and the next forward."
     elif facts.loading.main is not None and facts.loading.batches["fetch"].value is not None:
         workers = facts.loading.main.workers
-        by = "in the training process" if not workers else several(workers, "worker")
-        why += f" Loading a batch takes {ms(facts.loading.batches['fetch'].value)} ({by})."
+        by = "in the training process" if not workers else units.plural(workers, "worker")
+        why += f" Loading a batch takes {units.duration(facts.loading.batches['fetch'].value)} ({by})."
     if better is not None:
-        how = f"With {several(better[0], 'worker')}" if better[0] else "Without workers"
-        why += f" {how}: about {times(better[1])} as fast."
+        how = f"With {units.plural(better[0], 'worker')}" if better[0] else "Without workers"
+        why += f" {how}: about {units.times(better[1])} as fast."
     return finding(
         "INPUT_BOUND", severity, 0.6 if facts.speed.inferred else 0.95, why, _next(facts, better),
         score=share.value,

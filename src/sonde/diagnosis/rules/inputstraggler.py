@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.lateness import INPUT, straggling
-from sonde.diagnosis.wording import ms
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
@@ -21,4 +21,4 @@ def input_straggler(facts: Facts, policy: Policy) -> Finding | None:
 
 
 def _does(late: Late) -> str:
-    return f"waits {ms(late.more_ns)} longer for its data"
+    return f"waits {units.duration(late.more_ns)} longer for its data"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.evidence import enough_steps, finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.room import QUERY, REMEDY, told, without_room
-from sonde.diagnosis.wording import ms, several
 from sonde.finding import INFO, Finding
 from sonde.store.alive import LAUNCHER
 
@@ -28,7 +28,7 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
     elif not steps and not speed.phases and not warmup:
         why = "Steps were counted, but nothing inside them was recorded."
     else:
-        why = f"Only {several(steps, 'step')} after {several(warmup, 'warm-up step')}."
+        why = f"Only {units.plural(steps, 'step')} after {units.plural(warmup, 'warm-up step')}."
     why += f" A diagnosis needs at least {policy['steps.least']:.0f} steps."
     lost = facts.ends.lost
     figures = (
@@ -58,11 +58,9 @@ def _instead(facts: Facts) -> str:
         return "Nothing was recorded."
     learned, passes = facts.speed.whole["backward_calls"].value, facts.speed.whole["evaluation_calls"].value
     if learned:
-        return (
-            f"The program trains ({several(learned, 'backward pass', 'backward passes')}), but no update ended a step."
-        )
+        return f"The program trains ({units.plural(learned, 'backward pass', 'backward passes')}), but no update ended a step."
     if passes:
-        lasting = ms(facts.speed.whole["evaluation"].value)
+        lasting = units.duration(facts.speed.whole["evaluation"].value)
         return f"The run only evaluates: {passes:,.0f} fetches and forward passes in {lasting}, no backward pass."
     known = not told(facts.ends.lost) and facts.state != RECORDING
     return "No training loop was seen." if known else "No training steps were recorded."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.loading import Item
-from sonde.diagnosis.wording import listed, ms, percent, several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ def slow_items(facts: Facts, policy: Policy) -> Finding | None:
     if each < 1e9 * policy["slow_items.least_s"] or _chance(facts, policy):
         return None
     usual = items["p50"].or_zero()
-    named = [f"{_name(item)} ({ms(item.median_ns)}, {_loaded(item)})" for item in facts.loading.slow]
+    named = [f"{_name(item)} ({units.duration(item.median_ns)}, {_loaded(item)})" for item in facts.loading.slow]
     shown = facts.speed.shown("input_wait")
     again = any(item.loads > 1 for item in facts.loading.slow)
     return finding(
         "SLOW_ITEMS",
         CRITICAL if cost >= policy["slow_items.critical_share"] else WARN,
         0.9 if again else 0.7,
-        f"{several(items['different'].or_zero(), 'item takes', 'items take')} over {ms(facts.loading.slow_ns)} to load "
-        f"{'each time ' if again else ''}(median {ms(usual)}). Slowest: {listed(named)}. They take {percent(lost)} of all loading time; "
-        f"training waits for data {percent(shown.value)} of the step time.",
+        f"{units.plural(items['different'].or_zero(), 'item takes', 'items take')} over {units.duration(facts.loading.slow_ns)} to load "
+        f"{'each time ' if again else ''}(median {units.duration(usual)}). Slowest: {units.listed(named)}. They take {units.share(lost)} of all loading time; "
+        f"training waits for data {units.share(shown.value)} of the step time.",
         f"Check {_name(facts.loading.slow[0])} in the dataset: its size, format and storage."
         if again
         else f"Load {_name(facts.loading.slow[0])} again. If it is slow each time, check its size, format and storage.",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.ends import End
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.health import Host
-from sonde.diagnosis.wording import percent, size
 from sonde.finding import CRITICAL, WARN, Finding
 from sonde.store.alive import DIED, TERMINATED
 
@@ -71,7 +71,7 @@ def _without_asking(facts: Facts, policy: Policy, end: End, number: int | None) 
     memory = "Its memory use at that time is unknown"
     if full is not None:
         memory = (
-            f"{percent(full[0])} of the memory ({size(full[1].value)} of {size(full[2].value)}) was in use "
+            f"{units.share(full[0])} of the memory ({units.size(full[1].value)} of {units.size(full[2].value)}) was in use "
             "at the last sample"
         )
     return finding(

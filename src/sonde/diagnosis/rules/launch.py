@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding
-from sonde.diagnosis.wording import ms, percent
 from sonde.finding import INFO, Finding
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def launch_bound(facts: Facts, policy: Policy) -> Finding | None:
         "LAUNCH_BOUND",
         INFO,
         0.6,
-        f"The device waits for the host. Launching its work takes {ms(device.host_ns)} of a step "
-        f"({percent(share.value)} of the step time); the work itself takes {ms(device.all_ns)}.",
+        f"The device waits for the host. Launching its work takes {units.duration(device.host_ns)} of a step "
+        f"({units.share(share.value)} of the step time); the work itself takes {units.duration(device.all_ns)}.",
         "Give the device more work per call: larger batches, torch.compile, CUDA graphs, fused optimizers.",
         score=share.value,
         figures={"share of the step time": share, "share of the device": device.share}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sonde import units
 from sonde.diagnosis.advice import FIRST, amount, is_guessed, sentence, what_to_do
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
-from sonde.diagnosis.wording import several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _born(birth: Birth) -> str:
 def _lost(losses: Losses) -> str:
     where = "" if losses.rank is None else f" of rank {losses.rank}"
     return (
-        f"The loss is NaN or infinite in {losses.bad.or_zero():,.0f} of {several(losses.seen.or_zero(), 'step')}, "
+        f"The loss is NaN or infinite in {losses.bad.or_zero():,.0f} of {units.plural(losses.seen.or_zero(), 'step')}, "
         f"starting at step {losses.first.or_zero():.0f}{where}."
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding
-from sonde.diagnosis.wording import several, times
 from sonde.finding import WARN, Finding
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def cpu_oversubscribed(facts: Facts, policy: Policy) -> Finding | None:
                 "CPU_OVERSUBSCRIBED",
                 WARN,
                 0.85 if load.value is not None else 0.6,
-                f"torch computes with {several(host.threads.or_zero(), 'thread')} on {several(cores.value, 'core')} "
-                f"of {host.host}, {times(ratio)} as many: they compete for cores.",
+                f"torch computes with {units.plural(host.threads.or_zero(), 'thread')} on {units.plural(cores.value, 'core')} "
+                f"of {host.host}, {units.times(ratio)} as many: they compete for cores.",
                 f"Call torch.set_num_threads({max(1, int(cores.value // _processes(host.threads.or_zero(), host.most_threads.or_zero())))}) "
                 "in each process, or set OMP_NUM_THREADS to it.",
                 figures={

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.health import Host
-from sonde.diagnosis.wording import percent, size
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def memory_pressure(facts: Facts, policy: Policy) -> Finding | None:
         "MEMORY_PRESSURE",
         CRITICAL if critical else WARN,
         0.9 if own else 0.7,
-        f"{percent(_share(worst))} of the {what} of {host.host} is in use ({size(used.value)} of {size(limit.value)}); "
-        f"this run has {size(host.rss.value)} of it.",
+        f"{units.share(_share(worst))} of the {what} of {host.host} is in use ({units.size(used.value)} of {units.size(limit.value)}); "
+        f"this run has {units.size(host.rss.value)} of it.",
         "Use fewer loader workers, smaller batches or smaller caches before the kernel kills a process."
         if own
         else "Find out what else uses the memory of this host before the kernel kills a process.",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding, graded
-from sonde.diagnosis.wording import ms, percent
 
 KNOWN = 0.5  # of the time outside of phases: what a name must explain of it
 BYPASSED = 0.2  # of backward: a model whose forward is shorter is called in another way
@@ -30,7 +30,7 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
         "RESIDUAL_HEAVY",
         severity,
         0.9 if known else 0.7,
-        f"Steps spend {ms(facts.speed.each('residual'))} in untracked code on average, {percent(shown.value)} of the "
+        f"Steps spend {units.duration(facts.speed.each('residual'))} in untracked code on average, {units.share(shown.value)} of the "
         "step time. " + (_called(facts, *named) if known and named is not None else _unseen(facts)),
         f"Make `{named[0]}` cheaper, or do it less often."
         if known and named is not None
@@ -48,9 +48,7 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
 
 
 def _called(facts: Facts, name: str, total: Figure) -> str:
-    return (
-        f"{percent(min(1.0, total.or_zero() / max(1.0, facts.speed.whole['residual'].or_zero())))} of it is `{name}`."
-    )
+    return f"{units.share(min(1.0, total.or_zero() / max(1.0, facts.speed.whole['residual'].or_zero())))} of it is `{name}`."
 
 
 def _unseen(facts: Facts) -> str:
@@ -59,6 +57,12 @@ def _unseen(facts: Facts) -> str:
         return "No torch optimizer was seen: your own update code is part of it."
     forward, backward = (facts.speed.phases.get(phase) for phase in ("forward", "backward"))
     if backward is not None and (forward is None or forward.p50.or_zero() < BYPASSED * backward.p50.or_zero()):
-        seen = "No forward was seen" if forward is None else f"Only {ms(forward.p50.value)} of forward was seen"
-        return f"{seen}, but {ms(backward.p50.value)} of backward: calls of model.forward(x) are not tracked."
+        seen = (
+            "No forward was seen"
+            if forward is None
+            else f"Only {units.duration(forward.p50.value)} of forward was seen"
+        )
+        return (
+            f"{seen}, but {units.duration(backward.p50.value)} of backward: calls of model.forward(x) are not tracked."
+        )
     return "It may be logging, metrics, .item(), a reinforcement-learning environment, or data that the loop moves."

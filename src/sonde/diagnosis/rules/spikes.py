@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.evidence import enough_steps, finding
-from sonde.diagnosis.wording import PHASE_WORDS, ms, percent, several
+from sonde import units
+from sonde.diagnosis.evidence import PHASE_WORDS, enough_steps, finding
 from sonde.finding import WARN, Finding
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def step_spikes(facts: Facts, policy: Policy) -> Finding | None:
         "STEP_SPIKES",
         WARN,
         0.85,
-        f"{several(spikes.steps.or_zero(), 'step takes', 'steps take')} over {ms(spikes.least_ns)} (median step "
-        f"{ms(train.p50.value)}). The excess is {percent(share)} of the training time, mostly in "
+        f"{units.plural(spikes.steps.or_zero(), 'step takes', 'steps take')} over {units.duration(spikes.least_ns)} (median step "
+        f"{units.duration(train.p50.value)}). The excess is {units.share(share)} of the training time, mostly in "
         f"{PHASE_WORDS[phase]}. Slowest: step {listed[0]}.",
         f"Check step {listed[0]}: what else happens in it, and whether spikes recur at regular intervals.",
         score=share,

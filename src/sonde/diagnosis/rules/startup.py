@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde import units
 from sonde.diagnosis.evidence import finding
-from sonde.diagnosis.wording import ms, percent, several
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def worker_startup(facts: Facts, policy: Policy) -> Finding | None:
         "WORKER_STARTUP",
         CRITICAL if share >= policy["worker_startup.critical_share"] else WARN,
         0.9,
-        f"Loader workers were restarted {several(starts, 'time')}, {ms(lost / starts)} each: {percent(share)} of the "
+        f"Loader workers were restarted {units.plural(starts, 'time')}, {units.duration(lost / starts)} each: {units.share(share)} of the "
         "total time.",
         "Set persistent_workers=True in the DataLoader to keep its workers between epochs.",
         score=share,

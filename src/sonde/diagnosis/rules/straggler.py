@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.evidence import enough_steps, finding, graded
+from sonde import units
+from sonde.diagnosis.evidence import PHASE_WORDS, enough_steps, finding, graded, rank_word
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.lateness import Late, late_rank
-from sonde.diagnosis.wording import PHASE_WORDS, ms, percent, rank_word
 from sonde.finding import WARN, Finding
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def _one(late: Late, severity: str) -> Finding:
     who = rank_word(late.rank.rank)
     cause = "none of its phases explains why"
     if late.phase is not None:
-        cause = f"it spends {ms(late.more_ns)} more in {PHASE_WORDS[late.phase]}"
+        cause = f"it spends {units.duration(late.more_ns)} more in {PHASE_WORDS[late.phase]}"
     return finding(
         "STRAGGLER",
         severity,
         0.8,
-        f"The other ranks wait {ms(late.gap_ns)} in a median step ({percent(late.share)}) for {who}; {cause}.",
+        f"The other ranks wait {units.duration(late.gap_ns)} in a median step ({units.share(late.share)}) for {who}; {cause}.",
         f"Compare {who} with the others: logging, saving or evaluating in one rank only, and other load on its host.",
         score=late.share,
         figures=late.figures,
@@ -54,7 +54,7 @@ def _changing(facts: Facts, policy: Policy) -> Finding | None:
         "STRAGGLER",
         WARN,
         0.6,
-        f"In a median step some rank waits {ms(waiting.value)} ({percent(share.value)}) for another, and the slow "
+        f"In a median step some rank waits {units.duration(waiting.value)} ({units.share(share.value)}) for another, and the slow "
         "rank changes.",
         "Give all ranks the same amount of work (equal batch sizes, items sorted by length), and check the hosts for "
         "other load.",
