@@ -10,11 +10,12 @@ import pytest
 from tests.analysis.boxes import birth, certificate, raised, summary, with_marks, write_dump
 from tests.diagnosis.building import check, diagnosed, exited, kinds, launcher, of_kind, processes
 
-from sonde.analysis.postmortem.births import Birth, Certificate, read_certificate
+from sonde.analysis.postmortem.births import Birth
 from sonde.analysis.run import open_run
-from sonde.diagnosis.advice import amount, carriers, sentence, what_to_do
+from sonde.diagnosis.advice import what_to_do
 from sonde.diagnosis.diagnose import diagnose
 from sonde.finding import CRITICAL, WARN
+from sonde.store.certificate import Certificate, affected_items, amount, read_certificate
 from sonde.testing import build_run
 
 
@@ -25,7 +26,7 @@ def of(**fields: Any) -> Certificate:
 
 
 def told(rank: int | None = 0, worker: int | None = None, **fields: Any) -> str:
-    return sentence(Birth(of(**fields), "host", 1000, rank, worker, 0))
+    return Birth(of(**fields), "host", 1000, rank, worker, 0).sentence
 
 
 def items(*numbers: int, total: int | None = None) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def test_what_it_was_made_of_is_said_as_far_as_it_is_known(fields: dict[str, Any
 )
 def test_items_are_named_as_far_as_they_are_known(fields: dict[str, Any], words: str) -> None:
     """One, several, many; by number, by id, by place."""
-    assert carriers(of(**fields)) == words
+    assert affected_items(of(**fields)) == words
 
 
 def test_a_batch_whose_items_cannot_be_told_is_named() -> None:

@@ -311,7 +311,7 @@ def test_a_layer_whose_parameter_was_not_finite_already_says_so(watch: NonFinite
     nn.Sequential(nn.Linear(4, 4), layer)(torch.ones(3, 4))
     facts = birth(watch)
     assert (facts["layer"], facts["producer"], facts["parameters"], facts["items"]) == ("1", True, [place], [])
-    assert f"not finite already: its {place}" in repr(watch)
+    assert f"but `{place}` of the layer was already non-finite" in repr(watch)
 
 
 def test_a_row_of_single_numbers_names_its_items(watch: NonFiniteWatch) -> None:
@@ -668,7 +668,7 @@ def test_a_parameter_alone_is_found(watch: NonFiniteWatch) -> None:
 def test_stop_raises_at_the_place() -> None:
     """In the forward call, before anything is made of it; the error carries the certificate."""
     net = Between()
-    expected = pytest.raises(NonFinite, match="code between first and second in Between, log")
+    expected = pytest.raises(NonFinite, match=r"code between `first` and `second` in `Between` \(log")
     with expected as raised, watch_nonfinite(net, action="stop"):
         train(net)
     assert raised.value.certificate["op"] == "log"
@@ -679,7 +679,7 @@ def test_the_sentence_says_no_more_than_is_known() -> None:
     """Of inputs that nobody has kept not that they were finite, of others also the least."""
     with watch_nonfinite() as watch:
         train(faults.Masked())
-    assert str(watch).endswith("; inputs not known>")
+    assert "; inputs unknown. " in str(watch)
     with watch_nonfinite() as watch:
         train(nn.Sequential(nn.Linear(4, 4), Log(), nn.Linear(4, 2)))
     assert "; inputs finite, min -" in str(watch)
@@ -697,7 +697,7 @@ def test_warn_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     """One sentence through the logger."""
     with caplog.at_level(logging.WARNING, "sonde"), watch_nonfinite(action="warn"):
         train(Between())
-    assert [text.startswith("First non-finite value:") for text in caplog.messages] == [True]
+    assert [text.startswith("First NaN:") for text in caplog.messages] == [True]
 
 
 def test_after_the_first_birth_losses_are_counted(watch: NonFiniteWatch) -> None:

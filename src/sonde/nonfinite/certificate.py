@@ -9,7 +9,7 @@ from sonde.events import core
 from sonde.events.recorder import serving
 from sonde.hooks.torch import memory, private
 from sonde.nonfinite import batches, check, items
-from sonde.store.probe import read_batch_key
+from sonde.store.certificate import announcement, read_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,56 +89,8 @@ def certificate(found: Evidence, *, scaled: bool) -> dict[str, Any]:
 
 def sentence(facts: dict[str, Any]) -> str:
     """The certificate in one sentence."""
-    parts = ["First non-finite value:"]
-    if facts["step"] is not None:
-        parts.append(f"step {facts['step']},")
-    parts.append(f"{_where(facts)}: {facts['kind']} in {facts['count']:,} of {facts['total']:,} values")
-    named = [str(one["id"] or one["index"]) for one in facts["items"] if one["id"] or one["index"] is not None]
-    if named and facts["batch"] is not None:
-        more = "" if facts["items_total"] <= len(named) else f" and {facts['items_total'] - len(named)} more"
-        word = "item" if facts["items_total"] == 1 else "items"
-        parts.append(f"({word} {', '.join(named)}{more} of batch {read_batch_key(facts['batch']).number})")
-    return " ".join(parts) + _before(facts)
-
-
-def _where(facts: dict[str, Any]) -> str:
-    op, code = facts["op"], facts["code"]
-    said = f"layer {facts['layer']} ({facts['type']})" if facts["layer"] else ""
-    if facts["where"] == "data":
-        return f"the data ({facts['stage'] or 'stage not known'})"
-    if facts["after"] or facts["before"]:
-        between = f"code between {facts['after'] or 'the input'} and {facts['before'] or 'what follows'}"
-        said = f"{between} in {facts['layer']}" if facts["layer"] else between
-    if facts["where"] == "loss":
-        said = f"the loss, {said}" if said else "the loss"
-    if facts["where"] == "backward":
-        said = f"the backward pass of {said or 'the loss'}"
-    if facts["where"] == "gradient":
-        said = f"the gradient of a parameter of {said or 'the model'}"
-    return said + (f", {op}" if op else "") + (f", {'before ' if _is_noticed(facts) else ''}{code}" if code else "")
-
-
-def _is_noticed(facts: dict[str, Any]) -> bool:
-    """Is the line that of the call where it was noticed, which comes after the code that made it?"""
-    return facts["before"] is not None or (facts["where"] == "loss" and facts["layer"] is None)
-
-
-def _before(facts: dict[str, Any]) -> str:
-    if facts["where"] == "data":
-        return ""
-    if not facts["producer"]:
-        return "; whether it was made there is not known"
-    if facts["where"] in BACKWARD:
-        return "; the gradient that came to it was finite" if facts["where"] == "backward" else ""
-    if not facts["inputs_known"]:
-        return "; inputs not known"
-    if any(one["finite"] is False for one in facts["inputs"]):
-        return "; an input was not finite already"
-    low = min((one["min"] for one in facts["inputs"] if one["min"] is not None), default=0)
-    largest = [one["max"] for one in facts["inputs"] if one["max"] is not None]
-    least, most = f", min {low:.3g}" if low < 0 else "", f", max {max(largest):.3g}" if largest else ""
-    said = f"; inputs finite{least}{most}"
-    return said + (f"; not finite already: its {' and '.join(facts['parameters'])}" if facts["parameters"] else "")
+    found = read_certificate(facts)
+    return "" if found is None else announcement(found)
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,9 +12,10 @@ from sonde.analysis.postmortem.batches import last_batches, used
 from sonde.analysis.postmortem.dumps import Batch, Dump, Item, Thread
 from sonde.analysis.questions.spans import OpenSpan, open_spans
 from sonde.analysis.records import label
-from sonde.diagnosis.advice import amount, sentence, spot, unused, what_to_do
+from sonde.diagnosis.advice import what_to_do
 from sonde.errors import UnknownName
 from sonde.store.alive import ENDED, RUNNING
+from sonde.store.certificate import amount, spot
 from sonde.store.probe import read_batch_key
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
         threads=[] if dump is None else [_thread(one) for one in dump.threads],
         left_out=[*([] if dump is None else dump.left_out), *map(_compiled, box.unseen)],
         notes=[
-            *map(unused, box.unused),
+            *map(_unused, box.unused),
             *box.notes,
             *(f"{one.name}: {note}" for one in box.dumps for note in one.notes),
         ],
@@ -225,10 +226,14 @@ def _made_of(dump: Dump | None, stored: bool, box: BlackBox, run: Run) -> str:
 # ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _unused(birth: Birth) -> str:
+    return f"{amount(birth.certificate)} that never reached the loss or a gradient: {birth.sentence}"
+
+
 def _birth(birth: Birth) -> BirthLine:
     one = birth.certificate
     return BirthLine(
-        sentence=sentence(birth),
+        sentence=birth.sentence,
         amount=amount(one),
         code=spot(one),
         next=what_to_do(one),

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.analysis.boxes import batch, birth, certificate, raised, with_marks, write_dump
 
 from sonde.analysis.postmortem.batches import last_batches, used
-from sonde.analysis.postmortem.births import read_certificate
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
 from sonde.analysis.postmortem.dumps import dumps_of, threads_in
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.store import probe
+from sonde.store.certificate import read_certificate
 from sonde.store.record import COUNTER
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, training_processes
 

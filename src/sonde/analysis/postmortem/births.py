@@ -6,76 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.postmortem.untrusted import Fields
 from sonde.analysis.records.schema import BESIDE, quoted
 from sonde.store import probe
+from sonde.store.certificate import Certificate, read_certificate, sentence
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
-WHERE = ("data", "forward", "loss", "backward", "gradient")
-STAGES = ("dataset", "collate", "loader", "loop")
-KINDS = ("nan", "inf", "nan and inf")
-MOST_ITEMS = 16
-MOST_INPUTS = 8
 MOST_MARKS = 10_000  # that are read
-
-
-@dataclass(frozen=True)
-class Carrier:
-    """An item of the batch that carries it: its place in the batch, and what the dataset calls it, if that is known."""
-
-    position: int | None
-    index: int | None
-    id: str | None
-
-
-@dataclass(frozen=True)
-class Input:
-    """One input of the place where it was born. Numbers are those of the finite values; None: not known."""
-
-    name: str
-    shape: tuple[int, ...] | None
-    dtype: str | None
-    min: float | None
-    max: float | None
-    mean: float | None
-    finite: bool | None
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Where a non-finite value was seen first. `producer`: its inputs were all finite, so it was made here."""
-
-    where: str  # one of WHERE
-    producer: bool
-    layer: str | None
-    type: str | None
-    after: str | None  # made by code between these two layers
-    before: str | None
-    op: str | None
-    code: str | None  # "train.py:41 in forward"
-    stage: str | None  # one of STAGES, of the data
-    kind: str | None  # one of KINDS
-    count: int | None  # values that are not finite
-    total: int | None
-    shape: tuple[int, ...] | None
-    dtype: str | None
-    inputs: list[Input]
-    inputs_known: bool  # not if the layer changed them in place
-    parameters: list[str]  # of the layer, that were not finite already
-    items: list[Carrier]  # the first of them; empty: cannot be told
-    items_total: int
-    batch: int | None  # the key
-    step: int | None
-    epoch: int | None
-    evaluation: bool
-    scaled: bool
-
-    @property
-    def batch_number(self) -> int | None:
-        """The number of the batch in its epoch."""
-        return None if self.batch is None else probe.read_batch_key(self.batch).number
 
 
 @dataclass(frozen=True)
@@ -92,51 +30,16 @@ class Birth:
     query: str | None = None  # what gives the step again
     counter: int | None = None  # the loader worker that numbers the items, where each of several has numbers of its own
 
+    @property
+    def process(self) -> list[str]:
+        """Its rank and worker in words."""
+        known = [] if self.rank is None else [f"rank {self.rank}"]
+        return known if self.worker is None else [*known, f"loader worker {self.worker}"]
 
-def read_certificate(value: object) -> Certificate | None:
-    """The certificate in a JSON object; None if it says not even where."""
-    fields = Fields(value)
-    where = fields.word("where", WHERE)
-    if where is None:
-        return None
-    items = [
-        Carrier(one.count("position"), one.whole("index"), one.text("id"))
-        for one in fields.objects("items", MOST_ITEMS)
-    ]
-    known = fields.flag("inputs_known")
-    return Certificate(
-        where=where,
-        producer=fields.flag("producer") is True,
-        layer=fields.text("layer"),
-        type=fields.text("type"),
-        after=fields.text("after"),
-        before=fields.text("before"),
-        op=fields.text("op"),
-        code=fields.text("code"),
-        stage=fields.word("stage", STAGES),
-        kind=fields.word("kind", KINDS),
-        count=fields.count("count"),
-        total=fields.count("total"),
-        shape=fields.shape("shape"),
-        dtype=fields.text("dtype"),
-        inputs=[_input(one) for one in fields.objects("inputs", MOST_INPUTS)],
-        inputs_known=known is not False,
-        parameters=fields.texts("parameters", MOST_INPUTS),
-        items=items,
-        items_total=max(fields.count("items_total") or 0, len(items)),
-        batch=fields.count("batch"),
-        step=fields.count("step"),
-        epoch=fields.count("epoch"),
-        evaluation=fields.flag("evaluation") is True and where not in ("backward", "gradient"),
-        scaled=fields.flag("scaled") is True,
-    )
-
-
-def _input(fields: Fields) -> Input:
-    numbers = (fields.number("min"), fields.number("max"), fields.number("mean"))
-    return Input(
-        fields.text("name") or "", fields.shape("shape"), fields.text("dtype"), *numbers, fields.flag("finite")
-    )
+    @property
+    def sentence(self) -> str:
+        """The certificate in words, with the process."""
+        return sentence(self.certificate, self.process, self.counter)
 
 
 class Births(NamedTuple):

@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sonde.analysis.postmortem.births import Certificate, read_certificate
-from sonde.analysis.postmortem.untrusted import Fields
+from sonde.store.certificate import Certificate, read_certificate
 from sonde.store.file import RegularFile, read_small, why
 from sonde.store.npy import read_rows, read_whole
+from sonde.store.untrusted import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

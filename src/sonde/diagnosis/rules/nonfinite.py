@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
-from sonde.diagnosis.advice import FIRST, amount, is_guessed, sentence, what_to_do
+from sonde.diagnosis.advice import is_guessed, what_to_do
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.finding import CRITICAL, WARN, Finding
+from sonde.store.certificate import announcement
 
 if TYPE_CHECKING:
     from sonde.analysis.postmortem.births import Birth
@@ -29,7 +30,10 @@ def non_finite(facts: Facts, policy: Policy) -> Finding | None:
         return None
     stopped = any((end.exception or "").endswith(STOPPED) for end in facts.ends.processes)
     lasting = stopped or losses.last_bad.or_zero() > 0 or bad >= policy["non_finite.critical_losses"]
-    why = [*([] if birth is None else [_born(birth)]), *([_lost(losses)] if bad else [])]
+    why = [
+        *([] if birth is None else [announcement(birth.certificate, birth.process, birth.counter)]),
+        *([_lost(losses)] if bad else []),
+    ]
     return finding(
         "NON_FINITE",
         CRITICAL if lasting else WARN,
@@ -43,10 +47,6 @@ def non_finite(facts: Facts, policy: Policy) -> Finding | None:
         ranks=_ranks(losses, birth),
         **_of(birth),
     )
-
-
-def _born(birth: Birth) -> str:
-    return f"{FIRST[birth.certificate.kind]}: {sentence(birth)}. {amount(birth.certificate, capital=True)}."
 
 
 def _lost(losses: Losses) -> str:
