@@ -7,10 +7,10 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import numpy as np
+from sonde.lazy import numpy
 
-    Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    Array = numpy.ndarray[Any, Any]
 
 MIN_SIDE = 8  # of what looks like an image
 MAX_ASPECT = 8
@@ -38,8 +38,6 @@ def _fits(sides: tuple[int, ...]) -> bool:
 
 def shrunk(image: Array, side: int, scale: tuple[float, float] | None = None) -> Array:
     """An image of at most `side` pixels, as bytes: means of blocks, with the colours stretched from `scale`, or their range."""
-    import numpy
-
     skip = max(1, math.isqrt(image.shape[0] * image.shape[1] // MAX_PIXELS))
     image = image[::skip, ::skip]
     block = -(-max(image.shape[:2]) // side)
@@ -52,8 +50,6 @@ def shrunk(image: Array, side: int, scale: tuple[float, float] | None = None) ->
 
 
 def _coloured(means: Array, dtype: Any, scale: tuple[float, float] | None) -> Array:
-    import numpy
-
     finite = numpy.isfinite(means)
     low, high = (0.0, 255.0) if dtype == numpy.uint8 else scale or _range(means[finite])
     # Halves, because the distance of two numbers may be too large for a number.

@@ -19,6 +19,7 @@ from sonde.analysis.run import Run, open_run
 from sonde.blackbox import fingerprint
 from sonde.capture.show.text import indented, value_text
 from sonde.errors import MissingExtra, ReplayError, nearest
+from sonde.lazy import numpy as np
 from sonde.values.snapshot import DESCRIBED, freeze
 
 if TYPE_CHECKING:
@@ -119,8 +120,6 @@ class Replay:
 
     def save(self, path: str | Path) -> None:
         """Write the arrays of the batches into a new .npz file, one for each: `0.image` is in the first batch."""
-        import numpy as np
-
         arrays: dict[str, Any] = {}
         for place, batch in enumerate(self.batches):
             for way, part in fingerprint.parts_of(batch):

@@ -17,6 +17,7 @@ from sonde.analysis.training import losses
 from sonde.analysis.training.source import Sealed, Source
 from sonde.analysis.training.trainers import owners
 from sonde.errors import RunUnreadable
+from sonde.lazy import numpy as np
 from sonde.store import probe
 from sonde.store.file import RegularFile, why
 from sonde.store.filesystem import has_working_folder
@@ -250,8 +251,6 @@ class Database:
         self.connection.execute(f"CREATE VIEW {view} AS {schema.joined(self._sealed + raw)}")
 
     def _create(self, table: str, columns: schema.Columns, rows: Sequence[Sequence[object]]) -> None:
-        import numpy as np
-
         arrays = {name: np.empty(len(rows), dtype=object) for name, _ in columns}
         for place, row in enumerate(rows):
             for (name, _), value in zip(columns, row, strict=True):

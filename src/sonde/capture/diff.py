@@ -16,6 +16,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sonde.capture.show.text import clean, value_text
+from sonde.lazy import numpy
 from sonde.values.note import ARRAY, HIDDEN, MAPPING, MISSING, SCALAR, Note
 
 if TYPE_CHECKING:
@@ -293,8 +294,6 @@ def _arrays_alike(a: _Seen, b: _Seen, rtol: float) -> bool:
 
 def _close(a: Any, b: Any, most: float) -> bool:
     """Element by element, none further apart than `most`."""
-    import numpy
-
     left, right = numpy.asarray(_exact(a)), numpy.asarray(_exact(b))
     if left.dtype.kind not in "fciub":
         return bool(numpy.array_equal(left, right))

@@ -7,15 +7,14 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.lazy import numpy
 from sonde.store.file import RegularFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+    Array = numpy.ndarray[Any, Any]
 
 MOST_HEADER = 12_000  # bytes of a header
 MOST_BYTES = 32 << 20  # of one row, and of an array that is read whole
@@ -36,8 +35,6 @@ class Head(NamedTuple):
 
 def read_head(content: bytes, size: int) -> Head:
     """The head of an array of numbers in a file of `size` bytes; a ValueError if that is not what is in it."""
-    import numpy
-
     text, offset = _header(content)
     try:
         fields = ast.literal_eval(text)
@@ -69,8 +66,6 @@ def _header(content: bytes) -> tuple[str, int]:
 
 def read_whole(path: Path) -> Array:
     """The array in a file. Raises OSError or ValueError if it is none, or too large."""
-    import numpy
-
     with RegularFile(path) as file:
         head = read_head(file.read(MOST_HEADER, 0), file.size())
         if file.size() > MOST_BYTES:
@@ -81,8 +76,6 @@ def read_whole(path: Path) -> Array:
 
 def read_rows(path: Path, wanted: Sequence[int]) -> dict[int, Array]:
     """Some rows of the array in a file, by their number; those that it does not have are left out."""
-    import numpy
-
     with RegularFile(path) as file:
         head = read_head(file.read(MOST_HEADER, 0), file.size())
         if not head.shape:

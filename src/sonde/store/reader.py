@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.errors import RunUnreadable
+from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.blobs import Blobs
 from sonde.store.file import RegularFile, why
@@ -23,7 +24,6 @@ from sonde.store.sequence import ALL_NUMBERS, Sequence, cleaned, sequence_of, su
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
 FILES = ("process.json", "rings", "events.seg", "names.jsonl", "args.bin")
@@ -89,22 +89,16 @@ class Recording:
     @cached_property
     def records(self) -> NDArray[np.void]:
         """All records, in the order of their numbers."""
-        import numpy as np
-
         empty = np.empty(0, dtype=list(record.RECORD_FIELDS))
         return np.concatenate([empty, *(chunk.records.copy() for chunk in self.chunks())])[self._order]
 
     @cached_property
     def thread(self) -> NDArray[np.uint32]:
         """The ordinal of the thread of each of `records`."""
-        import numpy as np
-
         return np.concatenate([np.empty(0, np.uint32), *(chunk.threads for chunk in self.chunks())])[self._order]
 
     @cached_property
     def _order(self) -> NDArray[np.intp]:
-        import numpy as np
-
         seqs = [chunk.records["seq"].copy() for chunk in self.chunks()]
         return np.argsort(np.concatenate([np.empty(0, np.uint32), *seqs]), kind="stable")
 

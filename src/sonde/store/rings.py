@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.file import RegularFile, why
 from sonde.store.process import Thread
@@ -12,7 +13,6 @@ from sonde.store.process import Thread
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
 MAX_RINGS = 65_536
@@ -77,8 +77,6 @@ def _read(file: RegularFile, notes: list[str]) -> Rings:
 def _gather(
     header: Header | None, pieces: list[tuple[NDArray[np.void], int]], owners: dict[int, Thread], corrupt: int
 ) -> Rings:
-    import numpy as np
-
     empty = np.empty(0, dtype=list(record.RECORD_FIELDS))
     records = np.concatenate([empty, *(records for records, _ in pieces)])
     threads = np.repeat(
@@ -154,8 +152,6 @@ def _plausible(before: dict[str, int], after: dict[str, int]) -> bool:
 
 
 def _slots(file: RegularFile, offset: int) -> NDArray[np.void]:
-    import numpy as np
-
     count = record.RING_RECORDS * record.RECORD_SIZE
     content = bytearray(file.read(count, offset + record.RING_HEAD_BYTES).ljust(count, b"\0"))
     return np.frombuffer(content, dtype=list(record.RECORD_FIELDS))
@@ -163,8 +159,6 @@ def _slots(file: RegularFile, offset: int) -> NDArray[np.void]:
 
 def _unspilled(slots: NDArray[np.void], head: int, spilled: int) -> tuple[NDArray[np.void], int]:
     """The records published before the copy and not spilled after it (nobody can have overwritten them), and bad slots."""
-    import numpy as np
-
     taken = slots[np.arange(min(spilled, head), head, dtype=np.int64) % record.RING_RECORDS]
     good = valid(taken)
     return taken[good], len(taken) - int(good.sum())
@@ -172,8 +166,6 @@ def _unspilled(slots: NDArray[np.void], head: int, spilled: int) -> tuple[NDArra
 
 def valid(slots: NDArray[np.void]) -> NDArray[np.bool_]:
     """Which slots hold a record."""
-    import numpy as np
-
     kind = slots["kind"] & record.KIND_MASK
     good: NDArray[np.bool_] = np.logical_and.reduce((kind >= record.SPAN, kind <= record.VOID, slots["seq"] > 0))
     return good

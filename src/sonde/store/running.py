@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.file import RegularFile
 from sonde.store.process import read_info, read_names
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
 _Slot = tuple[int, int, int, int]  # start, name, thread, key
@@ -55,8 +55,6 @@ def running(folder: Path, now_ns: int | None = None) -> list[Running]:
 
 def _tail(folder: Path, length: int | None) -> Iterator[tuple[NDArray[np.void], NDArray[np.uint32]]]:
     """The newest records that left the rings, with the ordinals of their threads (0: not known)."""
-    import numpy as np
-
     try:
         file = RegularFile(folder / "events.seg")
     except OSError:
@@ -76,8 +74,6 @@ def _tail(folder: Path, length: int | None) -> Iterator[tuple[NDArray[np.void], 
 
 def _follow(slots: NDArray[np.void], threads: NDArray[np.uint32], found: dict[int, _Slot]) -> None:
     """Take up what is open in these records, and forget what they close."""
-    import numpy as np
-
     kind = slots["kind"]
     closing = (kind & record.AGAIN != 0) | (kind & record.KIND_MASK == record.VOID)
     for seq in slots["seq"][closing].tolist():

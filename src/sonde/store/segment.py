@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import native, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.store.file import RegularFile
@@ -35,8 +35,6 @@ class Slice(NamedTuple):
 
 def slices(file: RegularFile, length: int) -> Iterator[Slice]:
     """The first `length` bytes of a segment, as slices."""
-    import numpy as np
-
     buffer = np.empty(min(SLICE, length // record.RECORD_SIZE), dtype=list(record.RECORD_FIELDS))
     view = buffer.view(np.uint8).data
     thread, left, bad, offset = 0, 0, 0, 0
@@ -53,8 +51,6 @@ def slices(file: RegularFile, length: int) -> Iterator[Slice]:
 @cache
 def classes() -> NDArray[np.uint8]:
     """For each value of the kind byte, what a slot with it is."""
-    import numpy as np
-
     table = np.zeros(256, dtype=np.uint8)
     for kind in range(256):
         if kind == record.BLOCK:
@@ -68,8 +64,6 @@ def classes() -> NDArray[np.uint8]:
 
 def cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, int]:
     """Say what each slot is. A block of `thread` with `left` records to come reaches into these slots."""
-    import numpy as np
-
     if native.slots is None:
         return _cut(slots, thread, left)
     count = len(slots)
@@ -83,8 +77,6 @@ def cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, in
 
 def _cut(slots: NDArray[np.void], thread: int, left: int) -> tuple[Slice, int, int]:
     """The same with NumPy."""
-    import numpy as np
-
     # Columns are copied side by side first: what is done with them then is several times as fast.
     kinds = np.ascontiguousarray(slots["kind"])
     what = np.take(classes(), kinds)
@@ -110,7 +102,5 @@ def _drop_strays(
     what: NDArray[np.uint8], starts: NDArray[np.int64], counts: NDArray[np.int64], spans: NDArray[np.int64]
 ) -> None:
     """Slots behind the end of their block, with no new head before them, are nobody's."""
-    import numpy as np
-
     for index in np.flatnonzero(spans - 1 > counts):
         what[starts[index] + 1 + counts[index] : starts[index] + spans[index]] = BAD

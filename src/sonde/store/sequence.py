@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import native, record
 from sonde.store.segment import BAD, PLAIN, SPECIAL, Slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
 ALL_NUMBERS = 2**32
@@ -30,8 +30,6 @@ class Sequence:
     """
 
     def __init__(self, end: int, table: int) -> None:
-        import numpy as np
-
         self.end = end
         self.kept = self.missing = self.corrupt = 0
         self._doubtful = np.zeros(min(end, table), dtype=np.bool_)
@@ -42,8 +40,6 @@ class Sequence:
 
     def doubt(self, seqs: NDArray[np.uint32]) -> None:
         """There is more than one record with these numbers."""
-        import numpy as np
-
         if len(seqs):
             self.any_doubtful = True
             inside = seqs < len(self._doubtful)
@@ -52,8 +48,6 @@ class Sequence:
 
     def doubtful(self, seqs: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Which of these numbers have more than one record."""
-        import numpy as np
-
         if not self.any_doubtful:
             return np.zeros(len(seqs), dtype=np.bool_)
         if len(seqs) and seqs.max() < len(self._doubtful):
@@ -65,15 +59,11 @@ class Sequence:
 
     def set_deep(self, seqs: NDArray[np.uint32], parents: NDArray[np.uint32]) -> None:
         """Follow the parents of records whose depth did not fit into its byte."""
-        import numpy as np
-
         self._deep, first = np.unique(seqs, return_index=True)
         self._deep_depths = _follow(self._deep, parents[first])
 
     def depths(self, records: NDArray[np.void]) -> NDArray[np.uint8] | NDArray[np.uint32]:
         """The real depth of each record."""
-        import numpy as np
-
         if not len(self._deep):
             small: NDArray[np.uint8] = records["depth"]
             return small
@@ -86,8 +76,6 @@ class Sequence:
 
 def _follow(seqs: NDArray[np.uint32], parents: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Depths of records that are all at least DEEPEST deep, by jumping twice as far up in each round."""
-    import numpy as np
-
     place = np.searchsorted(seqs, parents).clip(max=max(len(seqs) - 1, 0))
     # A parent is older than its child; anything else is damage, and must not lead into a circle.
     linked = (seqs[place] == parents) & (parents < seqs) if len(seqs) else np.empty(0, dtype=np.bool_)
@@ -103,8 +91,6 @@ class _Tally:
     """What a first look at all slots finds."""
 
     def __init__(self, limits: tuple[int, int] | None, slots: int) -> None:
-        import numpy as np
-
         end, self.given = limits or (ALL_NUMBERS, ALL_NUMBERS)
         self.sequence = Sequence(end, TABLE_FACTOR * slots + TABLE_LEAST)
         self.seen = np.zeros(min(end, TABLE_FACTOR * slots + TABLE_LEAST), dtype=np.bool_)
@@ -118,8 +104,6 @@ class _Tally:
 
     def look(self, one: Slice) -> None:
         """Count the slots of one slice."""
-        import numpy as np
-
         seqs, what = one.seqs, one.what
         self.sequence.corrupt += one.bad
         if len(seqs) and seqs.max() >= self.sequence.end:
@@ -139,8 +123,6 @@ class _Tally:
             self.deep.append(one.slots[deep[what[deep] != BAD]])
 
     def _mark(self, seqs: NDArray[np.uint32]) -> None:
-        import numpy as np
-
         if not len(seqs):
             return
         self.plain += len(seqs)
@@ -159,8 +141,6 @@ class _Tally:
 
     def _mark_at_once(self, seqs: NDArray[np.uint32], what: NDArray[np.uint8]) -> None:
         """The same in C."""
-        import numpy as np
-
         twice, above = np.empty(len(seqs), np.uint32), np.empty(len(seqs), np.uint32)
         plain, highest, again, beyond = native.slots.mark(seqs, what, self.seen, twice, above)
         self.plain += plain
@@ -181,8 +161,6 @@ class _Tally:
 
     def finish(self, retell: Callable[[], Iterable[Slice]]) -> Sequence:
         """Put it all together. `retell` gives the slices once more, for the rare case of damage."""
-        import numpy as np
-
         above, times = np.unique(_joined(self.seen_above), return_counts=True)
         self.sequence.doubt(above[times > 1])
         if int(np.count_nonzero(self.seen)) + self.again != self.plain - int(times.sum()):
@@ -233,8 +211,6 @@ class Survivors(NamedTuple):
 
 def cleaned(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Slice]:
     """The slices again, with BAD for each slot whose record does not count; what other slots settled comes last."""
-    import numpy as np
-
     doubtful: list[tuple[NDArray[np.void], NDArray[np.uint32]]] = []
     for one in slices:
         seqs, what = one.seqs, one.what
@@ -256,8 +232,6 @@ def cleaned(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Slice]:
 
 def survivors(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Survivors]:
     """The records that count."""
-    import numpy as np
-
     buffer = np.empty(0, dtype=list(record.RECORD_FIELDS))
     for one in cleaned(slices, sequence):
         if len(one.slots) > len(buffer):
@@ -267,8 +241,6 @@ def survivors(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Survivors
 
 def _apart(one: Slice, buffer: NDArray[np.void]) -> Iterator[Survivors]:
     """Counters apart from the others: what is a duration there is a float here."""
-    import numpy as np
-
     counters = (one.kinds & record.KIND_MASK) == record.COUNTER
     for which in (False, True):
         taken = np.flatnonzero((one.what != BAD) & (counters == which))
@@ -280,8 +252,6 @@ def _apart(one: Slice, buffer: NDArray[np.void]) -> Iterator[Survivors]:
 
 def _settle(records: NDArray[np.void], threads: NDArray[np.uint32]) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
     """Of the records with the same number keep the last word: cancelled, written again, complete, open."""
-    import numpy as np
-
     kind = records["kind"]
     again = (kind & record.AGAIN) != 0
     rank = np.where((kind & record.KIND_MASK) == record.VOID, 3, np.where(again, 2, (kind & record.OPEN) == 0))
@@ -297,6 +267,4 @@ def _settle(records: NDArray[np.void], threads: NDArray[np.uint32]) -> tuple[NDA
 
 
 def _joined(pieces: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    import numpy as np
-
     return np.concatenate([np.empty(0, dtype=np.uint32), *pieces])

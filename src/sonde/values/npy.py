@@ -8,11 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.hooks.torch import memory
+from sonde.lazy import numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
 
 PIECE = 1 << 22  # bytes that are written at once
 MAX_EMPTY = 1_000_000  # elements of an array whose elements have no bytes
@@ -21,7 +21,7 @@ MAX_EMPTY = 1_000_000  # elements of an array whose elements have no bytes
 _REFUSALS = (TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError, OverflowError, BufferError)
 
 
-def as_array(value: object) -> np.ndarray[Any, Any] | None:
+def as_array(value: object) -> numpy.ndarray[Any, Any] | None:
     """The NumPy array that holds the same numbers as an array, a NumPy scalar or a tensor; None if there is none."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
@@ -43,7 +43,7 @@ def _of_tensor(value: Any) -> Any:
     return memory.array_of(plain.resolve_conj().resolve_neg())
 
 
-def to_bytes(array: np.ndarray[Any, Any]) -> bytes:
+def to_bytes(array: numpy.ndarray[Any, Any]) -> bytes:
     """The content of a .npy file."""
     from numpy.lib import format as npy
 
@@ -52,9 +52,8 @@ def to_bytes(array: np.ndarray[Any, Any]) -> bytes:
     return stream.getvalue()
 
 
-def pieces(array: np.ndarray[Any, Any]) -> Iterator[Any]:
+def pieces(array: numpy.ndarray[Any, Any]) -> Iterator[Any]:
     """The same content piece by piece, for a large array: what lies in memory as it is written is not copied."""
-    import numpy
     from numpy.lib import format as npy
 
     stream = io.BytesIO()
@@ -71,9 +70,8 @@ def pieces(array: np.ndarray[Any, Any]) -> Iterator[Any]:
         yield part.reshape(-1).view(numpy.uint8).data
 
 
-def from_bytes(content: bytes) -> np.ndarray[Any, Any]:
+def from_bytes(content: bytes) -> numpy.ndarray[Any, Any]:
     """The array in `content`, for reading; a ValueError if it is not exactly one array without Python objects."""
-    import numpy
     from numpy.lib import format as npy
 
     stream = io.BytesIO(content)

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
+from sonde.lazy import numpy
 from sonde.picture import as_image, png, shrunk
 from sonde.views.blackbox import BatchLine, culprits, item_names
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from sonde.analysis.postmortem.blackbox import BlackBox
     from sonde.analysis.postmortem.dumps import Batch, Dump, Value
     from sonde.views.blackbox import Page
 
-    Array = np.ndarray[Any, Any]
+    Array = numpy.ndarray[Any, Any]
 
 SIDE = 192  # pixels of a picture
 MOST_ITEMS = 12  # of a batch, before one opens the rest
@@ -114,8 +113,6 @@ def _case(line: BatchLine, batch: Batch, dump: Dump, guilty: list[int], room: li
 
 def _scale(rows: list[Array]) -> tuple[float, float] | None:
     """From the least to the most finite value of the items: all are drawn with one mapping, the one that went wrong too."""
-    import numpy
-
     finite = [row[numpy.isfinite(row)] if row.dtype.kind == "f" else row for row in rows if row.dtype.kind in "fiub"]
     known = [row for row in finite if row.size]
     return (min(float(row.min()) for row in known), max(float(row.max()) for row in known)) if known else None
@@ -133,8 +130,6 @@ def _rows(dump: Dump, value: Value, wanted: list[int], notes: list[str]) -> dict
 
 def _suspects(dump: Dump, values: list[Value], size: int, notes: list[str]) -> list[int]:
     """Items that hold non-finite values, if nobody has said which ones went wrong."""
-    import numpy
-
     for value in values:
         each = math.prod(value.shape or ()) // max(size, 1) * 8
         if not value.nonfinite or each == 0:
@@ -147,8 +142,6 @@ def _suspects(dump: Dump, values: list[Value], size: int, notes: list[str]) -> l
 
 
 def _sight(path: str, row: Array, scale: tuple[float, float] | None, room: list[int], notes: list[str]) -> Sight:
-    import numpy
-
     finite = row[numpy.isfinite(row)] if row.dtype.kind == "f" else row.reshape(-1)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
     picture = _picture(row, scale, room, notes)
@@ -183,8 +176,6 @@ def _number(value: object) -> str:
 
 
 def _curve(flat: Array, low: float | None, high: float | None) -> Curve:
-    import numpy
-
     pieces = numpy.array_split(flat.astype(numpy.float64), min(POINTS, len(flat)))
     kept = [piece[numpy.isfinite(piece)] for piece in pieces]
     bins = [0] * BINS

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records.schema import misfit, quoted
 from sonde.errors import RunUnreadable
+from sonde.lazy import numpy as np
 from sonde.store import ledger
 from sonde.store.folder import LEDGER_FILE
 from sonde.store.ledgerreader import Entry, read_entries
 
 if TYPE_CHECKING:
     import duckdb
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -82,8 +82,6 @@ class Book:
         return len(self.key)
 
     def __eq__(self, other: object) -> bool:
-        import numpy as np
-
         names = ("key", "worker", "flags", "digest", "digest_of", "shuffle", "start", "first", "run")
         return (
             isinstance(other, Book)
@@ -119,8 +117,6 @@ class Book:
 
     def largest(self, loader: int) -> int:
         """How many items the largest batch of a loader has."""
-        import numpy as np
-
         total = np.append(0, np.cumsum(self.run, dtype=np.int64))
         sizes = np.diff(total[self.start])[self.key >> LOADER_SHIFT == loader]
         return int(sizes.max(initial=0))
@@ -225,8 +221,6 @@ class _Taken:
     """Takes entries, and keeps them in narrow arrays."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self._types: dict[int, Any] = {
             ledger.U16: np.dtype("<u2"),
             ledger.U32: np.dtype("<u4"),
@@ -241,8 +235,6 @@ class _Taken:
         self._digests: dict[int, tuple[int, int]] = {}
 
     def add(self, entry: Entry) -> None:
-        import numpy as np
-
         if entry.code == ledger.DIGEST:
             of = WHOLE if entry.flags & ledger.WHOLE else SAMPLE
             self._digests[entry.key] = (ledger.HASH.unpack(entry.content)[0], of)
@@ -266,8 +258,6 @@ class _Taken:
             self._close()
 
     def book(self) -> Book:
-        import numpy as np
-
         self._close()
         whole = {name: np.concatenate([piece[name] for piece in self._done]) for name in self._done[0]}
         rows, first, run = whole.pop("rows"), whole.pop("first"), whole.pop("run")
@@ -277,16 +267,12 @@ class _Taken:
         return Book(whole, start, first, run, self._texts)
 
     def _digest_columns(self, keys: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
-        import numpy as np
-
         found = [self._digests.get(key, (0, NO_DIGEST)) for key in keys.tolist()] if self._digests else []
         if not found:
             return np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.uint8)
         return np.array([one for one, _ in found], np.uint64), np.array([of for _, of in found], np.uint8)
 
     def _close(self) -> None:
-        import numpy as np
-
         if not self._heads:
             return
         heads = np.array(self._heads, np.int64)
@@ -306,8 +292,6 @@ class _Taken:
 
 def _narrow(column: NDArray[Any]) -> NDArray[Any]:
     """The same numbers in as few bytes as they need."""
-    import numpy as np
-
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     fitting = (type for type, limit in ((np.uint8, 2**8), (np.uint16, 2**16), (np.uint32, 2**32)) if high < limit)
     return column.astype(np.int64 if low < 0 else next(fitting, np.int64), copy=False)
@@ -338,8 +322,6 @@ _TYPES = ((2**8, "UTINYINT"), (2**16, "USMALLINT"), (2**32, "UINTEGER"))
 
 
 def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str, notes: list[str]) -> Book | None:
-    import numpy as np
-
     table = _sealed_rows(connection, file)
     wrong = misfit(connection, table, _COLUMNS)
     if wrong is not None:
@@ -422,8 +404,6 @@ def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, 
 
 
 def _head_arrays(book: Book) -> dict[str, Any]:
-    import numpy as np
-
     keys = np.full(len(book), None, dtype=object)
     for place, text in book.texts.items():
         keys[place] = text
@@ -440,8 +420,6 @@ def _head_arrays(book: Book) -> dict[str, Any]:
 
 
 def _row_arrays(book: Book) -> dict[str, Any]:
-    import numpy as np
-
     counts = np.diff(book.start)
     entry = np.repeat(np.arange(len(book), dtype=np.uint32), counts)
     # Rows of a batch with several have a run of one each.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
 HOST = 0  # the key of what is about the host
@@ -31,8 +31,6 @@ class Gauges:
 
     def add(self, pid: int, counters: NDArray[np.void], names: Mapping[int, tuple[str, str]]) -> None:
         """Take the counters of one process; what has no key is about itself."""
-        import numpy as np
-
         values = np.ascontiguousarray(counters["dur"]).view(np.float64)
         for id, key, time_ns, value in zip(
             counters["name"].tolist(),

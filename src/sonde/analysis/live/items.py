@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.probe import read_batch_key
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 KEPT = 50
@@ -28,8 +28,6 @@ class Slowest:
     """Takes the items of all processes. `seen` counts them."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self.seen = 0
         self._loads: NDArray[np.int64] = np.empty((0, 4), np.int64)  # item, ns, process, fetch
         self._processes: list[str] = []
@@ -37,8 +35,6 @@ class Slowest:
 
     def add(self, process: str, items: NDArray[np.void], fetches: NDArray[np.void]) -> None:
         """Take the items of one process, and the fetches of it: those that ended, and those that are open."""
-        import numpy as np
-
         if process not in self._processes:
             self._processes.append(process)
         number = self._processes.index(process)
@@ -56,15 +52,11 @@ class Slowest:
     @property
     def median_ns(self) -> float | None:
         """How long a load took, in the middle of the newest ones."""
-        import numpy as np
-
         return float(np.median(self._loads[:, 1])) if len(self._loads) else None
 
     @property
     def slowest(self) -> list[Slow]:
         """Each item with its median load; of two loads, that is the faster one."""
-        import numpy as np
-
         loads = self._loads[np.lexsort((self._loads[:, 1], self._loads[:, 0]))]
         item = loads[:, 0]
         first = np.flatnonzero(np.append(True, (item[1:] != item[:-1]) | (item[1:] == record.NO_KEY))[: len(item)])

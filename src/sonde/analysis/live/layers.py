@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sonde.lazy import numpy as np
 from sonde.store import probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
 CATEGORIES = (probe.LAYER, probe.LAYER_BACKWARD)
@@ -57,8 +57,6 @@ class Strata:
 
     def add(self, spans: NDArray[np.void], names: Mapping[int, tuple[str, str]]) -> None:
         """Take spans of layers, forward or backward."""
-        import numpy as np
-
         ids, places, counts = np.unique(spans["name"], return_inverse=True, return_counts=True)
         sums = np.bincount(places, spans["dur"], minlength=len(ids))
         newest = np.zeros(len(ids), dtype=np.int64)

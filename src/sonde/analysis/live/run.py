@@ -18,13 +18,13 @@ from sonde.analysis.records import label
 from sonde.analysis.records.locate import locate, process_folders
 from sonde.analysis.records.plain import HIGHEST_NAME
 from sonde.analysis.training.timeline import INPUT_WAIT, ITER
+from sonde.lazy import numpy as np
 from sonde.store import probe, record
 from sonde.store.alive import RUNNING, UNKNOWN, outcome, running, settled, state_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.analysis.live.sealed import SealedTail
@@ -87,8 +87,6 @@ class Source:
 
     def codes(self, records: NDArray[np.void]) -> NDArray[np.uint8]:
         """What each record is."""
-        import numpy as np
-
         known = [id for id in self.tail.names if 0 < id <= HIGHEST_NAME]
         if len(self._codes) != max(known, default=0) + 2:
             self._codes = np.full(max(known, default=0) + 2, OTHER, dtype=np.uint8)
@@ -242,8 +240,6 @@ class Live:
             source.settle(info)
 
     def _take(self, process: str, source: Source, fresh: Fresh) -> None:
-        import numpy as np
-
         codes, records, names = source.codes(fresh.records), fresh.records, source.tail.names
         source.window.add(fresh, np.where(codes < ITEM, codes, OTHER).astype(np.uint8))
         self._take_items(process, source, fresh, codes)
@@ -263,8 +259,6 @@ class Live:
                 )
 
     def _take_items(self, process: str, source: Source, fresh: Fresh, codes: NDArray[np.uint8]) -> None:
-        import numpy as np
-
         opened = source.tail.open.records
         fetches = np.concatenate([fresh.records[codes == FETCH], opened[source.codes(opened) == FETCH]])
         whole = (codes == ITEM) & (fresh.records["kind"] & record.ERROR == 0)  # what was cut off is no measurement

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.live.tail import FIRST_BYTES, Fresh, nothing
 from sonde.analysis.run import open_run
+from sonde.lazy import numpy as np
 from sonde.store import probe, record
 from sonde.store.process import Info, Moment
 
@@ -50,8 +51,6 @@ class SealedTail:
         return found
 
     def _read(self, run: Run) -> Fresh:
-        import numpy as np
-
         run.database.make("events")
         rows = run.database.connection.execute(_EVENTS, [self.folder.name]).fetchall()[::-1]
         records = np.zeros(len(rows), dtype=list(record.RECORD_FIELDS))

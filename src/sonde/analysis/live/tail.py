@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records.locate import stamp
+from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.blobs import Blobs
 from sonde.store.file import RegularFile, why
@@ -22,7 +23,6 @@ from sonde.store.segment import BAD, SLICE, cut
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.store.rings import Header
@@ -43,8 +43,6 @@ class Fresh(NamedTuple):
 
 def nothing() -> Fresh:
     """No records."""
-    import numpy as np
-
     return Fresh(np.empty(0, dtype=list(record.RECORD_FIELDS)), np.empty(0, dtype=np.uint32))
 
 
@@ -115,8 +113,6 @@ class Tail:
         return idle
 
     def _look(self) -> Fresh:
-        import numpy as np
-
         rings = read_newest(self.folder, self.info, self.notes)  # before the segment: what leaves them is found there
         if rings.header is not None:
             self.lost, self.step, self.epoch = rings.header.lost, rings.header.step, rings.header.epoch
@@ -140,8 +136,6 @@ class Tail:
 
     def _segment(self, header: Header | None) -> Iterator[Fresh]:
         """What was added to events.seg."""
-        import numpy as np
-
         with RegularFile(self.folder / SEGMENT_FILE) as file:
             length = file.size() if header is None else min(file.size(), header.seg_len)
             offset = self._begin(length // record.RECORD_SIZE * record.RECORD_SIZE)
@@ -173,8 +167,6 @@ class Tail:
 
     def _sift(self, records: NDArray[np.void], threads: NDArray[np.uint32], spilled: int) -> Fresh:
         """The records that are complete and were not given out before. The first `spilled` have left their ring."""
-        import numpy as np
-
         seqs, kinds = records["seq"], records["kind"]
         void = (kinds & record.KIND_MASK) == record.VOID
         open = ~void & ((kinds & record.OPEN) != 0)
@@ -194,23 +186,17 @@ class Tail:
 
     def _owners(self, records: NDArray[np.void], threads: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The thread that a span began in, where it was written again by whoever left it."""
-        import numpy as np
-
         for place in np.flatnonzero((records["kind"] & record.AGAIN) != 0) if self._pending else ():
             _, threads[place] = self._pending.get(int(records["seq"][place]), (None, threads[place]))
         return threads
 
     def _forget(self, closed: NDArray[np.uint32]) -> None:
         """Spans that left their ring while they were open, and are closed now."""
-        import numpy as np
-
         gone = np.isin(np.array([*self._pending], dtype=closed.dtype), closed).tolist()
         kept = [one for one, is_gone in zip(self._pending.items(), gone, strict=True) if not is_gone]
         self._pending = dict(kept[-MOST_OPEN:])
 
     def _keep_open(self, rings: Fresh) -> None:
-        import numpy as np
-
         left = list(self._pending.values())
         spilled = np.array([one for one, _ in left], dtype=rings.records.dtype)
         records = np.concatenate([rings.records, spilled])

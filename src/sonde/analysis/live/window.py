@@ -24,12 +24,12 @@ from sonde.analysis.training.timeline import (
     Updates,
 )
 from sonde.analysis.training.trainers import in_turn, phase_of, told_by_steps
+from sonde.lazy import numpy as np
 from sonde.store import probe, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -87,8 +87,6 @@ class Steps(NamedTuple):
 
 def no_steps() -> Steps:
     """Nothing."""
-    import numpy as np
-
     none = np.empty(0, dtype=np.int64)
     return Steps(none, none, none, np.empty((0, len(PHASES) + 1)), np.empty(0))
 
@@ -104,8 +102,6 @@ class History:
 
     def add(self, times: Ints, values: Ints | NDArray[np.float64]) -> None:
         """Take values and when they were."""
-        import numpy as np
-
         if not len(times):
             return
         if self.first is None:
@@ -184,8 +180,6 @@ class Window:
 
     def add(self, fresh: Fresh, codes: NDArray[np.uint8]) -> None:
         """Take records and what each one is."""
-        import numpy as np
-
         wanted = np.flatnonzero(codes != OTHER)
         if not len(wanted):
             return
@@ -200,8 +194,6 @@ class Window:
 
     def steps(self) -> Steps:
         """The newest steps that are complete. One that began before the window is left out: part of it is gone."""
-        import numpy as np
-
         updates = self._updates() if self.count else self._told()
         if not len(updates.time):
             return no_steps()
@@ -224,8 +216,6 @@ class Window:
 
     def _note(self, records: NDArray[np.void], codes: NDArray[np.uint8]) -> None:
         """What is known of the whole recording, not only of the window."""
-        import numpy as np
-
         self._probed |= {int(code) for code in np.unique(codes) if code <= ITER}
         self._note_updates(records[codes == UPDATE])
         self._seen_loss |= bool(np.any(codes == LOSS))
@@ -234,8 +224,6 @@ class Window:
 
     def _note_losses(self, losses: NDArray[np.void]) -> None:
         """Those before they were divided by the number of micro-batches, if that is known: see `losses`."""
-        import numpy as np
-
         if not len(losses):
             return
         self._losses += len(losses)
@@ -249,8 +237,6 @@ class Window:
 
     def _note_updates(self, updates: NDArray[np.void]) -> None:
         """How many, how long they took, and which is the last."""
-        import numpy as np
-
         if not len(updates):
             return
         updates = updates[np.argsort(updates["start"], kind="stable")]
@@ -266,8 +252,6 @@ class Window:
         self.epoch = None if updates["epoch"][-1] == record.NO_EPOCH else int(updates["epoch"][-1])
 
     def _updates(self) -> Updates:
-        import numpy as np
-
         found = self._kept.records[self._codes == UPDATE]
         steps, epochs = found["step"].astype(np.int64), found["epoch"].astype(np.int64)
         steps[found["step"] == record.NO_STEP] = NONE
@@ -276,8 +260,6 @@ class Window:
 
     def _told(self) -> Updates:
         """The steps of a program that counts them itself."""
-        import numpy as np
-
         chosen = self._chosen()
         steps = self._kept.records["step"][chosen].astype(np.int64)
         steps[steps == record.NO_STEP] = -1
@@ -285,8 +267,6 @@ class Window:
 
     def _spans(self) -> Spans:
         """The phases of the threads that train, each in its turn."""
-        import numpy as np
-
         chosen = self._chosen()
         found = self._kept.records[chosen]
         start = found["start"].astype(np.int64)
@@ -301,8 +281,6 @@ class Window:
 
     def _chosen(self) -> NDArray[np.intp]:
         """The spans that count: of a phase, those of the probes if they saw it anywhere."""
-        import numpy as np
-
         wanted = [*range(ITER + 1), *(phase + VOCABULARY for phase in range(ITER) if phase not in self._probed)]
         if not np.isin(self._codes, (INPUT_WAIT, INPUT_WAIT + VOCABULARY)).any():
             wanted.append(NAMED + VOCABULARY)
@@ -316,8 +294,6 @@ class Window:
 
     def _move_communication(self, folded: Folded, timeline: Timeline) -> None:
         """What DistributedDataParallel communicates without computing meanwhile lies in the backward: take it out."""
-        import numpy as np
-
         exposed = self._sum_of(DDP_ALL, timeline) - self._sum_of(DDP_HIDDEN, timeline)
         measured = ~np.isnan(exposed) & (folded.calls[:, BACKWARD] > 0)
         moved = np.minimum(np.maximum(np.nan_to_num(exposed), 0).astype(np.int64), folded.spent[:, BACKWARD])
@@ -327,8 +303,6 @@ class Window:
 
     def _sum_of(self, code: int, timeline: Timeline) -> NDArray[np.float64]:
         """The sum of a counter in each step, NaN where there is none. It may be written later, and says for which step."""
-        import numpy as np
-
         count = len(timeline.updates.time)
         found = self._kept.records[self._codes == code]
         rows = {step: row for row, step in enumerate(timeline.updates.step.tolist())}
@@ -345,8 +319,6 @@ class Window:
 
     def _samples(self, timeline: Timeline) -> NDArray[np.float64]:
         """Samples of the batches that each step trained on; NaN where they are not known."""
-        import numpy as np
-
         count = len(timeline.updates.time)
         waits, purposes, row = timeline.batches()
         trained = (purposes.purpose == TRAIN) & (row >= 0) & (row < count)
@@ -365,14 +337,10 @@ class Window:
 
 def _bits(updates: NDArray[np.void]) -> Ints:
     """The key of updates, 0 where there is none."""
-    import numpy as np
-
     return np.where(updates["key"] == record.NO_KEY, 0, updates["key"])
 
 
 def _first(codes: NDArray[np.uint8]) -> int:
     """The first record that is kept: the update before the newest steps."""
-    import numpy as np
-
     updates = np.flatnonzero(codes == UPDATE)
     return int(updates[-STEPS - 1]) if len(updates) > STEPS else 0

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import BESIDE
+from sonde.lazy import numpy as np
 from sonde.store import probe
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.analysis.run import Run
@@ -104,8 +104,6 @@ def _series(
     points: list[tuple[int, float]],
     limit: int | None = None,
 ) -> Series:
-    import numpy as np
-
     time = np.fromiter((one for one, _ in points), np.int64, len(points))
     value = np.fromiter((one for _, one in points), np.float64, len(points))
     return Series(who, role, host, rank, what, time, value, limit)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records.columns import LEAST, Part, pack
 from sonde.analysis.records.schema import quoted
+from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import duckdb
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -102,8 +102,6 @@ def give_back() -> None:
 
 def _narrow(column: NDArray[Any]) -> NDArray[Any]:
     """The same in less memory, if it goes."""
-    import numpy as np
-
     if column.strides == (0,) or column.dtype != np.int64:
         return column
     low, high = int(column.min()), int(column.max())
@@ -118,8 +116,6 @@ def _narrow(column: NDArray[Any]) -> NDArray[Any]:
 
 def _joined(columns: list[NDArray[Any]]) -> tuple[NDArray[Any], int]:
     """All of them, in 4 bytes if they go into that, and what stands for no value there."""
-    import numpy as np
-
     if all(column.strides == (0,) and column[0] == columns[0][0] for column in columns):
         return np.broadcast_to(columns[0][0], sum(map(len, columns))), LEAST
     if any(column.dtype.kind != "i" for column in columns):
@@ -139,8 +135,6 @@ def _joined(columns: list[NDArray[Any]]) -> tuple[NDArray[Any], int]:
 
 def _small(column: NDArray[Any]) -> NDArray[np.int32] | None:
     """A column in 4 bytes, if it is in these already or has one value only, and that goes; else None."""
-    import numpy as np
-
     if column.dtype == np.int32:
         return column
     value = int(column[0])

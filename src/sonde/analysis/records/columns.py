@@ -10,12 +10,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.store.reader import Chunk
@@ -91,8 +91,6 @@ class Columns:
     def _copy(
         self, taken: slice, chunk: Chunk, lanes: NDArray[np.uint32], names: NDArray[np.uint32], offset: int
     ) -> None:
-        import numpy as np
-
         if not self._wide:
             self._wide = {name: np.empty(self._size, dtype=dtype) for name, dtype in _WIDE.items()}
         records = chunk.records[taken]
@@ -126,8 +124,6 @@ def part_size(rows: int) -> int:
 
 def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = (), none: int = LEAST) -> Part:
     """A part of whole numbers (`none` stands for no value in the columns `gaps`), floats and flags. The columns are used up."""
-    import numpy as np
-
     part = Part({}, {})
     for name, column in columns.items():
         if column.strides == (0,):  # one value, repeated
@@ -148,8 +144,6 @@ def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = (), none: 
 
 
 def _sort(wide: dict[str, NDArray[Any]]) -> None:
-    import numpy as np
-
     order = np.lexsort((wide["seq"], wide["start_ns"]))
     for column in wide.values():
         column[:] = column[order]
@@ -157,8 +151,6 @@ def _sort(wide: dict[str, NDArray[Any]]) -> None:
 
 def _part(wide: dict[str, NDArray[Any]]) -> Part:
     """One part. What is in `wide` is used up."""
-    import numpy as np
-
     part = Part({}, {})
     kinds = wide["kind"] & record.KIND_MASK
     for name, column in wide.items():
@@ -180,8 +172,6 @@ def _part(wide: dict[str, NDArray[Any]]) -> Part:
 
 def _add_values(part: Part, bits: NDArray[Any]) -> None:
     """Where a span has its duration, a counter has the bits of a float: one array serves both."""
-    import numpy as np
-
     part.arrays["dur_ns"] = bits.copy()
     part.arrays["value"] = part.arrays["dur_ns"].view(np.float64)
     counts = f"{part.expressions['kind']} & {record.KIND_MASK} = {record.COUNTER}"
@@ -192,8 +182,6 @@ def _add_values(part: Part, bits: NDArray[Any]) -> None:
 
 def _add(part: Part, name: str, column: NDArray[Any]) -> None:
     """Add a column that has a value in each row."""
-    import numpy as np
-
     low, high = int(column.min()), int(column.max())
     small, size = next((one for one in _SMALL if high - low < one[1]), (None, 0))
     if low == high:
@@ -212,8 +200,6 @@ def _add(part: Part, name: str, column: NDArray[Any]) -> None:
 
 def _add_with_gaps(part: Part, name: str, column: NDArray[Any], none: int) -> None:
     """Add a column where `none` stands for no value."""
-    import numpy as np
-
     # Turned around such that `none` is the largest number and the order of the others stays: value = number + shift.
     shift = none + 1 if none <= 0 else 0
     numbers = column.view(f"u{column.itemsize}")

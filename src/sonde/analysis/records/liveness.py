@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sonde.analysis.records import schema
 from sonde.analysis.records.locate import PROCESSES_FILE, is_plain
 from sonde.analysis.records.plain import FAR, last_of
+from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.folder import ARGS_FILE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE
 from sonde.store.reader import read_newest
@@ -56,8 +57,6 @@ def _raw(folder: Path, info: Info) -> int | None:
 
 def _newest(folder: Path, info: Info) -> int | None:
     """The last moment that the rings tell of, on the monotonic clock."""
-    import numpy as np
-
     try:
         records = read_newest(folder, info, []).records
     except OSError:  # the folder was removed meanwhile

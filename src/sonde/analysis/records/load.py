@@ -10,6 +10,7 @@ from sonde.analysis.records.columns import Columns, Part, part_size
 from sonde.analysis.records.names import Census, Named
 from sonde.analysis.records.plain import FAR, HIGHEST_NAME, Plain, last_of, middle_of
 from sonde.errors import RunUnreadable
+from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.alive import settled, state_of
 from sonde.store.folder import LEDGER_FILE, SEGMENT_FILE
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.store.process import Info, Thread
@@ -105,8 +105,6 @@ class _Left(NamedTuple):
 
 def _some(chunk: Chunk, chosen: NDArray[np.bool_]) -> Chunk:
     """Some records of a chunk."""
-    import numpy as np
-
     places = np.flatnonzero(chosen)
     return Chunk(np.take(chunk.records, places), chunk.threads[places], chunk.depths[places], chunk.counters)
 
@@ -155,8 +153,6 @@ class Loader:
 
     def _take(self, recording: Recording, number: int, process: str, offset: int) -> Seen:
         """Take the records; of a long run those that only steps are made of are left in the file."""
-        import numpy as np
-
         self._columns.next_process()
         table = self._name_table(recording)
         first, last, unnamed, left = FAR, -1, 0, 0
@@ -177,8 +173,6 @@ class Loader:
         return Seen(census.rows(), first if last >= 0 else None, last if last >= 0 else None)
 
     def _add(self, of: _Left, chunk: Chunk) -> None:
-        import numpy as np
-
         if not len(chunk.records):
             return
         names = np.take(of.table, chunk.records["name"], mode="clip")
@@ -196,8 +190,6 @@ class Loader:
 
     def _name_table(self, recording: Recording) -> NDArray[np.uint32]:
         """For each name id of the process, the id in the whole run; 0 where there is none."""
-        import numpy as np
-
         known = {id: name for id, name in recording.names.items() if 0 < id <= HIGHEST_NAME}
         table = np.zeros(max(known, default=0) + 2, dtype=np.uint32)
         for id, name in known.items():
@@ -208,8 +200,6 @@ class Loader:
         self, recording: Recording, number: int, process: str, threads: NDArray[np.uint32]
     ) -> NDArray[np.uint32]:
         """For each thread ordinal the lane. Neighbours mostly have the same one."""
-        import numpy as np
-
         turns = np.append(0, np.flatnonzero(threads[1:] != threads[:-1]) + 1)
         ordinals = np.unique(threads[turns])
         lanes = np.array([self._lane(recording, number, process, int(one)) for one in ordinals], dtype=np.uint32)
@@ -246,8 +236,6 @@ def _offset(recording: Recording, offsets: Offsets) -> int:
 
 def _last(chunk: Chunk) -> int:
     """The last moment that records tell of, on the monotonic clock."""
-    import numpy as np
-
     start = chunk.records["start"]
     return last_of(start, start if chunk.counters else start + chunk.records["dur"].view(np.uint64))
 
@@ -298,8 +286,6 @@ def _keep_what_is_freed() -> None:
 
     Without it, arrays of some MB go back to the system and are cleared anew each time, which takes longer than to fill them.
     """
-    import numpy as np
-
     np.empty((1 << 25) - (1 << 16), dtype=np.uint8)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.lazy import numpy as np
 from sonde.store import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import duckdb
-    import numpy as np
     from numpy.typing import NDArray
 
 KINDS = {record.SPAN: "span", record.COUNTER: "counter", record.MARK: "mark"}
@@ -38,8 +38,6 @@ class Census:
 
     def add(self, names: NDArray[np.uint32], kinds: NDArray[np.uint8], lanes: NDArray[np.uint32]) -> None:
         """Take some records: their name ids, kind bytes and threads."""
-        import numpy as np
-
         cells = np.minimum(names, self._size // (_FLAGS + 1) - 1).astype(np.int64)
         cells *= _FLAGS + 1
         cells += kinds & _FLAGS
@@ -61,8 +59,6 @@ class Census:
         return found
 
     def _count(self, lane: int, cells: NDArray[np.int64]) -> None:
-        import numpy as np
-
         found = np.bincount(cells, minlength=self._size)
         self._counts[lane] = self._counts[lane] + found if lane in self._counts else found
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde.lazy import numpy as np
 from sonde.store import probe, record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
 HIGHEST_NAME = 2 * record.MAX_NAMES  # name ids above this are damage
@@ -37,8 +37,6 @@ class Plain:
     """
 
     def __init__(self, names: Mapping[int, tuple[str, str]], low: int, high: int) -> None:
-        import numpy as np
-
         known = {id: name for id, (cat, name) in names.items() if 0 < id <= HIGHEST_NAME and cat == probe.PROBE}
         self.table = np.zeros(max(known, default=0) + 2, dtype=np.uint8)
         for id, name in known.items():
@@ -47,8 +45,6 @@ class Plain:
 
     def of(self, records: NDArray[np.void], kinds: NDArray[np.uint8], seqs: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Which of these records."""
-        import numpy as np
-
         codes = np.take(self.table, records["name"], mode="clip")
         found: NDArray[np.bool_] = (codes != 0) & (kinds <= record.MARK)
         if np.count_nonzero(records["args"]):
@@ -64,8 +60,6 @@ class Plain:
 
 def last_of(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> int:
     """The last moment that records tell of, on the monotonic clock."""
-    import numpy as np
-
     last = int(ends.max())
     if last < FAR:
         return last

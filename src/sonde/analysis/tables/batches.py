@@ -11,13 +11,13 @@ from sonde.analysis.training.purpose import UNKNOWN, WORDS
 from sonde.analysis.training.reader import NO_VALUE, Wanted, arrays
 from sonde.analysis.training.timeline import NONE
 from sonde.analysis.training.trainers import trainers
+from sonde.lazy import numpy as np
 from sonde.store import probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.analysis.training.source import Source
@@ -70,8 +70,6 @@ class _Waited(NamedTuple):
 
 def _waited(trainer: Trainer) -> _Waited:
     """The fetches of the threads that train, and those of others, which keep nobody waiting."""
-    import numpy as np
-
     timeline = trainer.timeline
     waits, purposes, row = timeline.batches()
     step, epoch = (np.append(column, NONE)[row] for column in (timeline.updates.step, timeline.updates.epoch))
@@ -97,8 +95,6 @@ class _Fetched:
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, number: int, sizes: Mapping[str, NDArray[Any]] | None
     ) -> None:
-        import numpy as np
-
         ours = f"(SELECT process, number, worker FROM process_numbers WHERE owner = {number})"
         found = arrays(connection, _FETCHES.format(ours=ours))
         order = np.lexsort((found["start_ns"], found["key"]))
@@ -127,8 +123,6 @@ _ITEMS = f"""
 
 def _sizes(counted: Mapping[str, NDArray[Any]] | None) -> tuple[Ints, Ints]:
     """The keys of batches whose size is known, and these."""
-    import numpy as np
-
     if counted is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     known = np.flatnonzero((counted["key"] != NONE) & np.isfinite(counted["value"]))
@@ -137,8 +131,6 @@ def _sizes(counted: Mapping[str, NDArray[Any]] | None) -> tuple[Ints, Ints]:
 
 def _columns(number: int, waited: _Waited | None, fetched: _Fetched) -> dict[str, Ints]:
     """One row for each batch that was waited for, and for each that was fetched and never asked for."""
-    import numpy as np
-
     nothing = np.zeros(0, np.int64)
     some = waited or _Waited(*(nothing,) * 6)
     key, place = _paired(some.key, fetched.key)
@@ -163,8 +155,6 @@ def _columns(number: int, waited: _Waited | None, fetched: _Fetched) -> dict[str
 
 def _paired(waited: Ints, fetched: Ints) -> tuple[Ints, Ints]:
     """The keys of all batches, and the place of the fetch of each; -1: there is none. `fetched` is sorted."""
-    import numpy as np
-
     order = np.argsort(waited, kind="stable")
     ordered = waited[order]
     # Loaders are used more often than a key can count: of several batches with one key, the first was fetched first.
@@ -179,8 +169,6 @@ def _paired(waited: Ints, fetched: Ints) -> tuple[Ints, Ints]:
 
 def _looked_up(keys: Ints, values: Ints, wanted: Ints) -> Ints:
     """The value of each wanted key; NONE where it is not known."""
-    import numpy as np
-
     if not len(keys):
         return np.full(len(wanted), NONE)
     order = np.argsort(keys, kind="stable")

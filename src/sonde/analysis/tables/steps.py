@@ -11,13 +11,13 @@ from sonde.analysis.training.purpose import LOADER_SHIFT
 from sonde.analysis.training.reader import DEVICE_TIMES
 from sonde.analysis.training.timeline import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.training.trainers import Trainer, row_of, trainers
+from sonde.lazy import numpy as np
 from sonde.store import probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import duckdb
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.analysis.training.source import Source
@@ -94,8 +94,6 @@ def _add_kept(
 
 def _add(found: Rows, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]]:
     """Add the steps of a process. What came after the last of them is returned: a row with gaps, which would make queries slow."""
-    import numpy as np
-
     timeline = trainer.timeline
     updates = timeline.updates
     count = len(updates.time)
@@ -128,8 +126,6 @@ def _add(found: Rows, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]
 
 def _times(folded: Folded) -> dict[str, Ints]:
     """Start, duration and phases."""
-    import numpy as np
-
     known = (folded.start != NONE) & (folded.end != NONE)
     nothing = np.broadcast_to(np.int64(NONE), len(known))
     columns = {
@@ -172,8 +168,6 @@ class _Facts:
 
     def move_communication(self, folded: Folded, low: int) -> None:
         """What DistributedDataParallel communicates without computing meanwhile lies in the backward: take it out."""
-        import numpy as np
-
         if self._exposed is None:
             return
         exposed = self._exposed[low : low + len(folded.start)]
@@ -198,20 +192,14 @@ class _Facts:
 
     def _micro_batches(self) -> Ints:
         """Those of the loader that gave the most."""
-        import numpy as np
-
         keys, rows = self._trainer.timeline.trained(parts=False)
         loader = keys >> LOADER_SHIFT
         return _or_none(np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0))
 
     def _counts(self, rows: Ints) -> Ints:
-        import numpy as np
-
         return np.bincount(rows, minlength=self._rows)
 
     def _samples(self, keys: Ints, rows: Ints) -> Ints:
-        import numpy as np
-
         sizes = self._trainer.counters.get(probe.SAMPLES)
         if sizes is None or not len(sizes["key"]) or not len(keys):
             return np.broadcast_to(np.int64(NONE), self._rows)
@@ -232,8 +220,6 @@ class _Facts:
 
     def _loss_columns(self) -> dict[str, NDArray[Any]]:
         """The loss, whether there is one, and of how many backward passes it is the mean."""
-        import numpy as np
-
         loss, parts = np.zeros(self._rows), np.zeros(self._rows, np.int64)
         found = losses.losses_of(self._trainer)
         if found is not None:
@@ -243,15 +229,11 @@ class _Facts:
 
     def _device_columns(self) -> dict[str, Ints]:
         """The time that a device had for each phase, and the most memory that was held on one."""
-        import numpy as np
-
         times = {f"{phase}_device": self._folded(name, np.add, 0) for phase, name in DEVICE_TIMES.items()}
         return {**times, "device_peak_bytes": self._folded(probe.DEVICE_PEAK, np.maximum, NONE)}
 
     def _folded(self, name: str, fold: np.ufunc, first: int) -> Ints:
         """All values of a counter in each step, folded into one."""
-        import numpy as np
-
         found = self._trainer.counters.get(name)
         if found is None or not len(found["value"]):
             return np.broadcast_to(np.int64(NONE), self._rows)
@@ -262,8 +244,6 @@ class _Facts:
         return np.where(self._counts(row) > 0, whole, NONE)
 
     def _collections(self) -> Ints:
-        import numpy as np
-
         found = self._trainer.garbage
         if not len(found["start_ns"]):
             return np.broadcast_to(np.int64(NONE), self._rows)
@@ -273,8 +253,6 @@ class _Facts:
 
     def _exposed_communication(self) -> Floats | None:
         """For each step, NaN where it was not measured: communication without the part behind which there was computing."""
-        import numpy as np
-
         all_of_it, hidden = (self._mean_of(probe.DDP + what) for what in ("backward_comm", "overlap"))
         if all_of_it is None or hidden is None:
             return None
@@ -284,8 +262,6 @@ class _Facts:
 
     def _mean_of(self, name: str) -> tuple[Floats, Ints] | None:
         """The mean of a counter in each step, and of how many values it is."""
-        import numpy as np
-
         found = self._trainer.counters.get(name)
         if found is None or not len(found["value"]):
             return None
@@ -297,7 +273,5 @@ class _Facts:
 
 def _or_none(counts: Ints) -> Ints:
     """The same array, with NONE where it had nothing."""
-    import numpy as np
-
     np.putmask(counts, counts == 0, NONE)
     return counts

@@ -18,6 +18,7 @@ from sonde.analysis.records.locate import EVENTS_FILE, PROCESSES_FILE, STEPS_FIL
 from sonde.analysis.records.names import Named
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.training.reader import arrays
+from sonde.lazy import numpy as np
 from sonde.store.file import RegularFile, read_small
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ class Kept(NamedTuple):
         some: Sequence[Process],
         numbers: Mapping[str, int],
     ) -> Part:
-        import numpy as np
-
         names = ["number", *self.least, *plain]
         where = f"number BETWEEN {some[0].number} AND {some[-1].number}"
         found = arrays(connection, f"SELECT {', '.join(names)} FROM read_parquet({self.file}) WHERE {where}")
@@ -100,8 +99,6 @@ class Kept(NamedTuple):
 
     def ends(self, columns: Columns, numbers: Mapping[str, int]) -> Iterator[dict[str, NDArray[Any]]]:
         """What came after the last step of each process: rows of the same columns, each alone."""
-        import numpy as np
-
         dtypes = {"BIGINT": np.int64, "BOOLEAN": np.bool_, "DOUBLE": np.float64}
         none = {"BIGINT": LEAST, "BOOLEAN": False, "DOUBLE": np.nan}
         for one in self.processes:

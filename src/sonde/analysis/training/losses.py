@@ -15,13 +15,13 @@ from sonde.analysis.records import schema
 from sonde.analysis.records.builder import Rows
 from sonde.analysis.training.timeline import NONE
 from sonde.analysis.training.trainers import row_of, trainers
+from sonde.lazy import numpy as np
 from sonde.store import probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import duckdb
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.analysis.training.source import Source
@@ -50,8 +50,6 @@ class Losses(NamedTuple):
 
 def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table."""
-    import numpy as np
-
     found = Rows(ROWS, _COLUMNS, _GAPS)
     for trainer in trainers(source, rows):
         losses, updates = losses_of(trainer), trainer.timeline.updates
@@ -68,8 +66,6 @@ def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence
 
 def losses_of(trainer: Trainer) -> Losses | None:
     """Those of a process; None: it has none."""
-    import numpy as np
-
     found = trainer.counters.get(probe.LOSS)
     if found is None or not len(found["value"]):
         return None
@@ -85,8 +81,6 @@ def losses_of(trainer: Trainer) -> Losses | None:
 
 def of_steps(losses: Losses, timeline: Timeline) -> Losses:
     """One row for each step that has a loss: that of the optimizer that ended it, or else the mean of all."""
-    import numpy as np
-
     if np.all(losses.row[1:] != losses.row[:-1]):
         return losses
     own = losses.optimizer == _leaders(timeline)[losses.row]
@@ -99,8 +93,6 @@ def of_steps(losses: Losses, timeline: Timeline) -> Losses:
 
 def _optimizers(timeline: Timeline, time: Ints, row: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """For each loss its optimizer, and whether it counts: of several closures in one update the first."""
-    import numpy as np
-
     updates = timeline.optimizers()
     place = np.searchsorted(updates.end, time)
     inside = np.append(updates.start, time.max())[place] < time
@@ -114,8 +106,6 @@ def _optimizers(timeline: Timeline, time: Ints, row: Ints) -> tuple[Ints, NDArra
 
 def _leaders(timeline: Timeline) -> Ints:
     """For each step the optimizer that ended it; NONE: not known."""
-    import numpy as np
-
     updates = timeline.optimizers()
     place = np.searchsorted(updates.end, timeline.ends, side="right") - 1
     return np.append(np.append(updates.key, NONE)[place], NONE)
@@ -123,8 +113,6 @@ def _leaders(timeline: Timeline) -> Ints:
 
 def _means(row: Ints, optimizer: Ints, value: Floats, divisor: Ints) -> Losses:
     """The mean for each step and optimizer, of losses before they were divided by the number of micro-batches."""
-    import numpy as np
-
     order = np.lexsort((optimizer, row))
     row, optimizer, divisor = (column[order] for column in (row, optimizer, divisor))
     value = value[order]

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sonde.analysis.records.schema import PHASES, quoted
+from sonde.lazy import numpy as np
 from sonde.store import native, probe, record
 from sonde.store.segment import BAD
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import duckdb
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.analysis.records.names import Named
@@ -93,8 +93,6 @@ def _of_spans(wanted: Wanted) -> tuple[str, ...]:
 
 def _ordered(columns: Columns) -> Columns:
     """By `seq`, which is not needed any more then. Mostly they come in a few runs, each in order. They are used up."""
-    import numpy as np
-
     seq = columns.pop("seq")
     turns = (np.flatnonzero(seq[1:] <= seq[:-1]) + 1).tolist()
     if not turns:
@@ -124,8 +122,6 @@ class Room:
 
     def column(self, of: str, name: str, rows: int) -> NDArray[Any]:
         """A column of something, with room for so many rows; whoever had it before has it no more."""
-        import numpy as np
-
         if name == "seq" or of in COUNTERS or not rows:
             return np.empty(rows, dtype=_DTYPES[name])
         if len(self._kept.get((of, name), ())) < rows:
@@ -152,8 +148,6 @@ class _Reading:
     def __init__(
         self, names: Mapping[int, tuple[str, str]], offset: int, wanted: Wanted, census: Sequence[Named], room: Room
     ) -> None:
-        import numpy as np
-
         self._offset = offset
         counts = {name: sum(one.count for one in census if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
         spans = sum(one.count for one in census if one.kind == "span" and (one.cat, one.name) in wanted.codes)
@@ -179,8 +173,6 @@ class _Reading:
 
     def _by_kind(self) -> NDArray[np.uint8]:
         """For records of own threads or not, of each code and kind: the place of their pile, from 1 on; 0: they are not wanted."""
-        import numpy as np
-
         found = np.zeros((2, 256, 16), np.uint8)
         for place, (name, _) in enumerate(self._counters, 5):
             found[:, _COUNTER + COUNTERS.index(name), [record.COUNTER, record.COUNTER | record.OPEN]] = place
@@ -192,8 +184,6 @@ class _Reading:
 
     def _sort(self, one: Slice) -> None:
         """Take a slice, in C."""
-        import numpy as np
-
         count, rows = len(one.slots), len(self._piles) + 1
         if rows * count > len(self._room):
             self._room = np.empty(rows * count, np.int64)
@@ -210,8 +200,6 @@ class _Reading:
 
     def _add(self, one: Slice) -> None:
         """The same with NumPy."""
-        import numpy as np
-
         codes = np.take(self._table, one.slots["name"], mode="clip")
         codes[np.flatnonzero(one.what == BAD)] = _OTHER
         some = _Some(one, codes, self._offset)
@@ -249,14 +237,10 @@ class _Some:
 
     def where(self, chosen: NDArray[np.bool_]) -> _Some:
         """Some of them."""
-        import numpy as np
-
         return _Some(self._slice, self._codes, self._offset, np.flatnonzero(chosen))
 
     def fill(self, name: str, out: NDArray[Any]) -> None:
         """Write one column. A damaged time runs over instead of stopping the reader."""
-        import numpy as np
-
         if name == "code":
             np.take(self._codes, self._places, out=out, mode="clip")
         elif name == "lane":
@@ -293,8 +277,6 @@ class _Pile:
 
     def add(self, some: _Some) -> None:
         """Take some rows."""
-        import numpy as np
-
         end = self._rows + len(some)
         if end > self._room:
             self._room = 2 * end
@@ -311,15 +293,11 @@ class _Pile:
 
 def _with_gaps(name: str, column: NDArray[Any]) -> NDArray[Any]:
     """Steps and epochs, NONE where there is none."""
-    import numpy as np
-
     return np.where(column == _GAPS[name], NONE, column.astype(np.int64))
 
 
 def _table(names: Mapping[int, tuple[str, str]], wanted: Wanted) -> NDArray[np.uint8]:
     """For each name id what its records are."""
-    import numpy as np
-
     marks = {(probe.PROBE, probe.UPDATE): _UPDATE, (probe.PROBE, probe.GC): _GC}
     counted = {(_category(name, wanted), name): _COUNTER + place for place, name in enumerate(COUNTERS)}
     known = {**marks, **counted, **wanted.codes}
@@ -335,8 +313,6 @@ def _category(counter: str, wanted: Wanted) -> str:
 
 
 def _among(threads: NDArray[np.uint32], lanes: Sequence[int]) -> NDArray[np.bool_]:
-    import numpy as np
-
     found: NDArray[np.bool_] = threads == lanes[0] if len(lanes) == 1 else np.isin(threads, lanes)
     return found
 
@@ -390,8 +366,6 @@ def _asked(connection: duckdb.DuckDBPyConnection, columns: Sequence[str], source
 
 
 def _sealed_spans(connection: duckdb.DuckDBPyConnection, source: str, wanted: Wanted) -> Columns:
-    import numpy as np
-
     cats, names = sorted({cat for cat, _ in wanted.codes}), sorted({name for _, name in wanted.codes})
     if not names:
         source, cats, names = _NOTHING, [""], [""]

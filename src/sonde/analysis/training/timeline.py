@@ -29,12 +29,12 @@ from sonde.analysis.training.purpose import (
     all_trained,
     purposes_of,
 )
+from sonde.lazy import numpy as np
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, UPDATE_BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -72,8 +72,6 @@ class Intervals(NamedTuple):
 
     def before(self, moments: Ints) -> Ints:
         """How much of them lies before each moment."""
-        import numpy as np
-
         whole = np.append(0, np.cumsum(self.end - self.start))
         place = np.searchsorted(self.start, moments, side="right")
         ends = np.append(moments.min(initial=0), self.end)  # the first one is that of none
@@ -108,8 +106,6 @@ class Timeline:
     """The phases of one thread, laid into the steps of its process. Row n of n updates is what came after all of them."""
 
     def __init__(self, spans: Spans, updates: Updates) -> None:
-        import numpy as np
-
         self.updates = updates
         spans, self._named = _named_apart(spans, updates.time)
         self._spans = _sorted(_without_whole_trainings(spans, updates.time))
@@ -127,14 +123,10 @@ class Timeline:
 
     def step_of(self, moments: Ints) -> Ints:
         """The row that each moment falls into."""
-        import numpy as np
-
         return np.searchsorted(self.ends, moments, side="right")
 
     def optimizers(self) -> Spans:
         """The updates of optimizers, one after the other; not those inside a backward pass."""
-        import numpy as np
-
         return self._spans.take(np.flatnonzero((self._spans.code == OPTIMIZER) & (self._spans.key != NONE)))
 
     def batches(self) -> tuple[Waits, Purposes, Ints]:
@@ -147,8 +139,6 @@ class Timeline:
 
         Without `parts`: of several that were one micro-batch only the first.
         """
-        import numpy as np
-
         keys, rows = self._spans.key[self._waits], self._used_in()
         trained = self.purposes.purpose == TRAIN
         if not parts:
@@ -164,8 +154,6 @@ class Timeline:
 
     def count(self, code: int) -> Ints:
         """How many spans of a phase each row has."""
-        import numpy as np
-
         rows = self._rows(0, len(self._cuts) - 1)[self._spans.code == code]
         return np.bincount(rows, minlength=len(self.ends) + 1)
 
@@ -185,8 +173,6 @@ class Timeline:
 
     def _alike(self, low: int, high: int) -> list[int] | None:
         """The codes of the spans of a row, if all rows have the same, each once, and nothing is to be judged; as it mostly is."""
-        import numpy as np
-
         first, last = int(self._cuts[low]), int(self._cuts[high])
         width, rest = divmod(last - first, high - low)
         spans = self._spans.take(slice(first, last))
@@ -202,13 +188,9 @@ class Timeline:
 
     def _rows(self, low: int, high: int) -> Ints:
         """For each span of some rows its row, counted from the first of them."""
-        import numpy as np
-
         return np.repeat(np.arange(high - low), np.diff(self._cuts[low : high + 1]))
 
     def _bounds(self, low: int, high: int) -> tuple[Ints, Ints]:
-        import numpy as np
-
         count = len(self.ends)
         begun = int(self._spans.start[0]) if len(self._spans.start) else NONE
         if count and begun > self.ends[0]:
@@ -222,8 +204,6 @@ class Timeline:
     # ── training or evaluation ───────────────────────────────────────────────────────────────────────────────────────
 
     def _judge(self) -> Purposes:
-        import numpy as np
-
         marked = np.flatnonzero(self._spans.code == EVALUATION)
         if not len(marked):
             return self._match(self._spans, self._waits)
@@ -239,8 +219,6 @@ class Timeline:
 
     def _match(self, spans: Spans, waits: Ints) -> Purposes:
         """Judge the fetches at these places by the other spans."""
-        import numpy as np
-
         start = spans.start
         backwards = np.flatnonzero(spans.code == BACKWARD)
         if _in_turn(spans, waits, backwards):
@@ -255,8 +233,6 @@ class Timeline:
 
     def _sides(self, first: int, last: int, rows: Ints) -> NDArray[np.uint8] | None:
         """For some spans: does each belong to training, to evaluation, or to either? None: nothing is evaluation."""
-        import numpy as np
-
         code = self._spans.code[first:last]
         forwards, starting = np.flatnonzero(code == FORWARD), np.flatnonzero(code == ITER)
         marked = code == EVALUATION
@@ -275,8 +251,6 @@ class Timeline:
 
     def _iterator_sides(self, keys: Ints) -> NDArray[np.uint8]:
         """The start of a loader is for what its first batch is for, and so is its end."""
-        import numpy as np
-
         sides = np.full(len(keys), _EITHER, np.uint8)
         if len(keys) and len(self._waits):
             iterators, first = np.unique(self._spans.key[self._waits] >> ITERATOR_SHIFT, return_index=True)
@@ -292,8 +266,6 @@ class Timeline:
         After a batch for evaluation it is still training if gradients were on and a backward comes before any other fetch:
         some loops evaluate between the fetch of a batch and its use.
         """
-        import numpy as np
-
         own, purpose = self._fed(forwards, of, first, rows)
         modes = self._spans.key[forwards]
         evaluates = _bare(modes) & ~own
@@ -316,8 +288,6 @@ class Timeline:
 
         `rows` are those of the spans from `first` on.
         """
-        import numpy as np
-
         if not len(self._waits):
             return np.zeros(len(forwards), bool), np.full(len(forwards), TRAIN, np.uint8)
         batch = np.searchsorted(self._waits, forwards) - 1  # the last fetch before each
@@ -328,8 +298,6 @@ class Timeline:
 
     def _bare_is_habit(self) -> bool:
         """Do most steps have a forward without gradients and without a batch, of a model that does not learn? Then it is a part of them."""
-        import numpy as np
-
         forwards = self._bare_forwards()
         if not len(forwards) or not len(self.ends):
             return False
@@ -340,16 +308,12 @@ class Timeline:
 
     def _acts_apart(self) -> bool:
         """Are forwards in training mode without gradients no part of the step? They are if most steps have one, and none comes after the last."""
-        import numpy as np
-
         acting = np.flatnonzero((self._spans.code == FORWARD) & (self._spans.key == FORWARD_TRAINING | FORWARD_LEARNED))
         steps = np.unique(np.searchsorted(self._cuts[1:-1], acting, side="right"))
         return bool(len(steps)) and bool(steps[-1] == len(self.ends) or len(steps) <= _HABIT * len(self.ends))
 
     def _bare_forwards(self) -> Ints:
         """Where the forwards are that were without training and gradients, of models that never had them."""
-        import numpy as np
-
         found = [np.zeros(0, np.int64)]
         for low in range(0, len(self._spans.code), _BLOCK):
             forwards = low + np.flatnonzero(self._spans.code[low : low + _BLOCK] == FORWARD)
@@ -359,8 +323,6 @@ class Timeline:
 
     def _learns(self, forwards: Ints) -> Flags:
         """Whether a backward comes after each, before the next fetch."""
-        import numpy as np
-
         nothing = len(self._spans.code)
         backwards = np.append(np.flatnonzero(self._spans.code == BACKWARD), nothing)
         waits = np.append(self._waits, nothing)
@@ -374,8 +336,6 @@ class _Stretch:
     """Some steps of a timeline: spans by start, the row of each, and what each is for (None: nothing is evaluation)."""
 
     def __init__(self, spans: Spans, rows: Ints, sides: NDArray[np.uint8] | None) -> None:
-        import numpy as np
-
         self._code, self._start = spans.code, spans.start
         self._nested = not _flat(spans.start, spans.end)
         if self._nested:
@@ -397,8 +357,6 @@ class _Stretch:
 
     def fold(self, starts: Ints, ends: Ints) -> Folded:
         """The rows, which have these starts and ends."""
-        import numpy as np
-
         shape = (len(PHASES), len(starts))
         spent, calls = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         first = np.full(shape, NONE)
@@ -414,8 +372,6 @@ class _Stretch:
 
     def _fold_phase(self, rows: Ints, places: Ints, spent: Ints, calls: Ints, first: Ints) -> None:
         """Add up the spans at some places, which lie in these rows."""
-        import numpy as np
-
         if np.all(rows[1:] > rows[:-1]):  # one in each step, as it mostly is
             spent[rows] = self._self[places]
             calls[rows] = 1
@@ -427,8 +383,6 @@ class _Stretch:
 
     def infer_waits(self, folded: Folded, least: int, named: Intervals) -> None:
         """Where no loader is waited for: the time from the start of a step to its first forward that no phase has, and no name."""
-        import numpy as np
-
         busy = np.append(0, np.cumsum(self._end[self._roots] - self._start[self._roots] + self._pause))
         code = self._code[self._roots]
         works = np.flatnonzero(~self._evaluating & (code >= FORWARD) & (code <= OPTIMIZER))
@@ -444,8 +398,6 @@ class _Stretch:
 
     def _evaluations(self, side: NDArray[np.uint8] | None) -> Flags:
         """For each outermost span: is it part of a stretch of evaluation?"""
-        import numpy as np
-
         if side is None or not np.any((side == _EVALUATING) | (side == _APART)):
             return np.zeros(len(self._row), bool)
         places = np.arange(len(side))
@@ -460,8 +412,6 @@ class _Stretch:
 
     def _pauses(self) -> Ints:
         """After each outermost span, the time until the next one if both are in one stretch of evaluation."""
-        import numpy as np
-
         pause = np.zeros(len(self._row), np.int64)
         if not self._evaluates:
             return pause
@@ -481,8 +431,6 @@ class _Stretch:
 
 def _fold_alike(spans: Spans, codes: list[int], starts: Ints, ends: Ints) -> Folded:
     """Rows that have spans of these codes, in this order, none inside another."""
-    import numpy as np
-
     shape = (len(PHASES), len(starts))
     spent, calls, first = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, NONE)
     for at, phase in enumerate(codes):
@@ -498,8 +446,6 @@ def _ends(spans: Spans, updates: Ints, *, flat: bool) -> tuple[Ints, Ints]:
 
     An update inside a span (the optimizer's) ends its step with that span.
     """
-    import numpy as np
-
     before = _places(spans.start, updates, "left")
     if not len(spans.start):
         return updates, before
@@ -532,8 +478,6 @@ def _in_turn(spans: Spans, waits: Ints, backwards: Ints) -> bool:
 
 def _later(updates: Ints, ends: Ints, before: Ints) -> Ints:
     """Each update, or the end of the last span before it if that is later. `before`: so many begin before each."""
-    import numpy as np
-
     found = updates.copy()
     for low in range(0, len(found), _BLOCK):
         some, around = found[low : low + _BLOCK], before[low : low + _BLOCK] - 1
@@ -543,8 +487,6 @@ def _later(updates: Ints, ends: Ints, before: Ints) -> Ints:
 
 def _places(known: Ints, wanted: Ints, side: Literal["left", "right"]) -> Ints:
     """The same as np.searchsorted. Moments that come at even distances, as those of steps mostly do, are not searched for."""
-    import numpy as np
-
     found = np.empty(len(wanted), np.int64)
     for low in range(0, len(wanted), _BLOCK):
         some = wanted[low : low + _BLOCK]
@@ -591,8 +533,6 @@ def _bare(keys: Ints) -> Flags:
 
 def _outermost_waits(spans: Spans, *, flat: bool) -> Ints:
     """Where the fetches are that lie in no other fetch (of a loader inside a dataset)."""
-    import numpy as np
-
     waits = np.flatnonzero(spans.code == INPUT_WAIT)
     if flat:
         return waits
@@ -605,8 +545,6 @@ def nest(start: Ints, end: Ints) -> tuple[Ints, Ints]:
 
     They must be sorted by start, outer ones first.
     """
-    import numpy as np
-
     outer = np.full(len(start), -1, np.int64)
     end = np.maximum(end, start)
     level = np.arange(len(start))
@@ -623,8 +561,6 @@ def nest(start: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 def _self_times(outer: Ints, lasting: Ints) -> Ints:
     """The time of each span without that of the spans in it."""
-    import numpy as np
-
     inner = np.flatnonzero(outer >= 0)
     if not len(inner):
         return lasting
@@ -633,8 +569,6 @@ def _self_times(outer: Ints, lasting: Ints) -> Ints:
 
 def _without_whole_trainings(spans: Spans, updates: Ints) -> Spans:
     """An evaluation in which parameters are updated is none: somebody put a span around more than that."""
-    import numpy as np
-
     marked = np.flatnonzero(spans.code == EVALUATION)
     if not len(marked):
         return spans
@@ -646,8 +580,6 @@ def _without_whole_trainings(spans: Spans, updates: Ints) -> Spans:
 
 def _named_apart(spans: Spans, updates: Ints) -> tuple[Spans, Intervals]:
     """The phases, and the time between them that the program has named. What holds a phase or an update says nothing of it."""
-    import numpy as np
-
     named = np.flatnonzero(spans.code == NAMED)
     if not len(named):
         return spans, Intervals(named, named)
@@ -663,8 +595,6 @@ def _named_apart(spans: Spans, updates: Ints) -> tuple[Spans, Intervals]:
 
 
 def _sorted(spans: Spans) -> Spans:
-    import numpy as np
-
     if _all_before(spans.start, spans.start, lt):
         return spans
     order = np.lexsort((-spans.end, spans.start))

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.analysis.records.schema import PHASES
 from sonde.analysis.training.reader import Trail, Wanted
 from sonde.analysis.training.timeline import INPUT_WAIT, ITER, NAMED, NONE, Spans, Timeline, Updates
+from sonde.lazy import numpy as np
 from sonde.store import probe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sonde.analysis.records.names import Named
@@ -97,8 +97,6 @@ def _timeline(trail: Trail, *, counting: bool) -> Timeline:
 
 def _updates(found: Columns) -> tuple[Updates, Ints]:
     """In the order of time."""
-    import numpy as np
-
     time = found["start_ns"]
     if not np.all(time[1:] > time[:-1]):
         order = np.argsort(time, kind="stable")
@@ -189,8 +187,6 @@ def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
 
     Most programs say which step it is when they have its data: waits at the end of a step are for the next one. `counting`: the probes counted too. Their count is 0 until the first update: that alone is no step.
     """
-    import numpy as np
-
     known = np.flatnonzero((steps >= 0) & (spans.code != NAMED))
     if counting and not steps[known].any():
         known = known[:0]
@@ -206,8 +202,6 @@ def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
 
 def _before_waits(codes: NDArray[np.uint8], turns: Ints) -> Ints:
     """For the last span of each step, the last one of it that is no wait; if there is none, the last one."""
-    import numpy as np
-
     working = np.flatnonzero((codes != INPUT_WAIT) & (codes != ITER))
     place = np.searchsorted(working, turns, side="right") - 1
     found = np.append(working, -1)[place]
@@ -216,8 +210,6 @@ def _before_waits(codes: NDArray[np.uint8], turns: Ints) -> Ints:
 
 def row_of(timeline: Timeline, times: Ints, steps: Ints) -> Ints:
     """The step that values belong to. One that was written later says which it is about."""
-    import numpy as np
-
     known = np.append(timeline.updates.step, NONE)
     row = timeline.step_of(times)
     order = np.argsort(known[:-1], kind="stable")
@@ -231,7 +223,5 @@ def row_of(timeline: Timeline, times: Ints, steps: Ints) -> Ints:
 
 def in_turn(spans: Spans, lanes: Ints, updates: Ints, lane_of: Ints) -> Spans:
     """Of several threads that trained, one after the other, only what the thread did whose turn it was."""
-    import numpy as np
-
     turn = np.minimum(np.searchsorted(updates, spans.start), len(updates) - 1)
     return spans.take(np.flatnonzero(lanes == lane_of[turn]))
