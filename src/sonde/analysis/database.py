@@ -11,7 +11,7 @@ from sonde.analysis.ledger.book import Ledgers
 from sonde.analysis.records import schema
 from sonde.analysis.records.load import Arguments, Lane, Loaded, notes_text
 from sonde.analysis.records.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
-from sonde.analysis.select import refuse_writing
+from sonde.analysis.select import named_tables, refuse_writing
 from sonde.analysis.tables import batches, items, layers, memory, phases, steps, system
 from sonde.analysis.training import losses
 from sonde.analysis.training.source import Sealed, Source
@@ -131,9 +131,15 @@ class Database:
         """Make the tables that a query names. Unless other files are allowed, it must be a SELECT, or it is refused."""
         if not self._files:
             refuse_writing(self.connection, query)
-        for table in schema.TABLES:
-            if table in query.lower():
-                self.make(table)
+        for table in named_tables(self.connection, query, schema.TABLES):
+            self.make(table)
+
+    def beside(self, query: str) -> list[tuple[Any, ...]]:
+        """The answer to a query of ours whose table `events` lacks those of the steps: so they need not be loaded."""
+        for table in named_tables(self.connection, query, schema.MADE):
+            self.make(table)
+        events = f"WITH events AS NOT MATERIALIZED (SELECT * FROM {schema.BESIDE})"
+        return self.connection.execute(f"{events} {query}").fetchall()
 
     def make(self, table: str) -> None:
         """Make a table of those that are made when they are first asked for."""

@@ -1,4 +1,4 @@
-"""Refuses SQL that does more than read a run, by DuckDB's own parser."""
+"""What a query does and which tables it names, by DuckDB's own parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sonde.errors import QueryRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import duckdb
 
@@ -27,11 +27,23 @@ def refuse_writing(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         raise QueryRefused(f"Give one SELECT, not {len(statements)} statements. {_ALLOW}")
     if statements[0].type != duckdb.StatementType.SELECT:
         raise _refusal(statements[0].type.name)
-    if "with" in query.lower():
-        ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
-        for kind in _nodes(json.loads(text)):
-            if kind not in _READING:
-                raise _refusal(kind.partition("_")[0])
+    for word in _words(connection, query):
+        if word.endswith("_NODE") and word not in _READING:
+            raise _refusal(word.partition("_")[0])
+
+
+def named_tables(connection: duckdb.DuckDBPyConnection, query: str, tables: Collection[str]) -> list[str]:
+    """Those of `tables` that a query may name."""
+    import duckdb
+
+    words = set(_words(connection, query))
+    if not words:  # no SELECT, as `COPY ... TO`
+        try:
+            words = connection.get_table_names(query)
+        except duckdb.Error:
+            words = set(tables)
+    lower = {word.lower() for word in words}
+    return [table for table in tables if table in lower]
 
 
 @contextmanager
@@ -49,13 +61,13 @@ def _refusal(kind: str) -> QueryRefused:
     return QueryRefused(f"Only SELECT is allowed here, not {kind}. {_ALLOW}")
 
 
-def _nodes(part: object) -> Iterator[str]:
-    """The kinds of all query nodes in a parsed query."""
-    if isinstance(part, dict):
-        kind = part.get("type")
-        if isinstance(kind, str) and kind.endswith("_NODE"):
-            yield kind
-        part = list(part.values())
-    if isinstance(part, list):
-        for one in part:
-            yield from _nodes(one)
+def _words(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[str]:
+    """All texts in a parsed SELECT: kinds of nodes, names and constants. None of another statement."""
+    ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    parts: list[object] = [json.loads(text).get("statements")]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict | list):
+            parts += part.values() if isinstance(part, dict) else part

@@ -119,19 +119,18 @@ _WELL = f"""
     m.args->>'$.{probe.EXIT_BY}' = '{probe.PARENT}' AND (t.reason = '{TERMINATED}'
         OR t.state <> '{DIED}' AND t.signal IS NULL AND t.exception IS NULL AND coalesce(t.exit_code, 0) = 0)
 """
+_MARKS = f"""
+    SELECT host, key AS pid, max(start_ns) AS latest, arg_max(args, start_ns) AS args, arg_max(process, start_ns) AS teller
+    FROM events WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL GROUP BY ALL
+"""
 _ENDS = f"""
-    WITH marks AS (
-        SELECT host, key AS pid, max(start_ns) AS latest, arg_max(args, start_ns) AS args, arg_max(process, start_ns) AS teller
-        FROM events
-        WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL GROUP BY ALL
-    )
     SELECT p.process, p.host, p.pid, p.rank, p.role, p.worker, p.state, p.reason, p.exception, p.exit_code, p.signal,
            coalesce(m.latest, p.end_ns, p.last_ns) AS noticed
-    FROM processes p LEFT JOIN marks m USING (host, pid)
+    FROM processes p LEFT JOIN ({_MARKS}) m USING (host, pid)
     UNION ALL
     SELECT NULL, m.host, m.pid, NULL, NULL, NULL, '{DIED}', CASE WHEN {_WELL} THEN '{TERMINATED}' END, NULL,
            try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT), latest
-    FROM marks m ANTI JOIN processes p USING (host, pid) LEFT JOIN processes t ON t.process = m.teller
+    FROM ({_MARKS}) m ANTI JOIN processes p USING (host, pid) LEFT JOIN processes t ON t.process = m.teller
     ORDER BY noticed NULLS LAST, 1
 """
 _FAILED = f"""

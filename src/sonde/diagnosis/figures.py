@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from sonde.analysis.records.schema import BESIDE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -62,8 +59,7 @@ class Ask:
         """The answer to a query."""
         for source, table in self._kept.items():
             query = query.replace(source, f"{table} WHERE true")
-        query = re.sub(r"\b(FROM|JOIN) events\b", rf"\1 {BESIDE}", query)
-        return self._run.sql(query).fetchall()
+        return self._run.database.beside(query)
 
     def seen(self, cat: str, names: Sequence[str]) -> bool:
         """Whether there is an event of one of these names."""
