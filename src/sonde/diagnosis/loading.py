@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 10  # that are listed
 LITTLE = 0.1
-_NUMBER = 2**28 - 1
+_KEY = probe.key_columns("key")
 _SPANS = f"kind = 'span' AND cat = '{probe.PROBE}' AND key IS NOT NULL AND NOT open"
 # Many programs make a new loader for each epoch: those that look the same count as one.
 _ITERS = f"""
-    SELECT list(DISTINCT key >> 44 ORDER BY key >> 44), try_cast(args->>'$.workers' AS BIGINT), args->>'$.batch_size',
+    SELECT list(DISTINCT {_KEY["loader"]} ORDER BY {_KEY["loader"]}), try_cast(args->>'$.workers' AS BIGINT), args->>'$.batch_size',
            args->>'$.dataset', count(*) / count(DISTINCT process)
     FROM events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITER}' AND key IS NOT NULL
     GROUP BY args ORDER BY 1
@@ -29,7 +29,7 @@ _AGAIN = f"""
         SELECT process, key, dur_ns, row_number() OVER (PARTITION BY process, args ORDER BY start_ns) AS nth
         FROM events WHERE {_SPANS} AND name = '{probe.ITER}' AND try_cast(args->>'$.workers' AS BIGINT) > 0
     ) i LEFT JOIN (
-        SELECT process, key, dur_ns FROM events WHERE {_SPANS} AND name = '{probe.INPUT_WAIT}' AND key & {_NUMBER} = 0
+        SELECT process, key, dur_ns FROM events WHERE {_SPANS} AND name = '{probe.INPUT_WAIT}' AND {_KEY["batch"]} = 0
     ) w USING (process, key) WHERE i.nth > 1)
 """
 

@@ -12,6 +12,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from sonde.store.descriptor import File
+from sonde.store.probe import loader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,6 @@ BLOCK_ROOM = 4096  # where entries gather in memory, a kill loses at most so muc
 
 _RANGED = struct.Struct(ENTRY.format + "q")
 _HASHED = struct.Struct(ENTRY.format + "Q")
-_LOADER_SHIFT = 44
 # Of a writer's state: bytes in its buffer, bytes that it may hold, batches in it, at work; then the file, for C: its descriptor
 # (-1: entries stay in memory), device and number.
 USED, ROOM, BATCHES, BUSY, DESCRIPTOR = range(5)
@@ -74,7 +74,7 @@ class Packer:
         first = _first_of_range(items)
         if first is not None:
             return _RANGED.pack(RANGE, flags, worker, count, key, first)
-        loader = key >> _LOADER_SHIFT
+        loader = loader_of(key)
         for code in range(self._widths.get(loader, U16), TEXT):
             try:
                 return self._form(code, count).pack(code, flags, worker, count, key, *items)

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 PROBE = "probe"
 OFF = "probe.off"  # a probe that switched itself off; the name is the probe's, the argument `reason` says why
@@ -116,6 +120,33 @@ def batch_key(loader: int | None, round: int | None, number: int | None) -> int:
 def read_batch_key(key: int) -> BatchKey:
     """The loader, the round and the number that a key was made of."""
     return BatchKey(key >> (_NUMBER_BITS + _ROUND_BITS) & _LOADERS, key >> _NUMBER_BITS & _ROUNDS, key & _NUMBERS)
+
+
+Keys = TypeVar("Keys", int, "NDArray[np.int64]")
+
+
+def loader_of(keys: Keys) -> Keys:
+    """The loader of one key, or of an array of keys."""
+    return keys >> (_NUMBER_BITS + _ROUND_BITS)
+
+
+def iteration_of(keys: Keys) -> Keys:
+    """The loader and the round of keys as one number: an iteration over a loader."""
+    return keys >> _NUMBER_BITS
+
+
+def number_of(keys: Keys) -> Keys:
+    """The numbers of the batches."""
+    return keys & _NUMBERS
+
+
+def key_columns(key: str) -> dict[str, str]:
+    """The columns `loader`, `round` and `batch` in SQL, of the column that holds the key."""
+    return {
+        "loader": f"{key} >> {_NUMBER_BITS + _ROUND_BITS}",
+        "round": f"({key} >> {_NUMBER_BITS}) & {_ROUNDS}",
+        "batch": f"{key} & {_NUMBERS}",
+    }
 
 
 def stacks_signal() -> int | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.analysis.records.schema import misfit, quoted
 from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
-from sonde.store import ledger
+from sonde.store import ledger, probe
 from sonde.store.folder import LEDGER_FILE
 from sonde.store.ledgerreader import Entry, read_entries
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 FUNCTION = "sonde_indices"
 NO_DIGEST, SAMPLE, WHOLE = 0, 1, 2  # how much of a batch its digest is of
 CONFIG: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-LOADER_SHIFT = 44  # where in a key the loader stands
 PIECE = 1 << 16  # batches that are taken together
 HIGHEST = 2**63 - 1
 MOST_LISTED = 1 << 22  # items of one batch; a count beyond it is damage
@@ -118,7 +117,7 @@ class Book:
     def largest(self, loader: int) -> int:
         """How many items the largest batch of a loader has."""
         total = np.append(0, np.cumsum(self.run, dtype=np.int64))
-        sizes = np.diff(total[self.start])[self.key >> LOADER_SHIFT == loader]
+        sizes = np.diff(total[self.start])[probe.loader_of(self.key) == loader]
         return int(sizes.max(initial=0))
 
     @property

@@ -21,7 +21,6 @@ _STEPS = {
     probe.INPUT_WAIT: _WAIT,
     probe.UPDATE: _UPDATE,
 }
-_NUMBER = 2**28 - 1  # of a batch, in its key
 
 
 def middle_of(events: int) -> tuple[int, int]:
@@ -51,7 +50,7 @@ class Plain:
             found &= records["args"] == 0
         keys = records["key"]
         waits, updates = np.flatnonzero(codes == _WAIT), np.flatnonzero(codes == _UPDATE)
-        found[waits[keys[waits] & _NUMBER == 0]] = False
+        found[waits[probe.number_of(keys[waits]) == 0]] = False
         found[updates[keys[updates] & probe.UPDATE_ABORTED != 0]] = False
         if len(seqs) and seqs.min() <= self.high and seqs.max() >= self.low:
             found &= (seqs < self.low) | (seqs > self.high)

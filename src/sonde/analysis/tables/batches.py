@@ -30,9 +30,7 @@ _GAPS = ("step", "epoch", "worker", "size", "start_ns", "wait_ns", "fetch_ns", "
 _COLUMNS = dict.fromkeys(("number", "key", "purpose", *_GAPS), "BIGINT")
 _PURPOSES = ", ".join(f"'{word}'" for word in WORDS)
 _MADE = {
-    "loader": "key >> 44",
-    "round": "(key >> 28) & 65535",
-    "batch": f"key & {2**28 - 1}",
+    **probe.key_columns("key"),
     "purpose": f"[{_PURPOSES}][purpose + 1]",
     "indices": f"nullif({book.FUNCTION}(b.number, b.key), [])",  # read only where a query asks for it
 }

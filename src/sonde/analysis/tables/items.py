@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 _VALUES = {
     "host": "p.host",
     "rank": "p.rank",
-    "loader": "i.batch >> 44",
-    "round": "(i.batch >> 28) & 65535",
-    "batch": f"i.batch & {2**28 - 1}",
+    **probe.key_columns("i.batch"),
     "worker": "p.worker",
     "pid": "p.pid",
     "process": "o.process",

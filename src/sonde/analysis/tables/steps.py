@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis.records import schema
 from sonde.analysis.records.builder import Rows, give_back
 from sonde.analysis.training import losses
-from sonde.analysis.training.purpose import LOADER_SHIFT
 from sonde.analysis.training.reader import DEVICE_TIMES
 from sonde.analysis.training.timeline import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.training.trainers import Trainer, row_of, trainers
@@ -184,7 +183,7 @@ class _Facts:
         batches = _or_none(self._counts(rows))
         if not len(keys):
             micro = _or_none(timeline.count(BACKWARD))
-        elif not timeline.purposes.part.any() and keys.min() >> LOADER_SHIFT == keys.max() >> LOADER_SHIFT:
+        elif not timeline.purposes.part.any() and probe.loader_of(int(keys.min())) == probe.loader_of(int(keys.max())):
             micro = batches
         else:
             micro = self._micro_batches()
@@ -193,7 +192,7 @@ class _Facts:
     def _micro_batches(self) -> Ints:
         """Those of the loader that gave the most."""
         keys, rows = self._trainer.timeline.trained(parts=False)
-        loader = keys >> LOADER_SHIFT
+        loader = probe.loader_of(keys)
         return _or_none(np.max([self._counts(rows[loader == one]) for one in np.unique(loader)], axis=0))
 
     def _counts(self, rows: Ints) -> Ints:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.store.probe import FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING, iteration_of, loader_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,6 @@ NEVER = 2**63 - 1
 _USUALLY = 2  # batches that a loop is ahead, at most
 _SELDOM = 0.25  # fewer than so many batches of an iterator, beside its first ones, are left out here and there
 _FEWEST = 3  # batches in a row that were used one by one, after some that were not: then these were left out, not fetched ahead
-ITERATOR_SHIFT, LOADER_SHIFT = 28, 44  # a batch key without its number, and without its round
 _MODES = FORWARD_TRAINING | FORWARD_GRAD | FORWARD_LOSS  # a loss function is in training mode wherever it is called
 _HABIT = 0.5  # more than so many backwards of an iterator are for several batches: then it sums losses
 
@@ -91,7 +90,7 @@ def purposes_of(
         return all_trained(backwards[:0])
     if in_turn(waits, backwards) and not sparse:
         return all_trained(backwards)
-    iterator = waits.key >> ITERATOR_SHIFT
+    iterator = iteration_of(waits.key)
     if np.all(iterator[1:] >= iterator[:-1]):
         return _Fetches(waits, rounds).judge(forwards, backwards, sparse=sparse)
     order = np.argsort(iterator, kind="stable")
@@ -131,7 +130,7 @@ class _Fetches:
         import numpy as np
 
         count = len(waits.key)
-        iterator = waits.key >> ITERATOR_SHIFT
+        iterator = iteration_of(waits.key)
         last = np.append(iterator[1:] != iterator[:-1], True)
         self._places = np.arange(count)
         self._group = np.cumsum(np.append(False, last[:-1]))
@@ -139,7 +138,7 @@ class _Fetches:
         self._size = np.diff(np.append(self._first, count))
         self._final = (self._first + self._size - 1)[self._group]  # for each fetch, the last one of its iterator
         self._begun = waits.start
-        self._loader = (waits.key >> LOADER_SHIFT)[self._first]
+        self._loader = loader_of(waits.key)[self._first]
         following = np.append(self._loader[1:] == self._loader[:-1], False)
         again = np.append(waits.start[self._first[1:]], NEVER)
         self._until = np.where(following, again, NEVER)  # for each iterator, when the next one of its loader began
@@ -532,7 +531,7 @@ def _last_of(iterators: Ints, rounds: Rounds | None) -> Ints:
 
     found = np.full(len(iterators), -1)
     if rounds is not None:
-        which = rounds.key >> ITERATOR_SHIFT
+        which = iteration_of(rounds.key)
         place = np.minimum(np.searchsorted(iterators, which), len(iterators) - 1)
         known = iterators[place] == which
         np.maximum.at(found, place[known], rounds.start[known])

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from sonde.analysis.records.schema import PHASES
 from sonde.analysis.training.purpose import (
     EVALUATE,
-    ITERATOR_SHIFT,
     TRAIN,
     Forwards,
     Purposes,
@@ -30,7 +29,7 @@ from sonde.analysis.training.purpose import (
     purposes_of,
 )
 from sonde.lazy import numpy as np
-from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, UPDATE_BACKWARD
+from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, UPDATE_BACKWARD, iteration_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,10 +252,10 @@ class Timeline:
         """The start of a loader is for what its first batch is for, and so is its end."""
         sides = np.full(len(keys), _EITHER, np.uint8)
         if len(keys) and len(self._waits):
-            iterators, first = np.unique(self._spans.key[self._waits] >> ITERATOR_SHIFT, return_index=True)
-            place = np.minimum(np.searchsorted(iterators, keys >> ITERATOR_SHIFT), len(iterators) - 1)
+            iterators, first = np.unique(iteration_of(self._spans.key[self._waits]), return_index=True)
+            place = np.minimum(np.searchsorted(iterators, iteration_of(keys)), len(iterators) - 1)
             evaluates = self.purposes.purpose[first[place]] == EVALUATE
-            same = iterators[place] == keys >> ITERATOR_SHIFT
+            same = iterators[place] == iteration_of(keys)
             sides[same] = np.where(evaluates, _EVALUATING, _TRAINING)[same]
         return sides
 
