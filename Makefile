@@ -122,6 +122,7 @@ docs: setup
 	$(BIN)/python tests/test_api.py
 	$(BIN)/python tests/pipeline/test_config.py
 	$(BIN)/python tests/diagnosis/test_policy.py
+	$(BIN)/python -m sonde.compare.schema
 
 dist: setup
 	$(BIN)/python tools/dist.py

@@ -127,7 +127,7 @@ def test_drift_is_noticed() -> None:
     grown = time.drift(steps() * np.linspace(1, 1.5, 300))
     assert grown is not None
     assert 1.3 < grown < 1.5
-    assert time.drift(steps(20)) is None
+    assert time.drift(steps(15)) is None
 
 
 def test_warm_up_is_found() -> None:

@@ -19,6 +19,7 @@ COMMANDS = (
     ("watch", "Start a program and watch it, or watch a running or finished run."),
     ("deep", "Start a program and watch every layer: forward and backward time, memory."),
     ("report", "Diagnose a run: problem, evidence, next step."),
+    ("compare", "Compare runs: time, causes, numbers."),
     ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
     ("dump", "Ask a running program to write its last batches now."),
     ("stacks", "Show the current stack of every thread of a running program."),

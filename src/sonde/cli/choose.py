@@ -17,7 +17,8 @@ MOST_LISTED = 5
 RECORD_ONE = "Record one with: sonde run train.py. Or call sonde.init() at the start of the program."
 
 
-def _complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """The names of runs that begin with what was typed."""
     folder = runs_dir(context.params.get("dir"))
     return sorted((path.name for path in candidates(folder) if path.name.startswith(typed)), reverse=True)
 
@@ -33,12 +34,12 @@ def directory(command: Any) -> Any:
 
 def one_run(command: Any) -> Any:
     """The argument RUN, which may be left out."""
-    return click.argument("run", required=False, shell_complete=_complete)(command)
+    return click.argument("run", required=False, shell_complete=complete)(command)
 
 
 def many_runs(command: Any) -> Any:
     """The arguments RUN..."""
-    return click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=_complete)(command)
+    return click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=complete)(command)
 
 
 def runs_dir(given: str | None) -> Path:

@@ -135,7 +135,7 @@ def drift(durations: Sequence[float] | Floats) -> float | None:
 def _tenths(durations: Sequence[float] | Floats) -> Floats | None:
     """The median of each tenth of a series; None of one that is too short to show a course."""
     series = np.asarray(durations, np.float64)
-    if len(series) < 40 or series.min() <= 0:
+    if len(series) < 20 or series.min() <= 0:
         return None
     return np.array([np.median(part) for part in np.array_split(series, 10)])
 

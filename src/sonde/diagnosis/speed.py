@@ -33,7 +33,7 @@ MOST_STEPS = 10  # that are listed
 _HIDDEN = ("input_wait", "h2d", "residual")  # what the host may do while a device works
 FIRST_STEPS = 1000  # among which the first call of a phase is compared with the later ones
 MOSTLY = 1.1  # what comes after the last step is in no residual
-_STARTS = f"""
+STARTS = f"""
     SELECT DISTINCT step FROM events WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITER}'
     AND step IS NOT NULL AND try_cast(args->>'$.workers' AS BIGINT) > 0
 """
@@ -342,8 +342,8 @@ class _Gathering:
         wanted = max(int(policy["steps.block"]), 2 * workers)
         self._block = max(1, min(wanted, steps // int(policy["steps.least_blocks"])))
         self._where = AFTER_WARMUP
-        if ask.rows(f"{_STARTS} LIMIT 1"):
-            self._where += f" AND step NOT IN ({' '.join(_STARTS.split())})"
+        if ask.rows(f"{STARTS} LIMIT 1"):
+            self._where += f" AND step NOT IN ({' '.join(STARTS.split())})"
         every = -(-steps * len(about) // SAMPLE)
         self._sample = self._where
         if every > 1:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sonde.html.blackbox import box_page
+from sonde.html.compare import comparison_page
 from sonde.html.document import is_page
 from sonde.html.report import page
 
-__all__ = ["box_page", "is_page", "page"]
+__all__ = ["box_page", "comparison_page", "is_page", "page"]

@@ -61,6 +61,8 @@ EVALUATION = "evaluation"
 # A counter: the key n > 1 says that the value was divided by n just before its backward pass, -n that the framework did so since a
 # step has n micro-batches; 0: neither.
 LOSS = "loss"
+# A counter, written when it changes: the learning rate that an update used. The key is the optimizer << 16 | its parameter group.
+RATE = "lr"
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is

@@ -1,0 +1,75 @@
+"""`sonde compare`: did the change help, what else differs, and whether it is the same training."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from sonde import units
+from sonde.analysis.run import Run
+from sonde.cli.choose import choose, complete, directory, runs_dir
+from sonde.cli.console import out, print_json, progress
+from sonde.cli.target import page_target
+from sonde.compare.runs import METRICS, compare_runs, rank_runs
+from sonde.exchange.output import opened as opened_file
+from sonde.html import comparison_page
+from sonde.terminal.compare import draw_comparison, draw_ranking
+
+THREADS = 1  # of the database: as in `sonde report`
+
+
+@click.command(
+    epilog="""\b
+Example: sonde compare before after
+Example: sonde compare before after --json | jq .step_time
+Example: sonde compare before after --html change.html
+Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean"""
+)
+@click.argument("runs", nargs=-1, required=True, metavar="A B [C]...", shell_complete=complete)
+@directory
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--html", metavar="FILE", type=click.Path(), help="Write a page of two runs; it opens offline.")
+@click.option(
+    "--by",
+    type=click.Choice(METRICS),
+    default="p50",
+    show_default=True,
+    help="Rank three or more runs by this metric.",
+)
+def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | None, by: str) -> None:
+    """Compare runs: time, causes, numbers.
+
+    A is the baseline. Each is a path, the name of a run folder or a part of it that only one run has. With three or more
+    runs you get a table, ranked.
+
+    The verdict is faster, slower, same, mixed, inconclusive or not_comparable. Ratios are B / A, with 95 % confidence
+    intervals. The exit code is 0 for every verdict, and 1 if a run cannot be read.
+    """
+    if len(runs) < 2:
+        raise click.UsageError("Name at least two runs: sonde compare A B. `sonde runs` lists them.")
+    if html is not None and len(runs) > 2:
+        raise click.UsageError("--html takes two runs: sonde compare A B --html FILE")
+    target = None if html is None else page_target(html, "comparison")
+    paths = [choose(run, runs_dir(dir)) for run in runs]
+    with ExitStack() as stack, progress("Reading") as told:
+        opened = [stack.enter_context(Run([path], threads=THREADS, progress=told)) for path in paths]
+        if len(opened) > 2:
+            ranking = rank_runs(opened, by)
+            return print_json(ranking) if as_json else draw_ranking(ranking, out())
+        view = compare_runs(opened[0], opened[1])
+    if target is not None:
+        _write(target, comparison_page(view))
+    if as_json:
+        print_json(view)
+    elif target is None or sys.stdout.isatty():
+        draw_comparison(view, out())
+    return None
+
+
+def _write(path: Path, page: str) -> None:
+    with opened_file(path, compressed=False) as file:
+        file.write(page)
+    click.echo(f"Written to {path}: {units.size(path.stat().st_size)}.", err=True)

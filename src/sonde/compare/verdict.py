@@ -1,0 +1,507 @@
+"""The verdict on two runs: is B faster than A, slower, the same, and how sure is that; and what else differs.
+
+Three statistics of step time decide: the median, a low quantile (p10) and the mean. A low quantile is steady on busy machines
+and blind to stalls; the mean sees stalls. A statistic says faster or slower only if its whole confidence interval lies
+beyond a margin, since two runs at different times differ by some percent for no reason.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde import units
+from sonde.compare import time
+from sonde.compare.summary import STEP, Found, Item, Summary, as_blocks
+from sonde.compare.time import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
+from sonde.diagnosis.speed import PARTS
+from sonde.diagnosis.wording import PHASE_WORDS
+from sonde.finding import CRITICAL, SEVERITIES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MIXED, NOT_COMPARABLE = "mixed", "not_comparable"
+VERDICTS = (FASTER, SLOWER, SAME, MIXED, INCONCLUSIVE, NOT_COMPARABLE)
+# What two runs of one program differ by at different times: on a quiet host, and beside others that use its cores (measured).
+MARGINS = {"p10": 0.03, "p50": 0.03, "mean": 0.05}
+CROWDED = {"p10": 0.08, "p50": 0.50, "mean": 0.30}
+LEAST_STEPS = 10
+BINS = 48  # of the distributions
+OTHER_BATCH = 0.02  # samples in a step
+SMALL = 0.01  # of a step: a phase that changes by less is not mentioned
+HARDWARE = {"cpu": "CPU", "cores": "number of cores", "devices": "devices"}
+MODEL = {"model.type": "model", "model.parameters": "number of parameters"}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A number of both runs, and B / A with its interval. None: not known."""
+
+    a: float | None
+    b: float | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: str | None = None  # of lower is better
+
+
+@dataclass(frozen=True)
+class StepTime(Ratio):
+    """The median step, and what else was judged: p10 and the mean."""
+
+    margin: float = 0.0
+    more_steps: int | None = None  # of each run, to be sure; 0: it is, None: no number of steps would do
+    p10: Ratio | None = None
+    mean: Ratio | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a step: its mean, and B - A with its interval, in ns."""
+
+    phase: str
+    a_ns: float | None
+    b_ns: float | None
+    difference_ns: float | None
+    low_ns: float | None
+    high_ns: float | None
+    verdict: str | None
+
+
+@dataclass(frozen=True)
+class Named:
+    """A rank, a layer or a kind of memory, and its ratio."""
+
+    name: str
+    ratio: Ratio
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items that loaders loaded. `slower` and `faster`: of those that were among the slowest of either run."""
+
+    a: int
+    b: int
+    load: Ratio
+    rows: list[ItemRow]
+
+
+@dataclass(frozen=True)
+class ItemRow:
+    """An item that was among the slowest of one run. None: it was not among those of that run."""
+
+    item: str
+    a_ns: float | None
+    b_ns: float | None
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Step times of both runs in the same bins: the share of the steps in each. `edges_ns` has one more."""
+
+    edges_ns: list[float]
+    a: list[float]
+    b: list[float]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings that only B has, only A has, and both."""
+
+    new: list[Found]
+    gone: list[Found]
+    both: list[Found]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something that both runs were made with, and that differs. None: not recorded, or not there."""
+
+    name: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class Times:
+    """All that was compared of two summaries."""
+
+    verdict: str
+    reasons: list[str]
+    next: str
+    step_time: StepTime
+    throughput: Ratio
+    phases: list[Phase]
+    ranks: list[Named]
+    layers: list[Named]
+    memory: list[Named]
+    items: Items
+    findings: Findings
+    settings: list[Setting]
+    distribution: Distribution | None
+    notes: list[str] = field(default_factory=list)
+
+
+def compare_times(a: Summary, b: Summary) -> Times:
+    """Compare two runs by what is kept of them."""
+    crowded = a.crowded or b.crowded
+    margins = CROWDED if crowded else MARGINS
+    kept = [_steady(one) for one in (a, b)]
+    step = _step_time(a, b, [blocks for blocks, _ in kept], [cut for _, cut in kept], margins)
+    phases = [_phase(a, b, part, margins["mean"]) for part in PARTS if part in a.steps.means or part in b.steps.means]
+    settings = differing(a.setup, b.setup)
+    findings = _findings(a, b)
+    verdict, reasons = _verdict(a, b, step, margins)
+    if verdict in (FASTER, SLOWER, MIXED):
+        reasons += _where(phases)
+    return Times(
+        verdict=verdict,
+        reasons=reasons,
+        next=_next(verdict, step, settings, findings, b),
+        step_time=step,
+        throughput=_throughput(a, b, step),
+        phases=phases,
+        ranks=_ranks(a, b, margins["p50"]),
+        layers=_layers(a, b, margins["mean"]),
+        memory=_memory(a, b),
+        items=_items(a, b, margins["p50"]),
+        findings=findings,
+        settings=settings,
+        distribution=_distribution(a.steps.blocks, b.steps.blocks),
+        notes=_notes(a, b, [cut for _, cut in kept]),
+    )
+
+
+# ── step time ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _steady(one: Summary) -> tuple[NDArray[np.float64], int]:
+    """The blocks after a warm-up that is longer than usual, and how many were left out; all, if it never gets steady."""
+    blocks = one.steps.blocks
+    cut = time.warmup(np.median(blocks, axis=1)) if len(blocks) else 0
+    return (blocks, cut) if cut >= len(blocks) else (blocks[cut:], cut)
+
+
+def _step_time(
+    a: Summary, b: Summary, blocks: list[NDArray[np.float64]], cuts: list[int], margins: dict[str, float]
+) -> StepTime:
+    means = [
+        one.steps.phase(STEP)[cut if cut < len(one.steps.points) else 0 :]
+        for one, cut in zip((a, b), cuts, strict=True)
+    ]
+    found = {
+        name: _ratio(
+            _value(a, name, parts[0], cuts[0]),
+            _value(b, name, parts[1], cuts[1]),
+            time.ratio(parts[0], parts[1], name),
+            margins[name],
+        )
+        for name, parts in (("p50", blocks), ("p10", blocks), ("mean", means))
+    }
+    main = found["p50"]
+    more: int | None = None
+    if main.ratio and main.low and main.high:
+        steps = min(a.steps.count, b.steps.count)
+        more = time.more_steps(Interval(main.ratio, main.low, main.high), margins["p50"], steps)
+    return StepTime(**vars(main), margin=margins["p50"], more_steps=more, p10=found["p10"], mean=found["mean"])
+
+
+def _value(one: Summary, name: str, blocks: NDArray[np.float64], cut: int) -> float | None:
+    """A statistic of all steps, or of those after a long warm-up."""
+    if 0 < cut < len(one.steps.points):
+        return float(time.STATISTICS[name](blocks.reshape(1, -1))[0])
+    value: float | None = getattr(one.steps, f"{name}_ns")
+    return value
+
+
+def _ratio(a: float | None, b: float | None, interval: Interval | None, margin: float) -> Ratio:
+    """The ratio of two numbers; the interval is moved to it, since it was made of blocks that keep fewer steps."""
+    if interval is None or not a or not b:
+        return Ratio(a, b)
+    moved = Interval(*(end * (b / a) / interval.ratio for end in interval))
+    low, high = (end if math.isfinite(end) else None for end in moved[1:])
+    return Ratio(a, b, b / a, low, high, time.judge(moved, margin))
+
+
+def _distribution(a: NDArray[np.float64], b: NDArray[np.float64]) -> Distribution | None:
+    """Bins of equal width on a logarithmic scale."""
+    both = np.concatenate([a.ravel(), b.ravel()])
+    both = both[both > 0]
+    if not a.size or not b.size or not both.size:
+        return None
+    edges = np.geomspace(both.min() * 0.98, both.max() * 1.02, BINS + 1)
+    shares = [(np.histogram(one.ravel(), edges)[0] / one.size).round(4).tolist() for one in (a, b)]
+    return Distribution(edges.round().tolist(), *shares)
+
+
+def _throughput(a: Summary, b: Summary, step: StepTime) -> Ratio:
+    """Samples per second; its interval is that of the mean step, turned round."""
+    one, other, mean = a.steps.samples_per_s, b.steps.samples_per_s, step.mean
+    if not one or not other or mean is None or mean.low is None or mean.high is None or not mean.ratio:
+        return Ratio(one, other)
+    factor = other / one * mean.ratio  # 1, unless steps have other numbers of samples
+    low, high = (factor / end if end else None for end in (mean.high, mean.low))
+    return Ratio(one, other, other / one, low, high, mean.verdict)
+
+
+def _verdict(a: Summary, b: Summary, step: StepTime, margins: dict[str, float]) -> tuple[str, list[str]]:
+    reasons = _incomparable(a, b)
+    if reasons:
+        return NOT_COMPARABLE, reasons
+    named = {"p50": step, "p10": step.p10, "mean": step.mean}
+    judged = {name: one for name, one in named.items() if one is not None and one.verdict is not None}
+    texts = {name: _told(name, one) for name, one in judged.items()}
+    words = {one.verdict for one in judged.values()}
+    if FASTER in words and SLOWER in words:
+        return MIXED, list(texts.values())
+    for word in (FASTER, SLOWER):
+        if word in words:
+            sure = [texts[name] for name, one in judged.items() if one.verdict == word]
+            against = [texts[name] for name, one in judged.items() if _contradicts(one, word)]
+            return (word, sure) if not against else (INCONCLUSIVE, [*sure, *against, "These contradict each other."])
+    decisive = "p10" if a.crowded or b.crowded else "p50"  # low quantiles are steady on a busy machine
+    if judged and judged[decisive].verdict == SAME and all(_equal(one, MARGINS[name]) for name, one in judged.items()):
+        return SAME, [
+            texts[decisive],
+            f"That is within the {units.share(margins[decisive])} by which equal runs may differ.",
+        ]
+    return INCONCLUSIVE, list(texts.values())[:1] + _unsure(a, b)
+
+
+def _contradicts(one: Ratio, word: str) -> bool:
+    """Whether the number itself, however sure, says the opposite."""
+    ratio = one.ratio or 1.0
+    return ratio > 1 + MARGINS["mean"] if word == FASTER else ratio < 1 / (1 + MARGINS["mean"])
+
+
+def _equal(one: Ratio, margin: float) -> bool:
+    """Whether nothing speaks for a difference: the interval holds 1, or lies within the margin."""
+    low, high = one.low or 0.0, math.inf if one.high is None else one.high
+    return low <= 1 <= high or (low >= 1 / (1 + margin) and high <= 1 + margin)
+
+
+def _unsure(a: Summary, b: Summary) -> list[str]:
+    crowded = [one.name for one in (a, b) if one.crowded]
+    if not crowded:
+        return ["The steps scatter too much to tell."]
+    return ["Other programs used the cores meanwhile, so differences this small may be theirs."]
+
+
+_WORDS = {"p50": "The median step takes", "p10": "The fastest tenth of the steps takes", "mean": "The mean step takes"}
+
+
+def _told(name: str, one: Ratio) -> str:
+    low, high = ("?" if end is None else f"{end:.2f}" for end in (one.low, one.high))
+    return f"{_WORDS[name]} {units.duration(one.b)} instead of {units.duration(one.a)}: {one.ratio:.2f}x ({low} to {high})."
+
+
+def _incomparable(a: Summary, b: Summary) -> list[str]:
+    """Why step times say nothing about each other; empty if they do."""
+    found = []
+    for which, one in (("A", a), ("B", b)):
+        if one.steps.count < LEAST_STEPS:
+            steps = units.plural(one.steps.count, "step")
+            found.append(f"{which} has {steps} after the warm-up; {LEAST_STEPS} are needed.")
+        elif len(one.steps.points) and _steady(one)[1] >= len(one.steps.points):
+            found.append(f"{which} is still warming up: its steps get faster until the end. Record more steps.")
+    for names, what in ((MODEL, "model"), (HARDWARE, "hardware")):
+        for name, word in names.items():
+            mine, theirs = a.setup.get(name), b.setup.get(name)
+            if mine is not None and theirs is not None and mine != theirs:
+                found.append(f"Other {what}: {word} {_plain(mine)} in A, {_plain(theirs)} in B.")
+    few, many = a.steps.samples, b.steps.samples
+    if few and many and abs(many / few - 1) > OTHER_BATCH:
+        found.append(f"Other batch size: {few:g} samples in a step of A, {many:g} in one of B.")
+    ranks = [one.setup.get("world_size") or 1 for one in (a, b)]
+    if ranks[0] != ranks[1]:
+        found.append(f"A has {units.plural(ranks[0], 'rank')}, B has {ranks[1]}.")
+    return found
+
+
+def _plain(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+# ── what else differs ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _phase(a: Summary, b: Summary, part: str, margin: float) -> Phase:
+    """A phase that one run never had took no time in it."""
+    mine, theirs = (one.steps.phase(part) for one in (a, b))
+    if not a.steps.means or not b.steps.means:
+        return Phase(part, _mean(mine), _mean(theirs), None, None, None, None)
+    mine, theirs = (one if one.size else np.zeros((time.LEAST_BLOCKS, 1)) for one in (mine, theirs))
+    found = time.change(mine, theirs)
+    assert found is not None  # neither is empty
+    verdict = _judged(found, margin * float(mine.mean()), SMALL * (a.steps.mean_ns or 0.0))
+    return Phase(part, _mean(mine), _mean(theirs), found.difference, found.low, found.high, verdict)
+
+
+def _mean(blocks: NDArray[np.float64]) -> float | None:
+    return float(blocks.mean()) if blocks.size else None
+
+
+def _judged(change: Change, margin: float, floor: float) -> str:
+    least = max(margin, floor)
+    if change.low > least:
+        return SLOWER
+    if change.high < -least:
+        return FASTER
+    return SAME if -least <= change.low and change.high <= least else INCONCLUSIVE
+
+
+def _where(phases: list[Phase]) -> list[str]:
+    """The phases that explain most of the difference."""
+    moved = [one for one in phases if one.verdict in (FASTER, SLOWER) and one.difference_ns is not None]
+    moved.sort(key=lambda one: -abs(one.difference_ns or 0.0))
+    told = [f"{PHASE_WORDS[one.phase]} {signed(one.difference_ns)}" for one in moved[:3]]
+    return [f"In a step: {', '.join(told)}."] if told else []
+
+
+def signed(ns: float | None) -> str:
+    """`+1.2 ms`, `-3 ms`."""
+    if ns is None:
+        return units.NOTHING
+    return ("+" if ns >= 0 else "") + units.duration(ns)
+
+
+def between(low: float | None, high: float | None) -> str:
+    """`0.97 to 1.03`; nothing where nothing is known."""
+    if low is None and high is None:
+        return ""
+    return " to ".join("?" if end is None else f"{end:.3f}" for end in (low, high))
+
+
+def _ranks(a: Summary, b: Summary, margin: float) -> list[Named]:
+    others = {one.rank: one for one in b.ranks}
+    found = []
+    for one in a.ranks:
+        other = others.get(one.rank)
+        if one.rank is not None and other is not None:
+            interval = _interval(one.blocks, other.blocks)
+            found.append(Named(f"rank {one.rank}", _ratio(one.p50_ns, other.p50_ns, interval, margin)))
+    return found
+
+
+def _layers(a: Summary, b: Summary, margin: float) -> list[Named]:
+    """Layers that both have, the largest change first."""
+    others = {one.layer: one for one in b.layers}
+    found = [
+        Named(
+            one.layer,
+            _ratio(one.mean_ns, others[one.layer].mean_ns, _interval(one.blocks, others[one.layer].blocks), margin),
+        )
+        for one in a.layers
+        if one.layer in others
+    ]
+    return sorted(found, key=lambda one: -abs((one.ratio.b or 0.0) - (one.ratio.a or 0.0)))
+
+
+def _memory(a: Summary, b: Summary) -> list[Named]:
+    """The mean while it trained, with its interval; and the most, which is one moment and has none."""
+    found = []
+    for name, one in a.memory.items():
+        other = b.memory.get(name)
+        if other is not None:
+            means = float(np.mean(one.blocks)), float(np.mean(other.blocks))
+            found.append(Named(f"{name}, mean", _ratio(*means, _interval(one.blocks, other.blocks), MARGINS["mean"])))
+            found.append(Named(f"{name}, peak", Ratio(one.peak, other.peak, other.peak / one.peak)))
+    return found
+
+
+def _interval(one: list[float], other: list[float]) -> Interval | None:
+    return time.ratio(np.array(one, np.float64).reshape(-1, 1), np.array(other, np.float64).reshape(-1, 1), "mean")
+
+
+def _items(a: Summary, b: Summary, margin: float) -> Items:
+    blocks = [as_blocks(one.items.points) for one in (a, b)]
+    load = _ratio(a.items.p50_ns, b.items.p50_ns, time.ratio(blocks[0], blocks[1], "p50"), margin)
+    mine, theirs = ({item.name: item for item in one.items.slowest} for one in (a, b))
+    names = sorted({*mine, *theirs}, key=lambda name: -max(_of(mine, name) or 0.0, _of(theirs, name) or 0.0))
+    rows = [ItemRow(name, _of(mine, name), _of(theirs, name)) for name in names]
+    return Items(a.items.different, b.items.different, load, rows)
+
+
+def _of(items: dict[str, Item], name: str) -> float | None:
+    return items[name].median_ns if name in items else None
+
+
+def _findings(a: Summary, b: Summary) -> Findings:
+    mine, theirs = ({one.kind for one in run.findings} for run in (a, b))
+    return Findings(
+        new=[one for one in b.findings if one.kind not in mine],
+        gone=[one for one in a.findings if one.kind not in theirs],
+        both=[one for one in b.findings if one.kind in mine],
+    )
+
+
+def differing(a: dict[str, Any], b: dict[str, Any]) -> list[Setting]:
+    """What differs between two setups, in the order of the first."""
+    return [Setting(name, a.get(name), b.get(name)) for name in {**a, **b} if a.get(name) != b.get(name)]
+
+
+def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
+    found = []
+    if a.crowded or b.crowded:
+        whose = "both runs" if a.crowded and b.crowded else "A" if a.crowded else "B"
+        found.append(f"Other programs used the cores during {whose}: only large differences of the median count.")
+    if a.path == b.path:
+        found.append("A and B are the same run.")
+    for which, one, cut in (("A", a, cuts[0]), ("B", b, cuts[1])):
+        if one.state == "recording":
+            found.append(f"{which} is still running: this is what it has recorded so far.")
+        elif one.ended not in ("finished", "unknown"):
+            found.append(f"{which} did not finish: {one.ended}.")
+        if 0 < cut < len(one.steps.points):
+            found.append(
+                f"{which} warmed up for longer than usual; the first {cut * 100 // len(one.steps.points)} % of its steps are left out."
+            )
+        grown = time.drift(np.median(one.steps.blocks, axis=1)) if len(one.steps.points) else None
+        if grown is not None:
+            found.append(f"{which} drifts: its last steps take {grown:.2f}x its first ones.")
+        found += [f"{which}: {note}." for note in one.notes]
+        if one.drops:
+            found.append(f"{which} lost {units.records(one.drops)}.")
+    if a.steps.count and b.steps.count and a.steps.count != b.steps.count:
+        found.append(f"A has {units.count(a.steps.count)} steps after the warm-up, B {units.count(b.steps.count)}.")
+    return found
+
+
+def _next(verdict: str, step: StepTime, settings: list[Setting], findings: Findings, b: Summary) -> str:
+    if verdict == NOT_COMPARABLE:
+        return "Record both runs with the same model, batch size and hardware, for at least 50 steps each."
+    if verdict == INCONCLUSIVE:
+        if step.more_steps:
+            return f"Record {units.count(step.more_steps)} more steps of each run, or run both in turns on a quiet machine."
+        return "Run both in turns on a quiet machine: more steps of these two runs would not settle it."
+    if verdict in (SLOWER, MIXED):
+        worst = [one for one in findings.new if one.severity != SEVERITIES[0]]
+        if worst:
+            return f"{worst[0].kind} is new in B. {worst[0].next}"
+        changed = [f"{one.name} {shown(one.a)} -> {shown(one.b)}" for one in settings if one.name.startswith(CAUSES)]
+        if changed:
+            return f"Look first at what differs: {', '.join(changed[:3])}."
+    worst = [one for one in b.findings if one.severity != SEVERITIES[0]]
+    if worst:
+        word = "The worst finding of B" if worst[0].severity == CRITICAL else "What B has left"
+        return f"{word} is {worst[0].kind}. {worst[0].next}"
+    return (
+        "B has no finding left to act on."
+        if verdict != SLOWER
+        else "See which phase grew, and what changed in its code."
+    )
+
+
+CAUSES = ("loader", "optimizer", "threads", "version", "torch", "git", "precision")
+
+
+def shown(value: object) -> str:
+    """A value of a setting in a few words."""
+    if value is None:
+        return "not recorded"
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
