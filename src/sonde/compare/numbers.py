@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sonde import units
 from sonde.analysis.records.schema import quoted
+from sonde.lazy import numpy as np
 from sonde.store import probe
 from sonde.store.probe import read_batch_key
 

@@ -11,8 +11,6 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sonde.analysis.questions.items import LOADED, each_item
 from sonde.analysis.questions.layers import layers
 from sonde.analysis.questions.memory import held
@@ -22,6 +20,7 @@ from sonde.compare.setup import setup_of
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, STARTS
 from sonde.errors import RunUnreadable
+from sonde.lazy import numpy as np
 from sonde.store import probe
 from sonde.store.process import SCHEMA as FORMAT
 

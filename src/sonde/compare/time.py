@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,15 +11,14 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sonde import units
 from sonde.compare import time
 from sonde.compare.summary import STEP, Found, Item, Summary, as_blocks
 from sonde.compare.time import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
+from sonde.diagnosis.evidence import PHASE_WORDS
 from sonde.diagnosis.speed import PARTS
-from sonde.diagnosis.wording import PHASE_WORDS
 from sonde.finding import CRITICAL, SEVERITIES
+from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
