@@ -216,6 +216,6 @@ def test_stop_ends_the_program(programs: Programs) -> None:
     said = sonde_run(programs, STOP, "--deep", expected=1, SONDE_WATCH_NONFINITE="stop")
     assert "not reached" not in said
     assert "sonde.errors.NonFinite: First NaN:" in said
-    assert "layer 1 (Linear)" in said
+    assert "layer `1` (Linear)" in said
     ((_, facts),) = births(programs)
     assert (facts["layer"], facts["kind"], facts["parameters"]) == ("1", "inf", ["weight"])
