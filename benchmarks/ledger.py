@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from sonde.analysis.ledger.book import Book, read_book, write_sealed
+from sonde.analysis.ledger.book import Ledger, read_book, write_sealed
 from sonde.store.ledger import Packer, Writer
 
 # items of the dataset, epochs
@@ -52,7 +52,7 @@ def sealed(items: int, epochs: int) -> float:
         return table.stat().st_size / int(book.run.sum())
 
 
-def _recorded(path: Path, items: int, epochs: int) -> Book:
+def _recorded(path: Path, items: int, epochs: int) -> Ledger:
     """The ledger of some epochs, as the probe of loaders writes it."""
     writer, packer, order = _writer(path), Packer(), list(range(items))
     for epoch in range(epochs):

@@ -58,7 +58,15 @@ def test_counts_are_exact_below_a_million(number: int | None, text: str) -> None
 
 @pytest.mark.parametrize(
     ("part", "text"),
-    [(None, "-"), (0.0, "0 %"), (0.0001, "<0.1 %"), (0.294, "29 %"), (0.0412, "4.1 %"), (1.5, "150 %"), (12.0, "1,200 %")],
+    [
+        (None, "-"),
+        (0.0, "0 %"),
+        (0.0001, "<0.1 %"),
+        (0.294, "29 %"),
+        (0.0412, "4.1 %"),
+        (1.5, "150 %"),
+        (12.0, "1,200 %"),
+    ],
 )
 def test_a_small_share_is_not_shown_as_nothing(part: float | None, text: str) -> None:
     """What is there but rounds to zero is told as less than a tenth of a percent."""

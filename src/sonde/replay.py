@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from sonde.analysis.ledger.book import Batch
+    from sonde.analysis.ledger.book import LedgerBatch
 
 MOST_READ = 1_000_000  # items of an iterable dataset that are read to come to a batch
 SHOWN_ITEMS = 4  # whose values are printed
@@ -203,7 +203,7 @@ class _Rebuild:
         place = (one.loader, one.round, one.batch, content.worker)
         return Rebuilt(*place, indices, items, data, seen.digest, content.digest, whole)
 
-    def _made(self, one: StepBatch, content: Batch) -> tuple[list[Any], list[Any], Any]:
+    def _made(self, one: StepBatch, content: LedgerBatch) -> tuple[list[Any], list[Any], Any]:
         """The numbers of the items, the items, and the batch of them."""
         if content.stream:
             indices, items = self._read_stream(one, content)
@@ -255,7 +255,7 @@ class _Rebuild:
 
     # ── iterable datasets ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read_stream(self, one: StepBatch, content: Batch) -> tuple[list[Any], list[Any]]:
+    def _read_stream(self, one: StepBatch, content: LedgerBatch) -> tuple[list[Any], list[Any]]:
         workers = loader_workers(self._run, one)
         if workers > 1:
             raise ReplayError(
@@ -282,7 +282,7 @@ class _Rebuild:
         return indices[: len(items)], items
 
 
-def _keys(content: Batch) -> list[Any]:
+def _keys(content: LedgerBatch) -> list[Any]:
     """What the dataset was asked for."""
     if content.indices is not None:
         return content.indices

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sonde.store import ledger
 from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
-from sonde.store.ledgerreader import Entry, note_losses, read_entries
+from sonde.store.ledgerreader import LedgerEntry, note_losses, read_entries
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = {ledger.U16: "H", ledger.U32: "I", ledger.I64: "q"}
@@ -30,13 +30,13 @@ def writer(path: Path, *, mapped: bool = True, most: int | None = None) -> Write
     return Writer(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), take, at_once=mapped)
 
 
-def read(path: Path) -> tuple[list[Entry], list[str]]:
+def read(path: Path) -> tuple[list[LedgerEntry], list[str]]:
     """All entries, and what was wrong."""
     notes: list[str] = []
     return list(read_entries(path, notes)), notes
 
 
-def numbers(entry: Entry) -> list[int]:
+def numbers(entry: LedgerEntry) -> list[int]:
     """The items of an entry."""
     if entry.code == ledger.RANGE:
         (first,) = ledger.FIRST.unpack(entry.content)
@@ -126,7 +126,7 @@ def test_texts_and_digests_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"{", b"[1]", b'{"keys":5}', b"\xff", b"[" * 20_000])
 def test_damaged_texts_are_no_keys(content: bytes) -> None:
     """What cannot be read is not known."""
-    assert Entry(ledger.TEXT, 0, None, 0, 3, ledger.SIZE.pack(len(content)) + content).keys() == []
+    assert LedgerEntry(ledger.TEXT, 0, None, 0, 3, ledger.SIZE.pack(len(content)) + content).keys() == []
 
 
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sonde.errors import RunUnreadable
 from sonde.store import record
-from sonde.store.reader import Recording, read_process
+from sonde.store.reader import ProcessRecording, read_process
 from sonde.testing import BuiltProcess, BuiltRecord, build_process, build_run
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -25,7 +25,7 @@ def built(tmp_path: Path, records: list[BuiltRecord], **fields: object) -> Path:
     return build_process(run, BuiltProcess(records, **fields))  # type: ignore[arg-type]
 
 
-def read(folder: Path) -> Recording:
+def read(folder: Path) -> ProcessRecording:
     """The recording, with the files closed and all records in memory."""
     found = read_process(folder)
     assert len(found.records) == len(found) == len(found.thread)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sonde.store.usage import BYTES, HOMELESS, Usage, homeless
+from sonde.store.usage import BYTES, HOMELESS, RunUsage, homeless
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def counts(folder: Path) -> Usage:
-    return Usage(os.open(folder / "usage", os.O_RDWR | os.O_CREAT, 0o600))
+def counts(folder: Path) -> RunUsage:
+    return RunUsage(os.open(folder / "usage", os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def test_processes_add_to_one_count(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_file_that_is_cut_goes_on_from_what_is_known(tmp_path: Path) -> None:
 
 def test_without_a_file_a_process_counts_for_itself() -> None:
     """As on a network disk."""
-    one = Usage(-1)
+    one = RunUsage(-1)
     assert not one.add(BYTES, 5)
     assert not one.add(BYTES, 7)
     assert one.known[BYTES] == 12
@@ -45,7 +45,7 @@ def test_without_a_file_a_process_counts_for_itself() -> None:
 def test_a_descriptor_that_is_somebody_elses_is_not_written_to(tmp_path: Path) -> None:
     """The program has closed it, and opened a file of its own."""
     fd = os.open(tmp_path / "usage", os.O_RDWR | os.O_CREAT, 0o600)
-    one = Usage(fd)
+    one = RunUsage(fd)
     os.close(fd)
     mine = os.open(tmp_path / "mine", os.O_RDWR | os.O_CREAT, 0o600)
     os.dup2(mine, fd)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
-from sonde.terminal.table import Column, lines
+from sonde.terminal.table import TextColumn, lines
 from sonde.views.safe import printable, shorten
 
 
-def columns() -> list[Column]:
+def columns() -> list[TextColumn]:
     return [
-        Column("name", ["short", "a rather long name"], right=False, least=8),
-        Column("total", ["1 s", "2 s"]),
-        Column("p50", ["1 ms", "2 ms"], need=1),
-        Column("p95", ["3 ms", "4 ms"], need=2),
+        TextColumn("name", ["short", "a rather long name"], right=False, least=8),
+        TextColumn("total", ["1 s", "2 s"]),
+        TextColumn("p50", ["1 ms", "2 ms"], need=1),
+        TextColumn("p95", ["3 ms", "4 ms"], need=2),
     ]
 
 
@@ -45,7 +45,7 @@ def test_the_least_needed_column_goes_first() -> None:
 @given(st.integers(18, 200), st.lists(st.text(), min_size=1))
 def test_no_line_is_wider_than_allowed(width: int, names: list[str]) -> None:
     """Whatever the cells hold, each line stays within its width and on one line."""
-    drawn = lines([Column("name", names, right=False, least=8), Column("count", ["1,000"] * len(names))], width)
+    drawn = lines([TextColumn("name", names, right=False, least=8), TextColumn("count", ["1,000"] * len(names))], width)
     assert all(cell_len(line.plain) <= width and line.plain.isprintable() for line in drawn)
 
 

@@ -16,7 +16,7 @@ from sonde import guard
 from sonde.analysis.live.run import Live
 from sonde.testing import build_run, build_training
 from sonde.tui.app import Panel, Screen
-from sonde.views.watch import Opinion, Watch, watch
+from sonde.views.watch import Opinion, WatchView, watch
 
 Act = Callable[[Screen, "Pilot[None]"], Awaitable[None]]
 
@@ -41,10 +41,10 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-def built(folder: Path, **training: Any) -> Callable[[], Watch]:
+def built(folder: Path, **training: Any) -> Callable[[], WatchView]:
     live = Live(build_training(folder / "run", **training))
 
-    def look() -> Watch:
+    def look() -> WatchView:
         live.look()
         return watch(live)
 
@@ -60,7 +60,7 @@ def shown(app: Screen) -> set[str]:
     return {str(panel.id) for panel in app.query(Panel) if panel.display and panel.size.height and panel.size.width}
 
 
-def still_running(view: Watch) -> Watch:
+def still_running(view: WatchView) -> WatchView:
     return dataclasses.replace(view, headline=dataclasses.replace(view.headline, state="recording"))
 
 
@@ -263,7 +263,7 @@ def test_without_colours_letters_make_the_bar(tmp_path: Path, monkeypatch: pytes
 LONG = "3 items take over 5 ms to load, the median item takes 0.58 ms. " * 3 + "Slowest: item 237."
 
 
-def judged(look: Callable[[], Watch]) -> Callable[[], Watch]:
+def judged(look: Callable[[], WatchView]) -> Callable[[], WatchView]:
     opinion = Opinion("SLOW_ITEMS", "critical", LONG, "Look at item 237 first.", age_ns=12 * 10**9)
     return lambda: dataclasses.replace(still_running(look()), verdict=opinion)
 

@@ -14,12 +14,12 @@ from rich.text import Text
 from sonde.analysis.live.run import Live
 from sonde.testing import build_run, build_training
 from sonde.tui import paint
-from sonde.views.watch import Item, Items, Memory, Opinion, Part, Watch, watch
+from sonde.views.watch import MemoryNow, Opinion, PhaseShare, SlowestItems, SlowItemRow, WatchView, watch
 
-PARTS = [Part("input wait", 2e6, 0.5), Part("forward", 1e6, 0.25), Part("residual", 1e6, 0.25)]
+PARTS = [PhaseShare("input wait", 2e6, 0.5), PhaseShare("forward", 1e6, 0.25), PhaseShare("residual", 1e6, 0.25)]
 
 
-def view_of(folder: Path, **training: Any) -> Watch:
+def view_of(folder: Path, **training: Any) -> WatchView:
     live = Live(build_training(folder / "run", **training))
     live.look()
     return watch(live)
@@ -129,15 +129,15 @@ def test_a_run_that_is_over_waits_for_nothing(tmp_path: Path) -> None:
 )
 def test_memory_near_its_limit_stands_out(tmp_path: Path, used: int, style: str) -> None:
     """By its colour."""
-    one = Memory("container", used * 10**9, None, 10 * 10**9, None, None, None, None)
+    one = MemoryNow("container", used * 10**9, None, 10 * 10**9, None, None, None, None)
     assert paint._pressure(one) == style
 
 
 def test_an_item_without_worker_was_fetched_by_the_main_process(tmp_path: Path) -> None:
     """And one without an index has none."""
     view = view_of(tmp_path, steps=1)
-    items = Items(1, None, [Item(None, None, None, None, 5_000_000, None)])
-    drawn = rows(paint.items(Watch(**{**view.__dict__, "items": items}), 80, 5))
+    items = SlowestItems(1, None, [SlowItemRow(None, None, None, None, 5_000_000, None)])
+    drawn = rows(paint.items(WatchView(**{**view.__dict__, "items": items}), 80, 5))
     assert drawn[1].split() == ["n/a", "5.00", "ms", "n/a", "main", "n/a"]
 
 

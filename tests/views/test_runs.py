@@ -15,7 +15,7 @@ from sonde.analysis.seal import seal
 from sonde.store.folder import boot_id
 from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_process, build_run, build_training
 from sonde.views.outcome import Outcome, make_outcome, read_outcome
-from sonde.views.runs import Entry, list_runs, with_outcomes
+from sonde.views.runs import RunEntry, list_runs, with_outcomes
 
 HERE = os.uname().nodename
 SECOND = 1_000_000_000
@@ -25,7 +25,7 @@ def start(hours: int) -> dict[str, int]:
     return {"mono_ns": 1, "wall_ns": WALL_NS + hours * 3_600_000_000_000}
 
 
-def only(folder: Path) -> Entry:
+def only(folder: Path) -> RunEntry:
     (found,) = list_runs(folder).runs
     return found
 

@@ -17,18 +17,18 @@ from sonde.store.folder import boot_id, host
 from sonde.store.record import COUNTER, MARK
 from sonde.terminal.line import line
 from sonde.testing import START_NS, BuiltProcess, BuiltRecord, build_run, build_training
-from sonde.views.watch import Watch, watch
+from sonde.views.watch import WatchView, watch
 
 MS = 1_000_000
 
 
-def view_of(path: Path) -> Watch:
+def view_of(path: Path) -> WatchView:
     live = Live(path)
     live.look()
     return watch(live)
 
 
-def training(tmp_path: Path, **facts: Any) -> Watch:
+def training(tmp_path: Path, **facts: Any) -> WatchView:
     return view_of(build_training(tmp_path / "run", **facts))
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis import exits
 from sonde.analysis.ledger.book import Ledgers
 from sonde.analysis.records import schema
-from sonde.analysis.records.load import Arguments, Lane, Loaded, notes_text
+from sonde.analysis.records.load import ArgumentReader, Loaded, ThreadRecords, notes_text
 from sonde.analysis.records.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
 from sonde.analysis.select import named_tables, refuse_writing
 from sonde.analysis.tables import batches, items, layers, memory, phases, steps, system
 from sonde.analysis.training import losses
-from sonde.analysis.training.source import Sealed, Source
+from sonde.analysis.training.source import RecordSource, SealedEvents
 from sonde.analysis.training.trainers import owners
 from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sonde.analysis.records.columns import Part
+    from sonde.analysis.records.columns import PackedRows
     from sonde.analysis.records.locate import Folder
 
 ALL = schema.PROCESSES + schema.MORE
@@ -70,10 +70,10 @@ class Database:
         import duckdb
 
         self._closed = False
-        self._arguments: Arguments | None = None
+        self._arguments: ArgumentReader | None = None
         self._sealed: list[str] = []
         self._parts: list[str] = []
-        self._rest: Callable[[], list[Part]] | None = None
+        self._rest: Callable[[], list[PackedRows]] | None = None
         self._files = files
         self._made: set[str] = set()
         self._kept = 0
@@ -89,7 +89,7 @@ class Database:
         if thrifty:  # what a query has freed is not kept for the next one
             self.connection.execute("SET allocator_bulk_deallocation_flush_threshold = '256KB'")
         self.ledgers = Ledgers()
-        self.source = Source(self.connection)
+        self.source = RecordSource(self.connection)
         self._allow(folders, output)
         for folder, prefix in zip(folders, prefixes, strict=True):
             if folder.sealed:
@@ -212,7 +212,7 @@ class Database:
         listed = [str(values[_PROCESS]) for values in found]
         self._sealed.append(_sealed_events(events, prefix, listed))
         self.source.add_sealed(
-            Sealed(self._sealed[-1], events, [prefix + process for process in listed], prefix, folder.path)
+            SealedEvents(self._sealed[-1], events, [prefix + process for process in listed], prefix, folder.path)
         )
 
     def _read_sealed(
@@ -240,13 +240,13 @@ class Database:
         """Register what was loaded."""
         if not loaded.recordings:
             return
-        self._arguments = Arguments(loaded.recordings)
+        self._arguments = ArgumentReader(loaded.recordings)
         self.connection.create_function("sonde_args", _reader(self._arguments), ["BIGINT", "BIGINT"], "VARCHAR")
         self._create("lanes", LANES, [_lane_row(id, lane) for id, lane in enumerate(loaded.lanes)])
         self._create("names", NAMES, [(0, None, None), *((id, *name) for id, name in enumerate(loaded.names, 1))])
         self._add_parts(loaded.parts)
 
-    def _add_parts(self, parts: Sequence[Part]) -> None:
+    def _add_parts(self, parts: Sequence[PackedRows]) -> None:
         for number, part in enumerate(parts, len(self._parts)):
             self.connection.register(f"part_{number}", part.arrays)
             self._parts.append(part.select(f"part_{number}"))
@@ -315,14 +315,14 @@ def _listed(notes: str | None) -> list[str]:
     return [str(note) for note in json.loads(notes)] if notes else []
 
 
-def _reader(arguments: Arguments) -> Callable[[int, int], str]:
+def _reader(arguments: ArgumentReader) -> Callable[[int, int], str]:
     def sonde_args(number: int, id: int) -> str:
         return arguments.text(number, id) or ""  # DuckDB takes no None from a function
 
     return sonde_args
 
 
-def _lane_row(id: int, lane: Lane) -> tuple[object, ...]:
+def _lane_row(id: int, lane: ThreadRecords) -> tuple[object, ...]:
     tid, thread = lane.thread or (None, None)
     info = lane.info
     return id, lane.number, lane.ordinal or None, info.host, info.rank, info.pid, tid, thread, lane.process

@@ -38,7 +38,7 @@ class Drops(NamedTuple):
         return f"{text}; the arguments of {self.args:,} records are lost" if self.args else text
 
 
-class Loss(NamedTuple):
+class ProcessDrops(NamedTuple):
     """What one process lost: `missing` in total (None: not known), and what it said itself of the reasons."""
 
     process: str
@@ -50,7 +50,7 @@ class Loss(NamedTuple):
     corrupt: int = 0
 
 
-def drops_of(losses: list[Loss]) -> Drops:
+def drops_of(losses: list[ProcessDrops]) -> Drops:
     """Add up what each process lost."""
     reasons = dict.fromkeys(REASONS, 0)
     for one in losses:
@@ -65,7 +65,7 @@ def drops_of(losses: list[Loss]) -> Drops:
     )
 
 
-def _reasons(loss: Loss) -> dict[str, int]:
+def _reasons(loss: ProcessDrops) -> dict[str, int]:
     """Share out what is missing: no counter can explain more than that."""
     left = loss.missing or 0
     shared: dict[str, int] = {}

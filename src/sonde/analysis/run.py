@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
 from sonde.analysis.database import Database
-from sonde.analysis.drops import NO_FOLDER, Drops, Loss, drops_of
+from sonde.analysis.drops import NO_FOLDER, Drops, ProcessDrops, drops_of
 from sonde.analysis.exits import Ending, ending
 from sonde.analysis.ledger.items import step_items
 from sonde.analysis.records import schema
@@ -149,7 +149,7 @@ class Run:
     def drops(self) -> Drops:
         """What was lost: total, by reason, by process; `print(run.drops)` says it in words."""
         lost = sum(homeless(folder.path) for folder in self._folders)
-        unseen = [Loss(NO_FOLDER, lost, space=lost)] if lost else []
+        unseen = [ProcessDrops(NO_FOLDER, lost, space=lost)] if lost else []
         return drops_of([_loss(row) for row in self.database.rows] + unseen)
 
     @property
@@ -274,6 +274,6 @@ def open_run(
     return Run(folders, files=files, progress=progress)
 
 
-def _loss(row: dict[str, Any]) -> Loss:
+def _loss(row: dict[str, Any]) -> ProcessDrops:
     lost = (row["lost_space"], row["lost_cap"], row["lost_ring"], row["lost_args"])
-    return Loss(row["process"], row["drops"], *lost, row["corrupt"])
+    return ProcessDrops(row["process"], row["drops"], *lost, row["corrupt"])

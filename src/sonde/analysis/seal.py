@@ -54,7 +54,7 @@ UNFINISHED = ".sealing-"  # how the names of unfinished files begin
 _FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 262144, DICTIONARY_SIZE_LIMIT 4096"
 
 
-class Sealed(NamedTuple):
+class SealResult(NamedTuple):
     """What sealing found and did: events and processes in the sealed tables, bytes of the folder before and after."""
 
     events: int
@@ -63,7 +63,7 @@ class Sealed(NamedTuple):
     after: int
 
 
-def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None) -> Sealed:
+def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None) -> SealResult:
     """Seal a run. Sealing again takes in processes that joined since, and clears what an interrupted sealing left.
 
     Raises RunBusy while the run is recording. Of a process on another host that did not end properly nobody here can say
@@ -86,7 +86,7 @@ def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int]
             _remove_raw(folder, [str(row["process"]) for row in rows])
         if read_kept(folder) is None:
             _keep_steps(folder)
-        return Sealed(sum(row["events"] for row in rows), len(rows), before, size_of(folder))
+        return SealResult(sum(row["events"] for row in rows), len(rows), before, size_of(folder))
 
 
 @contextmanager

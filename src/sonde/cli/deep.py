@@ -8,11 +8,11 @@ import click
 
 from sonde import launch
 from sonde.cli.program import refuse_unknown
-from sonde.cli.watch import Watching, follow, options
+from sonde.cli.watch import WatchCommand, follow, options
 
 
 @click.command(
-    cls=Watching,
+    cls=WatchCommand,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="""\b
 Example: sonde deep train.py --epochs 1

@@ -24,7 +24,7 @@ from sonde.errors import SondeError
 from sonde.store import filesystem
 from sonde.terminal import show
 from sonde.version import __version__
-from sonde.views.doctor import Folder, Health, Proof, Setting
+from sonde.views.doctor import Examination, Proof, RunsFolder, SettingRow
 
 # What of the optional libraries switches something on.
 EXTRAS = ("torch", "numpy", "textual", "pytorch-ignite", "pylance", "onnx", "onnxruntime")
@@ -77,12 +77,12 @@ def command(context: click.Context, dir: str | None, as_json: bool) -> None:
     context.exit(0 if found.proof.ok else 1)
 
 
-def examine(dir: str | None) -> Health:
+def examine(dir: str | None) -> Examination:
     """Look at everything, and try it."""
     gathered = config.gather(dir=dir)
     settings = config.load(dir=dir)
     folder = _folder(settings)
-    return Health(
+    return Examination(
         sonde=__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         program=sys.executable,
@@ -92,7 +92,7 @@ def examine(dir: str | None) -> Health:
         enabled=settings.enabled,
         folder=folder,
         proof=_proof(Path(settings.dir), folder.writes),
-        settings=[Setting(name, _value(name, one.value), one.source) for name, one in gathered.items()],
+        settings=[SettingRow(name, _value(name, one.value), one.source) for name, one in gathered.items()],
         unseen=[*hooks.BLIND_SPOTS, *_unseen(folder.writes)],
         extras={name: _version(name) for name in EXTRAS},
     )
@@ -106,14 +106,14 @@ def _value(name: str, value: object) -> str:
     return "none" if value == () else str(value)
 
 
-def _folder(settings: config.Settings) -> Folder:
+def _folder(settings: config.Settings) -> RunsFolder:
     path = _existing(Path(settings.dir))
     writes, why = _writes(settings, path)
     try:
         free = shutil.disk_usage(path).free
     except OSError:
         free = None
-    return Folder(settings.dir, filesystem.type_of(path), writes, why, free)
+    return RunsFolder(settings.dir, filesystem.type_of(path), writes, why, free)
 
 
 def _existing(path: Path) -> Path:

@@ -30,7 +30,7 @@ FAILED = 1
 DEAD = (b"Z", b"X")  # for the kernel: those that ended, and that nobody has waited for
 
 
-class Kept:
+class WatchedProgram:
     """A program and its keeper. `run` is None if nothing is recorded; the output then goes to the terminal as it is.
 
     `lost`: the keeper was killed. The program's exit code will be unknown. Its output is read here from then on, because a
@@ -94,7 +94,7 @@ class Kept:
         self._over.set()
 
 
-def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) -> Kept:
+def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) -> WatchedProgram:
     """Start a program on a terminal of its own. Raises CommandRefused or SettingError if it cannot be started."""
     terminal, program_end = os.openpty()
     tty.setraw(program_end)  # what it writes arrives as it was written
@@ -113,7 +113,7 @@ def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) 
         os.close(terminal)
         os.waitpid(keeper, 0)
         _raise(told)
-    kept = Kept(keeper, told["program"], terminal, told["run"], told["output"])
+    kept = WatchedProgram(keeper, told["program"], terminal, told["run"], told["output"])
     kept.notices += told["notices"]
     return kept
 

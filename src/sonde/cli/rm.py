@@ -20,7 +20,7 @@ from sonde.store.folder import PROCESS_FILE, RUN_FILE
 from sonde.store.process import is_ours, read_info, read_object
 from sonde.store.record import RINGS_MAGIC
 from sonde.terminal import show
-from sonde.views.runs import BROKEN, Entry, Runs, entry, list_runs
+from sonde.views.runs import BROKEN, RunEntry, Runs, entry, list_runs
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -93,7 +93,7 @@ def _old(folder: Path, age: float) -> list[Path]:
     return [Path(one.path) for one in old]
 
 
-def _removable(path: Path) -> Entry | None:
+def _removable(path: Path) -> RunEntry | None:
     """The run to remove. None if it has to stay, which is printed with the reason."""
     try:
         return check(path)
@@ -102,7 +102,7 @@ def _removable(path: Path) -> Entry | None:
         return None
 
 
-def _ask(doomed: list[Entry], yes: bool) -> None:
+def _ask(doomed: list[RunEntry], yes: bool) -> None:
     if yes:
         return
     show.draw_runs(Runs("", doomed), out())
@@ -111,7 +111,7 @@ def _ask(doomed: list[Entry], yes: bool) -> None:
         raise click.ClickException("Nothing was deleted.")
 
 
-def check(path: Path) -> Entry:
+def check(path: Path) -> RunEntry:
     """The run at this path. Raises if this is not a run, a link, somebody else's, or still recording."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):

@@ -14,14 +14,14 @@ import click
 from sonde.analysis.exits import CRASHED, FINISHED
 from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live
 from sonde.analysis.records.locate import is_plain
-from sonde.cli.keeper import OUTPUT, SUFFIX, Kept
+from sonde.cli.keeper import OUTPUT, SUFFIX, WatchedProgram
 from sonde.cli.verdict import Judge
 from sonde.errors import SondeError
 from sonde.guard import guard
 from sonde.store.alive import ENDED
 from sonde.store.file import RegularFile
 from sonde.terminal.line import line
-from sonde.views.watch import Watch, watch
+from sonde.views.watch import WatchView, watch
 
 FIRST = 256 * 1024  # bytes of the output that is there already
 MOST = 1 << 20  # bytes of new output at one look
@@ -40,7 +40,7 @@ class Reader:
         self._live = Live(run)
         self._judge = Judge(run)
 
-    def look(self) -> Watch:
+    def look(self) -> WatchView:
         """The run as it is now."""
         self._live.look()
         verdict = self._judge.opinion if self._live.gone else None
@@ -48,7 +48,7 @@ class Reader:
             verdict = self._judge.look(over=self._live.state not in (RECORDING, STARTING))
         return watch(self._live, verdict, self._judge.notice)
 
-    def again(self, before: Watch) -> Watch:
+    def again(self, before: WatchView) -> WatchView:
         """The run as it is now, without a new verdict; the one before counts as long as the state is the same."""
         self._live.look()
         return watch(self._live, before.verdict if before.headline.state == self._live.state else None)
@@ -85,7 +85,7 @@ def output_of(run: Path) -> Output | None:
     return Output(max(found, key=lambda path: path.stat().st_mtime_ns)) if found else None
 
 
-def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callable[[], Watch] | None:
+def on_screen(run: Path, refresh: float, kept: WatchedProgram | None, pane: str) -> Callable[[], WatchView] | None:
     """Watch until the user leaves; returns what looks once more, as the last view may be old. None: there was no view."""
     from sonde.tui.app import Screen  # only here: lines do without Textual
     from sonde.tui.thrift import be_thrifty
@@ -111,7 +111,7 @@ def on_screen(run: Path, refresh: float, kept: Kept | None, pane: str) -> Callab
     return None if last is None else lambda: _with_keeper(reader.again(last), kept)
 
 
-def _with_keeper(view: Watch, kept: Kept | None) -> Watch:
+def _with_keeper(view: WatchView, kept: WatchedProgram | None) -> WatchView:
     """Add what the keeper of a program knows, and the run does not say."""
     if kept is None:
         return view
@@ -165,13 +165,13 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
     return end
 
 
-def _tell_beside(view: Watch) -> None:
+def _tell_beside(view: WatchView) -> None:
     """On the error channel. If nobody reads it, the program is not to suffer."""
     with suppress(OSError):
         _tell(view, err=True)
 
 
-def _tell(view: Watch, *, err: bool = False) -> None:
+def _tell(view: WatchView, *, err: bool = False) -> None:
     click.echo(line(view), err=err)
     for notice in view.notices:
         click.echo(f"sonde: {notice}", err=err)

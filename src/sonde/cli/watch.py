@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde import config, launch
-from sonde.cli.keeper import Kept, keep
+from sonde.cli.keeper import WatchedProgram, keep
 from sonde.cli.program import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import tell
 from sonde.errors import CommandRefused, RunNotFound, SettingError
@@ -44,7 +44,7 @@ def options(command: Any) -> Any:
     return words(program_options(command))
 
 
-class Watching(Program):
+class WatchCommand(Program):
     """Takes its options behind a run too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -63,7 +63,7 @@ class Watching(Program):
 
 
 @click.command(
-    cls=Watching,
+    cls=WatchCommand,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="""\b
 Example: sonde watch train.py --epochs 3
@@ -224,7 +224,7 @@ def _print_lines(run: str, seconds: float) -> Callable[[], None]:
     return end
 
 
-def _let_it_run(kept: Kept) -> int:
+def _let_it_run(kept: WatchedProgram) -> int:
     """Wait for the end of a program that there is no screen for; Ctrl-C interrupts it."""
     while True:
         try:
@@ -235,7 +235,7 @@ def _let_it_run(kept: Kept) -> int:
             return _tell_lost(kept) if code is None else code
 
 
-def _leave(kept: Kept, look: Any, attach: Any) -> int:
+def _leave(kept: WatchedProgram, look: Any, attach: Any) -> int:
     """Say how it stands, on the terminal that is the user's again."""
     code = kept.poll()
     view = None
@@ -262,14 +262,14 @@ def _leave(kept: Kept, look: Any, attach: Any) -> int:
     return code
 
 
-def _tell_lost(kept: Kept) -> int:
+def _tell_lost(kept: WatchedProgram) -> int:
     """The keeper was killed, and with it the exit code is lost."""
     further = _further(kept, "Next: sonde report")
     tell(f"the program's exit code is unknown, because Sonde's keeper process was killed. {further}")
     return UNKNOWN
 
 
-def _further(kept: Kept, line: str) -> str:
+def _further(kept: WatchedProgram, line: str) -> str:
     """What can be done next."""
     if kept.run is None:
         return "Nothing was recorded."

@@ -56,7 +56,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedSpan:
     """A span that an exception went through. `key`: of an item its index, of a fetch or a wait its batch."""
 
     process: str
@@ -93,7 +93,7 @@ class Ends:
 
     state: str
     processes: list[End] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
+    failed: list[FailedSpan] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)  # of a run that is going on or died, those that trained
     lost: Drops = field(default_factory=lambda: Drops(0, {}, {}))
 
@@ -103,7 +103,7 @@ def gather_ends(run: Run, ask: Ask, trained: frozenset[str]) -> Ends:
     said = {(info.host, info.pid): (info.message, info.place) for info in run.infos if info.exception}
     processes = [_with_cause(end, said) for end in _processes(ask, finished=run.ending.word == FINISHED)]
     bad = any(one.exception or one.exit_code or one.signal or one.state == DIED for one in processes)
-    failed = [Failed(*row) for row in ask.rows(_FAILED)] if bad or run.state == RECORDING else []
+    failed = [FailedSpan(*row) for row in ask.rows(_FAILED)] if bad or run.state == RECORDING else []
     waits = run.state == RECORDING or any(one.state == DIED or one.signal for one in processes)
     stuck = _stuck(run, ask, processes, trained) if waits else []
     return Ends(run.state, processes, failed, stuck, run.drops)

@@ -30,7 +30,7 @@ class Figure:
 NOTHING = Figure(None, "SELECT NULL")
 
 
-class Row(dict[str, Figure]):
+class Figures(dict[str, Figure]):
     """Figures of one group of rows, by name; `which` says what group it is. What was not asked for is not known."""
 
     def __init__(self, which: Mapping[str, Any], figures: Mapping[str, Figure]) -> None:
@@ -78,7 +78,7 @@ class Ask:
         self._run.database.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {kept}")
         self._kept[source] = table
 
-    def one(self, source: str, columns: Mapping[str, str]) -> Row:
+    def one(self, source: str, columns: Mapping[str, str]) -> Figures:
         """Figures over all rows of `source`: a table, with its condition."""
         asked = [what for what in columns.values() if not _is_mean(what, columns.values())]
         (found,) = self.rows(f"SELECT {', '.join(asked)} FROM {source}")
@@ -87,9 +87,9 @@ class Ask:
         for name, what in columns.items():
             value = values[what] if what in values else _mean(values[f"sum{what[3:]}"], values[f"count{what[3:]}"])
             figures[name] = Figure(_number(value), f"SELECT {what} FROM {source}")
-        return Row({}, figures)
+        return Figures({}, figures)
 
-    def points(self, source: str, columns: Mapping[str, str], places: Mapping[str, float]) -> Row:
+    def points(self, source: str, columns: Mapping[str, str], places: Mapping[str, float]) -> Figures:
         """Quantiles of columns over all rows of `source`, named "column.place"; each column is sorted once."""
         listed = ", ".join(f"quantile_cont({column}, {[*places.values()]})" for column in columns.values())
         (found,) = self.rows(f"SELECT {listed} FROM {source}")
@@ -98,9 +98,9 @@ class Ask:
             for (what, place), value in zip(places.items(), values or [None] * len(places), strict=True):
                 query = f"SELECT quantile_cont({column}, {place}) FROM {source}"
                 figures[f"{name}.{what}"] = Figure(_number(value), query)
-        return Row({}, figures)
+        return Figures({}, figures)
 
-    def by(self, keys: Sequence[str], source: str, columns: Mapping[str, str], where: str = "true") -> list[Row]:
+    def by(self, keys: Sequence[str], source: str, columns: Mapping[str, str], where: str = "true") -> list[Figures]:
         """Figures for each group of rows that have the same `keys`, in the order of these."""
         named = ", ".join(keys)
         found = self.rows(
@@ -111,7 +111,7 @@ class Ask:
             group = dict(zip(keys, values, strict=False))
             which = " AND ".join([where, *(f"{key} IS NOT DISTINCT FROM {literal(group[key])}" for key in keys)])
             rows.append(
-                Row(
+                Figures(
                     group,
                     {
                         name: Figure(_number(value), f"SELECT {expression} FROM {source} WHERE {which}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
+from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Host:
     """One machine, and what its processes of this run use together nine tenths of the time, in bytes."""
 
     host: str
-    figures: Row
+    figures: Figures
     rss: Figure
     threads: Figure  # that torch computes with, in all processes that are no loader workers
     most_threads: Figure  # in one process
@@ -92,7 +92,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Losses:
+class LossFacts:
     """What the losses say. `first`: the first step with a loss that is no number; None: there is none."""
 
     seen: Figure = NOTHING
@@ -108,8 +108,8 @@ class Health:
 
     memory: list[Trend] = field(default_factory=list)
     hosts: list[Host] = field(default_factory=list)
-    losses: Losses = field(default_factory=Losses)
-    garbage: Row = field(default_factory=lambda: Row({}, {}))
+    losses: LossFacts = field(default_factory=LossFacts)
+    garbage: Figures = field(default_factory=lambda: Figures({}, {}))
 
     def crowded_host(self, policy: Policy) -> Host | None:
         """A host of this run whose cores processes of others take."""
@@ -130,8 +130,8 @@ def gather_health(ask: Ask, policy: Policy, trained: bool) -> Health:
         hosts=_hosts(ask, since, min(until + SAMPLED_NS, _EVER)),
         losses=_losses(ask)
         if trained and any(ask.seen(cat, (probe.LOSS,)) for cat in (probe.PROBE, probe.LOG))
-        else Losses(),
-        garbage=_garbage(ask) if trained and ask.seen(probe.PROBE, (probe.GC,)) else Row({}, {}),
+        else LossFacts(),
+        garbage=_garbage(ask) if trained and ask.seen(probe.PROBE, (probe.GC,)) else Figures({}, {}),
     )
 
 
@@ -185,7 +185,7 @@ def _hosts(ask: Ask, since: int, until: int) -> list[Host]:
     return [_host(ask, row, then) for row in rows]
 
 
-def _host(ask: Ask, row: Row, then: str) -> Host:
+def _host(ask: Ask, row: Figures, then: str) -> Host:
     here = f"host = {literal(row.which['host'])}"
     last = (
         f"(SELECT quantile_cont(value, 0.9) AS value, max(start_ns) AS latest FROM events WHERE kind = 'counter' "
@@ -209,7 +209,7 @@ def _host(ask: Ask, row: Row, then: str) -> Host:
     return Host(str(row.which["host"]), row, rss, threads["all"], threads["most"], own, delay)
 
 
-def _losses(ask: Ask) -> Losses:
+def _losses(ask: Ask) -> LossFacts:
     figures = ask.one(
         "steps WHERE loss IS NOT NULL",
         {
@@ -219,14 +219,14 @@ def _losses(ask: Ask) -> Losses:
         },
     )
     if not figures["bad"].or_zero():
-        return Losses(figures["seen"], figures["bad"])
+        return LossFacts(figures["seen"], figures["bad"])
     last = "(SELECT loss FROM steps WHERE loss IS NOT NULL ORDER BY start_ns DESC LIMIT 10) WHERE NOT isfinite(loss)"
     rank = ask.rows("SELECT rank FROM steps WHERE loss IS NOT NULL AND NOT isfinite(loss) ORDER BY step, rank LIMIT 1")
     last_bad = ask.one(last, {"bad": "count(*)"})["bad"]
-    return Losses(figures["seen"], figures["bad"], figures["first"], last_bad, rank[0][0])
+    return LossFacts(figures["seen"], figures["bad"], figures["first"], last_bad, rank[0][0])
 
 
-def _garbage(ask: Ask) -> Row:
+def _garbage(ask: Ask) -> Figures:
     """Collections in the threads that train, after the warm-up."""
     columns = {
         "total": "sum(gc_ns)",

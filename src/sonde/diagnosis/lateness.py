@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
-    from sonde.diagnosis.speed import Rank
+    from sonde.diagnosis.speed import RankSpeed
     from sonde.finding import Finding
 
 INPUT, COMPUTE = "input", "compute"
@@ -32,8 +32,8 @@ _WAITING = (("communication",), ("communication", "backward"))
 class Late:
     """A rank that the others wait for. `cause`: input, compute, or None; `phase`: what it spends most more on."""
 
-    rank: Rank
-    others: list[Rank]
+    rank: RankSpeed
+    others: list[RankSpeed]
     gap_ns: float  # what the others wait in a step because of it
     step_ns: float
     share: float
@@ -95,7 +95,7 @@ def _loses_its_core(facts: Facts, policy: Policy, late: Late) -> bool:
     return bool(more < late.gap_ns * policy["straggler.covers"])
 
 
-def _gap(ranks: list[Rank], waiting: tuple[str, ...]) -> tuple[float, tuple[str, ...], Rank]:
+def _gap(ranks: list[RankSpeed], waiting: tuple[str, ...]) -> tuple[float, tuple[str, ...], RankSpeed]:
     """How much longer the others wait than the one that waits the least."""
     waits = {rank.process: sum(rank.usual[phase].or_zero() for phase in waiting) for rank in ranks}
     least = min(ranks, key=lambda rank: waits[rank.process])
@@ -103,7 +103,7 @@ def _gap(ranks: list[Rank], waiting: tuple[str, ...]) -> tuple[float, tuple[str,
     return others - waits[least.process], waiting, least
 
 
-def _more(rank: Rank, others: list[Rank], waiting: tuple[str, ...]) -> dict[str, float]:
+def _more(rank: RankSpeed, others: list[RankSpeed], waiting: tuple[str, ...]) -> dict[str, float]:
     phases = [phase for phase in rank.usual if phase != TRAIN and phase not in waiting]
     return {
         phase: rank.usual[phase].or_zero() - median(one.usual[phase].or_zero() for one in others) for phase in phases
@@ -116,7 +116,9 @@ def _cause(more: dict[str, float], least: float) -> str | None:
     return COMPUTE if sum(more.get(phase, 0.0) for phase in _COMPUTE) >= least else None
 
 
-def _figures(rank: Rank, others: list[Rank], waiting: tuple[str, ...], phase: str | None) -> dict[str, Figure]:
+def _figures(
+    rank: RankSpeed, others: list[RankSpeed], waiting: tuple[str, ...], phase: str | None
+) -> dict[str, Figure]:
     found = {}
     for one in [rank, *others][:8]:
         for name in (TRAIN, *waiting, *([phase] if phase else [])):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sonde.analysis.questions.items import LOADED, each_item
-from sonde.diagnosis.figures import Ask, Row, literal
+from sonde.diagnosis.figures import Ask, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _AGAIN = f"""
 
 
 @dataclass(frozen=True)
-class Loader:
+class LoaderFacts:
     """A loader, or several that look the same, as they were iterated. None is not known."""
 
     numbers: list[int]
@@ -46,7 +46,7 @@ class Loader:
 
 
 @dataclass(frozen=True)
-class Item:
+class SlowItem:
     """An item that takes several times as long as others do. `index` of the dataset, or `id`."""
 
     index: int | None
@@ -63,23 +63,25 @@ class Item:
 class Loading:
     """All of it. What is about batches and items is only asked for where waiting for data matters."""
 
-    loaders: list[Loader] = field(default_factory=list)
-    main: Loader | None = None  # the one that training waits for the most
-    batches: Row = field(default_factory=lambda: Row({}, {}))  # of that loader, for training: fetch, wait, collate
-    items: Row = field(default_factory=lambda: Row({}, {}))
+    loaders: list[LoaderFacts] = field(default_factory=list)
+    main: LoaderFacts | None = None  # the one that training waits for the most
+    batches: Figures = field(
+        default_factory=lambda: Figures({}, {})
+    )  # of that loader, for training: fetch, wait, collate
+    items: Figures = field(default_factory=lambda: Figures({}, {}))
     slow_ns: float | None = None  # from then on an item is slow
-    slow: list[Item] = field(default_factory=list)
-    startup: Row = field(default_factory=lambda: Row({}, {}))  # of workers, when a loader is iterated again
+    slow: list[SlowItem] = field(default_factory=list)
+    startup: Figures = field(default_factory=lambda: Figures({}, {}))  # of workers, when a loader is iterated again
 
 
-def gather_loaders(ask: Ask) -> list[Loader]:
+def gather_loaders(ask: Ask) -> list[LoaderFacts]:
     """The loaders that were iterated."""
     return [_loader(*row) for row in ask.rows(_ITERS)]
 
 
-def gather_loading(ask: Ask, policy: Policy, speed: Speed, loaders: list[Loader]) -> Loading:
+def gather_loading(ask: Ask, policy: Policy, speed: Speed, loaders: list[LoaderFacts]) -> Loading:
     """Ask about batches and items too, if training waits for them."""
-    startup = _startup(ask) if any(one.workers and one.rounds > 1 for one in loaders) else Row({}, {})
+    startup = _startup(ask) if any(one.workers and one.rounds > 1 for one in loaders) else Figures({}, {})
     if not _matters(policy, speed):
         return Loading(loaders, startup=startup)
     main = _main(ask, loaders)
@@ -102,8 +104,10 @@ def gather_loading(ask: Ask, policy: Policy, speed: Speed, loaders: list[Loader]
     return _with_items(ask, policy, Loading(loaders, main, batches, startup=startup))
 
 
-def _loader(numbers: list[int], workers: int | None, size: str | None, dataset: str | None, rounds: float) -> Loader:
-    return Loader(numbers, workers, int(size) if size and size.isdigit() else None, dataset, rounds)
+def _loader(
+    numbers: list[int], workers: int | None, size: str | None, dataset: str | None, rounds: float
+) -> LoaderFacts:
+    return LoaderFacts(numbers, workers, int(size) if size and size.isdigit() else None, dataset, rounds)
 
 
 def _matters(policy: Policy, speed: Speed) -> bool:
@@ -111,7 +115,7 @@ def _matters(policy: Policy, speed: Speed) -> bool:
     return whole > 0 and waited / whole >= policy["loading.share"] and waited >= 1e9 * policy["loading.least_s"]
 
 
-def _main(ask: Ask, loaders: list[Loader]) -> Loader | None:
+def _main(ask: Ask, loaders: list[LoaderFacts]) -> LoaderFacts | None:
     found = ask.rows(
         "SELECT loader FROM batches WHERE purpose <> 'evaluate' AND loader IS NOT NULL "
         "GROUP BY 1 ORDER BY sum(wait_ns) DESC NULLS LAST, 1 LIMIT 1"
@@ -119,15 +123,15 @@ def _main(ask: Ask, loaders: list[Loader]) -> Loader | None:
     if not found:
         return None
     number = found[0][0]
-    return next((one for one in loaders if number in one.numbers), Loader([number], None, None, None, 1.0))
+    return next((one for one in loaders if number in one.numbers), LoaderFacts([number], None, None, None, 1.0))
 
 
-def _startup(ask: Ask) -> Row:
+def _startup(ask: Ask) -> Figures:
     """What iterating again costs: the call itself and the wait for the first batch; of the process that spends the most."""
     source = " ".join(_AGAIN.split())
     worst = ask.rows(f"SELECT process FROM {source} GROUP BY 1 ORDER BY sum(cost) DESC, 1 LIMIT 1")
     if not worst:
-        return Row({}, {})
+        return Figures({}, {})
     columns = {"total": "sum(cost)", "times": "count(*)", "each": "median(cost)"}
     return ask.one(f"{source} WHERE process = {literal(worst[0][0])}", columns)
 
@@ -150,15 +154,15 @@ def _with_items(ask: Ask, policy: Policy, loading: Loading) -> Loading:
             "slow_p50": "median(median_ns)",
         },
     )
-    return replace(loading, items=Row({}, {**usual, **found}), slow_ns=least, slow=_slow_items(ask, slow))
+    return replace(loading, items=Figures({}, {**usual, **found}), slow_ns=least, slow=_slow_items(ask, slow))
 
 
-def _slow_items(ask: Ask, source: str) -> list[Item]:
+def _slow_items(ask: Ask, source: str) -> list[SlowItem]:
     """The ones that cost the most; not those that cost little beside the first of them."""
     columns = "index, id, workers, rank, loads, median_ns, most_ns, total_ns"
     found = ask.rows(f"SELECT {columns} FROM {source} ORDER BY total_ns DESC, index, id LIMIT {MOST_ITEMS}")
     return [
-        Item(index, id, sorted(workers or []), rank, loads, median, most, _again(source, index, id))
+        SlowItem(index, id, sorted(workers or []), rank, loads, median, most, _again(source, index, id))
         for index, id, workers, rank, loads, median, most, total in found
         if total >= LITTLE * found[0][-1]
     ]

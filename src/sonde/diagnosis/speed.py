@@ -14,7 +14,7 @@ from sonde.analysis.tables.steps import ROWS
 from sonde.analysis.training.reader import DEVICE_TIMES
 from sonde.analysis.training.timeline import NAMED
 from sonde.analysis.training.trainers import phase_of
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Row, literal
+from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
 from sonde.store import probe
 from sonde.store.alive import REPLACED
 
@@ -40,7 +40,7 @@ STARTS = f"""
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankSpeed:
     """One process that trained. `usual`: the time of each phase in a step of a usual block, in ns; `share`: of `train`.
 
     `low`: what three quarters of the steps take at least, in ns; only of a job of several ranks.
@@ -56,9 +56,9 @@ class Rank:
     p50_ns: Figure
     p95_ns: Figure
     p99_ns: Figure
-    usual: Row
-    share: Row
-    low: Row
+    usual: Figures
+    share: Figures
+    low: Figures
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Slow:
+class LongStep:
     """One of the slowest steps after the warm-up. `phases` in ns, only those that it has."""
 
     process: str
@@ -93,11 +93,11 @@ class Spikes:
     least_ns: float | None = None
     steps: Figure = NOTHING
     lost: Figure = NOTHING
-    excess: Row = field(default_factory=lambda: Row({}, {}))
+    excess: Figures = field(default_factory=lambda: Figures({}, {}))
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceTimes:
     """What a device did in a step, by phase, on average in ns. `share`: of all step time; `host_ns`: what the host had of these phases."""
 
     phases: dict[str, Figure]
@@ -141,17 +141,17 @@ class Speed:
     steps: Figure = NOTHING  # after the warm-up, of the rank that has the most
     warmup: Figure = NOTHING
     trained: frozenset[str] = frozenset()  # the processes that have steps
-    ranks: list[Rank] = field(default_factory=list)
+    ranks: list[RankSpeed] = field(default_factory=list)
     step: Spread | None = None
     train: Spread | None = None
     phases: dict[str, Spread] = field(default_factory=dict)  # that were seen
-    whole: Row = field(default_factory=lambda: Row({}, {}))
-    segments: list[Row] = field(default_factory=list)  # medians, from the first tenth of the steps to the last
+    whole: Figures = field(default_factory=lambda: Figures({}, {}))
+    segments: list[Figures] = field(default_factory=list)  # medians, from the first tenth of the steps to the last
     spikes: Spikes = field(default_factory=Spikes)
-    slowest: list[Slow] = field(default_factory=list)
-    together: Row = field(default_factory=lambda: Row({}, {}))  # over steps that several ranks made together
+    slowest: list[LongStep] = field(default_factory=list)
+    together: Figures = field(default_factory=lambda: Figures({}, {}))  # over steps that several ranks made together
     inferred: bool = False  # input wait is no measurement, but what lay between update and forward
-    device: Device | None = None  # where there is one
+    device: DeviceTimes | None = None  # where there is one
     startup: dict[str, FirstCall] = field(default_factory=dict)  # by phase
     named: dict[str, Figure] = field(default_factory=dict)  # the program's own spans outside of phases: time in all
 
@@ -186,7 +186,7 @@ class Speed:
         return None if share is None or self.step is None else share * self.step.mean.or_zero()
 
     @property
-    def distributed(self) -> list[Rank]:
+    def distributed(self) -> list[RankSpeed]:
         """The ranks of a job of several, one process each; empty if it is none."""
         ranks = {rank.rank: rank for rank in self.ranks if rank.rank is not None}
         return list(ranks.values()) if len(ranks) > 1 else []
@@ -216,7 +216,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
     return _Gathering(ask, policy, seen, steps, about, workers).fill(speed)
 
 
-def _ranks_of(ask: Ask, counts: list[Row]) -> list[Row]:
+def _ranks_of(ask: Ask, counts: list[Figures]) -> list[Figures]:
     """One row for each rank: without a program in whose place another one went on training in the same process."""
     trained = {row.which["process"] for row in counts}
     rows = ask.rows(
@@ -227,29 +227,29 @@ def _ranks_of(ask: Ask, counts: list[Row]) -> list[Row]:
     return [row for row in counts if row.which["process"] not in gone]
 
 
-def _about(row: Row) -> tuple[Any, ...]:
+def _about(row: Figures) -> tuple[Any, ...]:
     who = row.which
     return who["process"], who["rank"], who["host"], who["pid"], row.number("first"), row.number("last")
 
 
 def _rank(
-    about: tuple[Any, ...], counts: Mapping[str, Row], usual: Mapping[str, Row], share: Mapping[str, Row]
-) -> Rank:
+    about: tuple[Any, ...], counts: Mapping[str, Figures], usual: Mapping[str, Figures], share: Mapping[str, Figures]
+) -> RankSpeed:
     process, rank, host, pid, first, last = about
-    nothing = Row({}, {})
+    nothing = Figures({}, {})
     of = counts.get(process, nothing)
-    low = Row({}, {part: of[f"low {part}"] for part in PARTS if f"low {part}" in of})
-    return Rank(
+    low = Figures({}, {part: of[f"low {part}"] for part in PARTS if f"low {part}" in of})
+    return RankSpeed(
         rank, host, pid, process, of["steps"], first, last, of["p50"], of["p95"], of["p99"],
         usual.get(process, nothing), share.get(process, nothing), low,
     )  # fmt: skip
 
 
-def _safe(row: Row) -> str:
+def _safe(row: Figures) -> str:
     return str(row.which["process"]).replace("'", "''")
 
 
-def _whole(ask: Ask, process: str) -> Row:
+def _whole(ask: Ask, process: str) -> Figures:
     """The totals of a process. Its steps have them side by side, so that nine rows for each need not be made."""
     columns = [f"sum({phase}_ns), count({phase}_ns)" for phase in PHASES]
     columns.append("sum(residual_ns) FILTER (whole), count(residual_ns) FILTER (whole)")
@@ -258,7 +258,7 @@ def _whole(ask: Ask, process: str) -> Row:
     known = [value for value in sums.values() if value is not None]
     values = {"whole": sum(known) if known else None, **sums, **{f"{part}_steps": counts[part] for part in PARTS}}
     source = f"phases WHERE process = '{process}'"
-    return Row({}, {name: Figure(values[name], f"SELECT {what} FROM {source}") for name, what in _TOTALS.items()})
+    return Figures({}, {name: Figure(values[name], f"SELECT {what} FROM {source}") for name, what in _TOTALS.items()})
 
 
 def _startup(ask: Ask, policy: Policy, process: str, seen: list[str]) -> dict[str, FirstCall]:
@@ -367,7 +367,7 @@ class _Gathering:
             together=self._together(ranks),
         )
 
-    def _device(self, speed: Speed) -> Device | None:
+    def _device(self, speed: Speed) -> DeviceTimes | None:
         if not any(cat == probe.PROBE and name in DEVICE_TIMES.values() for cat, name in self._ask.names("counter")):
             return None
         where = "device_ns IS NOT NULL AND step NOT IN (SELECT step FROM steps WHERE warmup)"
@@ -379,7 +379,7 @@ class _Gathering:
             f"(SELECT sum(mean) AS busy FROM (SELECT avg(device_ns) AS mean FROM phases WHERE {where} GROUP BY phase))",
             {"share": f"busy / (SELECT avg(dur_ns) FROM steps WHERE {AFTER_WARMUP})"},
         )["share"]
-        return Device(phases, share, sum(speed.each(phase) or 0.0 for phase in phases))
+        return DeviceTimes(phases, share, sum(speed.each(phase) or 0.0 for phase in phases))
 
     def _spreads(self) -> dict[str, Spread]:
         columns = {"dur": "dur_ns", TRAIN: TRAIN_NS, **{part: f"{part}_ns" for part in self._seen}}
@@ -403,7 +403,7 @@ class _Gathering:
             f"WHERE {self._sample} GROUP BY ALL)"
         )
 
-    def _ranks(self) -> list[Rank]:
+    def _ranks(self) -> list[RankSpeed]:
         blocks = self._blocks()
         usual = self._ask.by(["process"], blocks, {part: f"median({part})" for part in (TRAIN, *self._seen)})
         share = self._ask.by(["process"], blocks, {part: f"median({part} / nullif({TRAIN}, 0))" for part in self._seen})
@@ -424,7 +424,7 @@ class _Gathering:
         tables = [{str(row.which["process"]): row for row in rows} for rows in (counts, usual, share)]
         return [_rank(about, *tables) for about in self._about]
 
-    def _segments(self) -> list[Row]:
+    def _segments(self) -> list[Figures]:
         (first, last) = self._ask.rows(f"SELECT min(step), max(step) FROM steps WHERE {self._sample}")[0]
         if first is None:
             return []
@@ -453,10 +453,10 @@ class _Gathering:
                 usually = spreads[part].p50.or_zero()
                 columns[part] = f"sum(coalesce({part}_ns, 0) - {usually!r}) / count(DISTINCT process)"
         found = self._ask.one(source, columns)
-        excess = Row({}, {part: found[part] for part in self._seen if part in found})
+        excess = Figures({}, {part: found[part] for part in self._seen if part in found})
         return Spikes(least, found["steps"], found["lost"], excess)
 
-    def _slowest(self) -> list[Slow]:
+    def _slowest(self) -> list[LongStep]:
         columns = ", ".join(f"{part}_ns" for part in self._seen)
         # Sorting whole rows of a long run takes long. Those of the sample are enough for a limit that so many reach.
         longest = f"SELECT dur_ns FROM steps WHERE {self._sample} ORDER BY dur_ns DESC LIMIT {MOST_STEPS}"
@@ -467,18 +467,18 @@ class _Gathering:
             f"ORDER BY dur_ns DESC, step, process LIMIT {MOST_STEPS}"
         )
         return [
-            Slow(process, rank, step, lasting, training, self._known(values))
+            LongStep(process, rank, step, lasting, training, self._known(values))
             for process, rank, step, lasting, training, *values in found
         ]
 
     def _known(self, values: list[int | None]) -> dict[str, int]:
         return {part: ns for part, ns in zip(self._seen, values, strict=True) if ns is not None}
 
-    def _together(self, ranks: list[Rank]) -> Row:
+    def _together(self, ranks: list[RankSpeed]) -> Figures:
         """What the ranks had of one step: the least communication is what it costs, the rest is waiting for the last."""
         world = len({rank.rank for rank in ranks if rank.rank is not None})
         if world < 2 or "communication" not in self._seen:
-            return Row({}, {})
+            return Figures({}, {})
         steps = (
             f"(SELECT step, min(coalesce(communication_ns, 0)) AS least, max(coalesce(communication_ns, 0)) AS most, "
             f"median({TRAIN_NS}) AS {TRAIN} FROM steps WHERE {self._sample} GROUP BY step HAVING count(DISTINCT rank) = {world})"

@@ -131,7 +131,7 @@ class Recording:
         cap: int,
         names: list[tuple[str, str]],
         context: tuple[int, int],
-        counts: usage.Usage | None = None,
+        counts: usage.RunUsage | None = None,
     ) -> None:
         self.host = host
         self.cap = cap
@@ -209,9 +209,9 @@ class Recording:
         counts.add(usage.BYTES, more)
         self.used = counts.known[usage.BYTES]
 
-    def _run_counts(self) -> usage.Usage:
+    def _run_counts(self) -> usage.RunUsage:
         if self.usage is None:
-            self.usage = usage.Usage(self.host.usage())
+            self.usage = usage.RunUsage(self.host.usage())
         return self.usage
 
     def _report_homeless(self) -> None:
@@ -317,7 +317,7 @@ class Recording:
     def _count_stray(self, count: int) -> None:
         """The program has closed our files, and so nobody else counts these records."""
         if not self._run_counts().add(usage.HOMELESS, count):
-            self.usage = usage.Usage(self.host.usage())
+            self.usage = usage.RunUsage(self.host.usage())
             self.usage.add(usage.HOMELESS, count)
 
     def _content(self, lane: Lane, first: int) -> list[tuple[memoryview, int]]:

@@ -16,7 +16,7 @@ from sonde.analysis.records import label
 from sonde.analysis.run import Run
 from sonde.exchange import rows, values
 from sonde.exchange.output import Progress, ignore, opened
-from sonde.exchange.rows import Process, Row
+from sonde.exchange.rows import EventRow, ExportedProcess
 from sonde.exchange.strands import Strands
 from sonde.store import probe
 
@@ -58,7 +58,7 @@ class _Tracks:
     Loader workers of one number that follow each other, as those of one epoch after another, share the pid of the first.
     """
 
-    def __init__(self, processes: list[Process]) -> None:
+    def __init__(self, processes: list[ExportedProcess]) -> None:
         self.processes = processes
         self.pids: dict[str, int] = {}
         self.names: dict[int, str] = {}
@@ -105,7 +105,7 @@ class _Tracks:
         at = f'"pid":{pid},"tid":{tid},"ts":{_us(ts)},"ph":"X","dur":{_us(dur)}'
         yield f'{{"name":{values.word(name)},"cat":"step",{at},"args":{args}}}'
 
-    def counter(self, row: Row) -> str:
+    def counter(self, row: EventRow) -> str:
         """What the track of a counter is called: each category, name and key has its own, and a process its name."""
         name = label.event(row.cat, row.name)
         if row.key is None or (row.cat == probe.PROBE and row.name != probe.DEVICE_PEAK):  # the key is that of a batch
@@ -114,7 +114,7 @@ class _Tracks:
         named = [self.names[self.pids[one.id]] for one in self.processes if (one.host, one.pid) == (host, row.key)]
         return f"{name}, {named[0]}" if row.cat == probe.SYSTEM and named else f"{name} [{row.key}]"
 
-    def strand(self, row: Row) -> int:
+    def strand(self, row: EventRow) -> int:
         """On which strand of its thread an event lies."""
         thread = (row.process, row.lane)
         strands = self.strands.get(thread)
@@ -123,7 +123,7 @@ class _Tracks:
             strands = self.strands[thread] = Strands()
         return strands.place(row.seq, row.parent, row.start, row.end)
 
-    def tid(self, row: Row, strand: int) -> tuple[int, str | None]:
+    def tid(self, row: EventRow, strand: int) -> tuple[int, str | None]:
         """The tid of a strand, and, the first time, the lines that name it."""
         pid = self.pids[row.process]
         key = (pid, row.lane, strand)
@@ -140,7 +140,7 @@ class _Tracks:
         return tid, f"{named},\n{ordered},\n"
 
 
-def _line(row: Row, tracks: _Tracks, origin: int) -> str:
+def _line(row: EventRow, tracks: _Tracks, origin: int) -> str:
     """One event, after the names of its track if that is new."""
     counter = row.kind == "counter" and row.value is not None and math.isfinite(row.value)
     strand = 0 if counter else tracks.strand(row)
@@ -215,7 +215,7 @@ _BATCH_TO_STEP = f"""
 """
 
 
-def _arguments(row: Row) -> str:
+def _arguments(row: EventRow) -> str:
     found: dict[str, object] = {}
     if row.step is not None:
         found["step"] = row.step

@@ -14,7 +14,7 @@ from typing import IO, BinaryIO
 from sonde.analysis.run import Run
 from sonde.exchange import rows, values
 from sonde.exchange.output import Progress, ignore, opened
-from sonde.exchange.rows import Process, Row
+from sonde.exchange.rows import EventRow, ExportedProcess
 from sonde.store import probe
 
 TRACER = "dftracer"  # the category of lines about the trace itself
@@ -76,7 +76,7 @@ def _put(file: IO[str], lines: Iterable[dict[str, object]]) -> None:
     file.writelines(values.text(line) + "\n" for line in lines)
 
 
-def _about(processes: Iterable[Process], hashes: dict[str, str]) -> Iterable[dict[str, object]]:
+def _about(processes: Iterable[ExportedProcess], hashes: dict[str, str]) -> Iterable[dict[str, object]]:
     """The lines that come first: which hash stands for which host, and what each process is."""
     told = set()
     for process in processes:
@@ -87,7 +87,7 @@ def _about(processes: Iterable[Process], hashes: dict[str, str]) -> Iterable[dic
         yield _metadata("PR", process.pid, process.pid, code, process.label, process.pid)
 
 
-def _event(row: Row, process: Process, code: str) -> dict[str, object]:
+def _event(row: EventRow, process: ExportedProcess, code: str) -> dict[str, object]:
     if row.meta:
         # A fact that was given with `log_metadata` has a value of its own; the value of a mark is its time.
         fact = values.arguments(row.args).get("value") if row.cat == TRACER else None
@@ -110,7 +110,7 @@ def _event(row: Row, process: Process, code: str) -> dict[str, object]:
     return line | {"ph": "X", "args": place | _arguments(row)}
 
 
-def _arguments(row: Row) -> dict[str, object]:
+def _arguments(row: EventRow) -> dict[str, object]:
     found: dict[str, object] = {}
     if row.epoch is not None:
         found["epoch"] = row.epoch

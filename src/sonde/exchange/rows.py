@@ -17,7 +17,7 @@ BATCH = 10_000  # events at a time in Python
 PIECE = 500_000  # events at a time in a sort
 
 
-class Row(NamedTuple):
+class EventRow(NamedTuple):
     """One event. `lane` numbers the threads of a process; `end` of an open span is the last time its process was seen."""
 
     process: str
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     args: str | None
 
 
-class Process(NamedTuple):
+class ExportedProcess(NamedTuple):
     """One process of the run; `id` is the name of its folder, `end` the last time it was seen."""
 
     id: str
@@ -60,18 +60,18 @@ def counted(run: Run) -> int:
     return int(count)
 
 
-def batches(run: Run) -> Iterator[list[Row]]:
+def batches(run: Run) -> Iterator[list[EventRow]]:
     """All events, ordered by process, thread, start; a few thousand at a time.
 
     Sorting needs memory for what it sorts, so it is done piece by piece.
     """
     for piece in _pieces(run):
         found = run.sql(_query(piece)).iter_rows(BATCH)
-        while batch := [Row(*one) for one in itertools.islice(found, BATCH)]:
+        while batch := [EventRow(*one) for one in itertools.islice(found, BATCH)]:
             yield batch
 
 
-def processes(run: Run) -> list[Process]:
+def processes(run: Run) -> list[ExportedProcess]:
     """All processes, in the order in which a viewer should list them: by rank, main ones before their workers."""
     found = run.sql(
         """
@@ -81,7 +81,7 @@ def processes(run: Run) -> list[Process]:
         """
     ).fetchall()
     return [
-        Process(id, host, pid, label.process(role, rank, worker), worker, start, end)
+        ExportedProcess(id, host, pid, label.process(role, rank, worker), worker, start, end)
         for id, host, pid, role, rank, worker, start, end in found
     ]
 

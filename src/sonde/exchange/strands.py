@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class _Open(NamedTuple):
+class _OpenSlice(NamedTuple):
     start: int
     end: int
     seq: int
@@ -21,7 +21,7 @@ class Strands:
     __slots__ = ("_strands", "_where")
 
     def __init__(self) -> None:
-        self._strands: list[list[_Open]] = []  # for each strand what is open, outermost first
+        self._strands: list[list[_OpenSlice]] = []  # for each strand what is open, outermost first
         self._where: dict[int, int] = {}  # seq -> strand, of what is open
 
     def place(self, seq: int, parent: int | None, start: int, end: int) -> int:
@@ -29,7 +29,7 @@ class Strands:
         strand = self._below(parent, start, end)
         if strand is None:
             strand = self._free(start)
-        self._strands[strand].append(_Open(start, end, seq))
+        self._strands[strand].append(_OpenSlice(start, end, seq))
         self._where[seq] = strand
         return strand
 
@@ -47,7 +47,7 @@ class Strands:
         self._strands.append([])
         return len(self._strands) - 1
 
-    def _running(self, strand: int, now: int) -> list[_Open]:
+    def _running(self, strand: int, now: int) -> list[_OpenSlice]:
         """What is still open on a strand at this time. What began and ended right now counts: viewers nest below it."""
         stack = self._strands[strand]
         while stack and stack[-1].end <= now and not stack[-1].start == stack[-1].end == now:

@@ -9,7 +9,7 @@ from sonde import units
 from sonde.html.markup import safe, tag
 
 if TYPE_CHECKING:
-    from sonde.views.items import Curve, Exhibit, Sight
+    from sonde.views.items import Curve, Exhibit, ItemValue
 
 HEIGHT = 100  # of a curve, in its own units
 MOST_LARGE = 2  # items that went wrong are drawn large, if they are no more
@@ -28,7 +28,7 @@ def _item(one: Exhibit, large: bool) -> str:
     return tag("div", head + "".join(map(_sight, one.sights)), css)
 
 
-def _sight(sight: Sight) -> str:
+def _sight(sight: ItemValue) -> str:
     drawn = ""
     if sight.picture is not None:
         data = base64.b64encode(sight.picture).decode()
@@ -38,7 +38,7 @@ def _sight(sight: Sight) -> str:
     return drawn + _facts(sight)
 
 
-def _facts(sight: Sight) -> str:
+def _facts(sight: ItemValue) -> str:
     """`image 3 x 32 x 32, 0 to 1`, and how much of it is not finite."""
     if sight.numbers:
         told = tag("b", safe(sight.path)) + f" {safe(', '.join(sight.numbers))}"

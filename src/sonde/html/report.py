@@ -10,11 +10,11 @@ from sonde.html import charts as draw
 from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
-from sonde.views.report import Phase, Rank, Report, SlowStep, Verdict, name_of
+from sonde.views.report import Phase, RankRow, Report, SlowStep, Verdict, name_of
 from sonde.views.words import kept, own_cost, phase_name, telling, took, weight
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.items import Item
+    from sonde.analysis.questions.items import StepItem
     from sonde.views.charts import Charts
 
 MOST_LAYERS = 40
@@ -232,7 +232,7 @@ def _ranks(view: Report, charts: Charts) -> str:
     )
 
 
-def _rank(one: Rank) -> list[str]:
+def _rank(one: RankRow) -> list[str]:
     slow = "" if one.slow is None else f"{one.slow:.2f}x"
     largest = max(one.phases, key=lambda name: one.phases[name], default=None)
     return [
@@ -290,7 +290,7 @@ def _culprits(one: SlowStep) -> str:
     return tag("div", items, "long") if items else ""
 
 
-def _item(one: Item) -> str:
+def _item(one: StepItem) -> str:
     worker = "" if one.worker is None else f", worker {one.worker}"
     took_it = "" if one.dur_ns is None else tag("span", f" {took(one.dur_ns)}{worker}", "soft")
     return tag("b", safe(one.name)) + took_it

@@ -20,7 +20,7 @@ _HEAD = struct.Struct("<8s4Q")
 _ITEM_BYTES = {ledger.U16: 2, ledger.U32: 4, ledger.I64: 8}
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One entry; `content` is what stands behind its head."""
 
     code: int
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
         return keys[: self.count] if isinstance(keys, list) else []
 
 
-def read_entries(path: Path, notes: list[str]) -> Iterator[Entry]:
+def read_entries(path: Path, notes: list[str]) -> Iterator[LedgerEntry]:
     """The entries of a ledger in their order. What is wrong becomes a note; a file that is not there is none."""
     try:
         file = RegularFile(path)
@@ -53,7 +53,7 @@ def read_entries(path: Path, notes: list[str]) -> Iterator[Entry]:
         yield from _read(file, notes)
 
 
-def _read(file: RegularFile, notes: list[str]) -> Iterator[Entry]:
+def _read(file: RegularFile, notes: list[str]) -> Iterator[LedgerEntry]:
     page, head = _steady_page(file)
     magic, length, base, space, cap = head
     if magic != ledger.MAGIC:
@@ -63,7 +63,7 @@ def _read(file: RegularFile, notes: list[str]) -> Iterator[Entry]:
     there = max(0, file.size() - ledger.DATA)
     if length > there:
         notes.append(f"{NAME} is cut short: it holds {there} of {length} bytes")
-    yield from _entries(_Part(file, ledger.DATA, min(length, there)), notes)
+    yield from _entries(_FilePart(file, ledger.DATA, min(length, there)), notes)
     if base == length:
         yield from _entries(_Buffer(page[ledger.HEAD_BYTES :]), notes)
     _tell_losses(space, cap, notes)
@@ -99,7 +99,7 @@ def _steady_page(file: RegularFile) -> tuple[bytes, tuple[bytes, int, int, int, 
     return page, _HEAD.unpack(page[: _HEAD.size].ljust(_HEAD.size, b"\0"))
 
 
-class _Part:
+class _FilePart:
     """A part of a file with entries, read window by window."""
 
     padded = False  # an empty entry is damage
@@ -123,7 +123,7 @@ class _Part:
         return 0 if count <= len(self.window) else None  # the file may have been cut meanwhile
 
 
-class _Buffer(_Part):
+class _Buffer(_FilePart):
     padded = True
 
     def __init__(self, content: bytes) -> None:
@@ -131,7 +131,7 @@ class _Buffer(_Part):
         self.window = content
 
 
-def _entries(part: _Part, notes: list[str]) -> Iterator[Entry]:
+def _entries(part: _FilePart, notes: list[str]) -> Iterator[LedgerEntry]:
     at = 0
     head = ledger.ENTRY
     while at < part.length:
@@ -146,11 +146,11 @@ def _entries(part: _Part, notes: list[str]) -> Iterator[Entry]:
         if place is None or size is None:
             notes.append(f"{NAME} is damaged: the batches behind its first {at} bytes are lost")
             return
-        yield Entry(code, flags, None if worker < 0 else worker, key, count, part.window[place : place + size])
+        yield LedgerEntry(code, flags, None if worker < 0 else worker, key, count, part.window[place : place + size])
         at += head.size + size
 
 
-def _size(code: int, count: int, part: _Part, at: int) -> int | None:
+def _size(code: int, count: int, part: _FilePart, at: int) -> int | None:
     """Bytes of an entry behind its head; None: it is none."""
     if code in _ITEM_BYTES:
         return count * _ITEM_BYTES[code] if count <= ledger.MOST_ITEMS else None

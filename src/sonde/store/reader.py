@@ -41,7 +41,7 @@ class Chunk(NamedTuple):
     counters: bool
 
 
-class Recording:
+class ProcessRecording:
     """What one process recorded, as it was when the folder was opened.
 
     `missing` counts records that were begun and are nowhere to be found, `corrupt` the slots that hold no record though
@@ -184,9 +184,9 @@ def read_newest(folder: Path, info: Info, notes: list[str]) -> Rings:
     return read_rings(path, folder.stat().st_uid, notes)
 
 
-def read_process(folder: str | Path) -> Recording:
+def read_process(folder: str | Path) -> ProcessRecording:
     """Read a process folder. Raises RunUnreadable if it tells nothing at all."""
     path = Path(folder)
     if not path.is_dir() or path.is_symlink():
         raise RunUnreadable(f"{path} is not a process folder: give a folder <host>-<pid>-<n> inside a run folder.")
-    return Recording(path)
+    return ProcessRecording(path)

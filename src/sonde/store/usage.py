@@ -21,7 +21,7 @@ BYTES, HOMELESS = 0, 1  # which number
 _NUMBER = struct.Struct("<Q")
 
 
-class Usage:
+class RunUsage:
     """The counts of a run; without its file (-1), those of this process."""
 
     def __init__(self, fd: int) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sonde import units
 from sonde.terminal.layout import INDENT, MARGIN, block, heading, items, note
-from sonde.terminal.table import Column, lines
+from sonde.terminal.table import TextColumn, lines
 from sonde.views.blackbox import BatchLine, BirthLine, Page, RaisedLine, ThreadLine, item_names
 from sonde.views.safe import printable
 from sonde.views.words import extent, later
@@ -145,21 +145,23 @@ def _batches(batches: list[BatchLine], console: Console) -> None:
         return
     heading(console, "the last batches, the newest at the bottom")
     columns = [
-        Column("process", [one.who for one in batches], need=4, right=False),
-        Column("step", [_count(one.step) for one in batches]),
-        Column("epoch", [_count(one.epoch) for one in batches], need=5),
-        Column("batch", [_count(one.batch) for one in batches]),
-        Column("size", [_count(one.size) for one in batches], need=6),
-        Column("loss", [_loss(one.loss) for one in batches], need=1, styles=[_loss_style(one.loss) for one in batches]),
-        Column("digest", [_digest(one) for one in batches], need=3, right=False),
-        Column(
+        TextColumn("process", [one.who for one in batches], need=4, right=False),
+        TextColumn("step", [_count(one.step) for one in batches]),
+        TextColumn("epoch", [_count(one.epoch) for one in batches], need=5),
+        TextColumn("batch", [_count(one.batch) for one in batches]),
+        TextColumn("size", [_count(one.size) for one in batches], need=6),
+        TextColumn(
+            "loss", [_loss(one.loss) for one in batches], need=1, styles=[_loss_style(one.loss) for one in batches]
+        ),
+        TextColumn("digest", [_digest(one) for one in batches], need=3, right=False),
+        TextColumn(
             "since",
             [_changed(one) for one in batches],
             need=2,
             right=False,
             styles=[_changed_style(one) for one in batches],
         ),
-        Column("items", [_names(one) for one in batches], right=False, least=16),
+        TextColumn("items", [_names(one) for one in batches], right=False, least=16),
     ]
     kept = [column for column in columns if set(column.cells) - {"", "n/a"} or column.title in ("step", "items")]
     for line in lines(kept, console.width - INDENT):

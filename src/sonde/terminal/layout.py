@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from sonde.terminal.table import Column, lines
+from sonde.terminal.table import TextColumn, lines
 from sonde.views.safe import printable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def pairs(console: Console, values: dict[str, str]) -> None:
         block(console, line, hang=width + 2)
 
 
-def grid(console: Console, columns: list[Column]) -> None:
+def grid(console: Console, columns: list[TextColumn]) -> None:
     """A table that fits."""
     for line in lines(columns, console.width - INDENT):
         console.print(Text(MARGIN) + line)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sonde import units
 from sonde.views.safe import printable
-from sonde.views.watch import Watch
+from sonde.views.watch import WatchView
 
 MISSING = "n/a"
 
 
-def line(view: Watch) -> str:
+def line(view: WatchView) -> str:
     """State, step, speed, step time with its percentiles and phases, memory: everything in one line."""
     head, times = view.headline, view.step_time
     facts = [
@@ -38,7 +38,7 @@ def line(view: Watch) -> str:
     return "sonde: " + " | ".join(fact for fact in facts if fact)
 
 
-def _points(view: Watch) -> list[tuple[str, float | None]]:
+def _points(view: WatchView) -> list[tuple[str, float | None]]:
     return [("p50", view.step_time.p50_ns), ("p95", view.step_time.p95_ns), ("p99", view.step_time.p99_ns)]
 
 

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from sonde import units
 from sonde.terminal.layout import INDENT, MARGIN, block
-from sonde.terminal.table import Column, lines
-from sonde.views.report import Memory, Phase, Rank, Report, SlowStep, Verdict, name_of
+from sonde.terminal.table import TextColumn, lines
+from sonde.views.report import MemoryRow, Phase, RankRow, Report, SlowStep, Verdict, name_of
 from sonde.views.safe import printable, shorten
 from sonde.views.words import MISSING, kept, own_cost, phase_name, telling, took, weight
 
@@ -63,7 +63,7 @@ def _title(console: Console, title: str, rest: str = "") -> None:
     console.print(line, no_wrap=True)
 
 
-def _grid(console: Console, columns: list[Column]) -> None:
+def _grid(console: Console, columns: list[TextColumn]) -> None:
     for line in lines(columns, console.width - INDENT):
         console.print(Text(MARGIN) + line, no_wrap=True, overflow="crop")
 
@@ -162,9 +162,9 @@ def _step_time(view: Report, console: Console) -> None:
     names = ["step", *(phase_name(one.phase) for one in phases)]
     styles = ["bold", *(PHASE_COLOURS[one.phase] for one in phases)]
     columns = [
-        Column("", names, right=False, styles=["bold"] + [""] * len(phases)),
-        Column("", _bars(phases, console.width), need=4, right=False, styles=styles),
-        Column("share", ["", *(_share(one.share) for one in phases)]),
+        TextColumn("", names, right=False, styles=["bold"] + [""] * len(phases)),
+        TextColumn("", _bars(phases, console.width), need=4, right=False, styles=styles),
+        TextColumn("share", ["", *(_share(one.share) for one in phases)]),
         _points("p50", steps.p50_ns, [one.p50_ns for one in phases], 0),
         _points("p95", steps.p95_ns, [one.p95_ns for one in phases], 3),
         _points("p99", steps.p99_ns, [one.p99_ns for one in phases], 1),
@@ -186,24 +186,26 @@ def start_up(view: Report) -> str:
     return f"first {first}: compiling, caches or other lazy work"
 
 
-def _points(title: str, whole: float | None, parts: list[float | None], need: int) -> Column:
+def _points(title: str, whole: float | None, parts: list[float | None], need: int) -> TextColumn:
     cells = [took(ns) for ns in (whole, *parts)]
-    return Column(title, cells, need=need, styles=["bold"] + [""] * len(parts))
+    return TextColumn(title, cells, need=need, styles=["bold"] + [""] * len(parts))
 
 
-def _device(phases: list[Phase]) -> list[Column]:
+def _device(phases: list[Phase]) -> list[TextColumn]:
     """What a device took for the phases, where there is one."""
     if all(one.device_ns is None for one in phases):
         return []
-    return [Column("device", ["", *("" if one.device_ns is None else took(one.device_ns) for one in phases)], need=1)]
+    return [
+        TextColumn("device", ["", *("" if one.device_ns is None else took(one.device_ns) for one in phases)], need=1)
+    ]
 
 
-def _in_steps(phases: list[Phase], count: int) -> list[Column]:
+def _in_steps(phases: list[Phase], count: int) -> list[TextColumn]:
     """In how many steps a phase was, if that is not all of them: percentiles are over these."""
     if all(one.steps >= count for one in phases):
         return []
     cells = ["", *(units.count(one.steps) if one.steps < count else "" for one in phases)]
-    return [Column("in steps", cells, need=5, styles=["dim"] * len(cells))]
+    return [TextColumn("in steps", cells, need=5, styles=["dim"] * len(cells))]
 
 
 def _bars(phases: list[Phase], width: int) -> list[str]:
@@ -218,7 +220,7 @@ def _share(share: float | None) -> str:
 # ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _ranks(ranks: list[Rank], console: Console, apart: bool) -> None:
+def _ranks(ranks: list[RankRow], console: Console, apart: bool) -> None:
     if len(ranks) < 2:
         return
     shown = _telling(ranks)
@@ -228,27 +230,29 @@ def _ranks(ranks: list[Rank], console: Console, apart: bool) -> None:
     )
     hosts = len({one.host for one in ranks}) > 1
     columns = [
-        Column(
+        TextColumn(
             "",
             [name_of(one, True) for one in shown],
             right=False,
             styles=["bold" if one.worst else "" for one in shown],
         ),
-        Column("host", [one.host for one in shown] if hosts else [""] * len(shown), need=5, right=False, least=6),
-        Column("steps", [_count(one.steps) for one in shown], need=2),
-        Column("p50", [took(one.p50_ns) for one in shown]),
-        Column("p95", [took(one.p95_ns) for one in shown], need=4),
-        Column("own time", [took(one.own_ns) for one in shown]),
-        Column("", [_slower(one) for one in shown], styles=["red" if one.worst else "dim" for one in shown]),
-        Column("largest", [_largest(one) for one in shown], need=3, right=False),
-        Column("state", [f"{one.state} ({one.how})" if one.how else one.state for one in shown], need=1, right=False),
+        TextColumn("host", [one.host for one in shown] if hosts else [""] * len(shown), need=5, right=False, least=6),
+        TextColumn("steps", [_count(one.steps) for one in shown], need=2),
+        TextColumn("p50", [took(one.p50_ns) for one in shown]),
+        TextColumn("p95", [took(one.p95_ns) for one in shown], need=4),
+        TextColumn("own time", [took(one.own_ns) for one in shown]),
+        TextColumn("", [_slower(one) for one in shown], styles=["red" if one.worst else "dim" for one in shown]),
+        TextColumn("largest", [_largest(one) for one in shown], need=3, right=False),
+        TextColumn(
+            "state", [f"{one.state} ({one.how})" if one.how else one.state for one in shown], need=1, right=False
+        ),
     ]
     _grid(console, [column for column in columns if column.title != "host" or hosts])
     if len(ranks) > len(shown):
         block(console, Text(f"and {len(ranks) - len(shown)} more; --json has all", "dim"), hang=INDENT)
 
 
-def _telling(ranks: list[Rank]) -> list[Rank]:
+def _telling(ranks: list[RankRow]) -> list[RankRow]:
     """All of a few ranks; of many the slowest, in their order."""
     if len(ranks) <= MOST_RANKS:
         return ranks
@@ -256,7 +260,7 @@ def _telling(ranks: list[Rank]) -> list[Rank]:
     return [ranks[place] for place in sorted(slowest)]
 
 
-def _summary(ranks: list[Rank]) -> str:
+def _summary(ranks: list[RankRow]) -> str:
     known = sorted(one.p50_ns for one in ranks if one.p50_ns is not None)
     if not known:
         return ""
@@ -270,11 +274,11 @@ def _summary(ranks: list[Rank]) -> str:
     return f"median {took(middle)}, {told}"
 
 
-def _slower(one: Rank) -> str:
+def _slower(one: RankRow) -> str:
     return "" if one.slow is None else f"{one.slow:.2f}x"
 
 
-def _largest(one: Rank) -> str:
+def _largest(one: RankRow) -> str:
     if not one.phases:
         return MISSING
     phase = max(one.phases, key=lambda name: one.phases[name])
@@ -285,7 +289,7 @@ def _count(number: int | None) -> str:
     return MISSING if number is None else units.count(number)
 
 
-def _memory(memory: list[Memory], console: Console) -> None:
+def _memory(memory: list[MemoryRow], console: Console) -> None:
     if not memory:
         return
     shown = sorted(memory, key=lambda one: one.limit is None and -(one.peak or 0))[: MOST_MEMORY + 2]
@@ -294,18 +298,18 @@ def _memory(memory: list[Memory], console: Console) -> None:
     _grid(
         console,
         [
-            Column("", [_holder(one) for one in shown], right=False, least=12),
-            Column("after warm-up", [weight(one.first) for one in shown], need=2),
-            Column("last", [weight(one.last) for one in shown]),
-            Column("peak", [weight(one.peak) for one in shown]),
-            Column("limit", [weight(one.limit) if one.limit is not None else "" for one in shown], need=1),
+            TextColumn("", [_holder(one) for one in shown], right=False, least=12),
+            TextColumn("after warm-up", [weight(one.first) for one in shown], need=2),
+            TextColumn("last", [weight(one.last) for one in shown]),
+            TextColumn("peak", [weight(one.peak) for one in shown]),
+            TextColumn("limit", [weight(one.limit) if one.limit is not None else "" for one in shown], need=1),
         ],
     )
     if len(memory) > len(shown):
         block(console, Text(f"and {len(memory) - len(shown)} more; --json has all", "dim"), hang=INDENT)
 
 
-def _holder(one: Memory) -> str:
+def _holder(one: MemoryRow) -> str:
     return one.who if one.what in ("rss", "used") else f"{one.who}, device {one.what}"
 
 
@@ -319,17 +323,17 @@ def _slowest(view: Report, console: Console) -> None:
     _title(console, "slowest steps")
     several = len(view.ranks) > 1 and any(one.rank is not None for one in slowest)
     columns = [
-        Column("step", [units.count(one.step) for one in slowest]),
-        Column("rank", [MISSING if one.rank is None else str(one.rank) for one in slowest], need=3),
-        Column("took", [took(one.dur_ns) for one in slowest]),
-        Column(
+        TextColumn("step", [units.count(one.step) for one in slowest]),
+        TextColumn("rank", [MISSING if one.rank is None else str(one.rank) for one in slowest], need=3),
+        TextColumn("took", [took(one.dur_ns) for one in slowest]),
+        TextColumn(
             "",
             ["" if one.times is None else f"{one.times:.1f}x" for one in slowest],
             need=4,
             styles=["dim"] * len(slowest),
         ),
-        Column("most of it", [_extra(one) for one in slowest], need=1, right=False),
-        Column("its slowest items", [_culprits(one) for one in slowest], need=2, right=False, least=18),
+        TextColumn("most of it", [_extra(one) for one in slowest], need=1, right=False),
+        TextColumn("its slowest items", [_culprits(one) for one in slowest], need=2, right=False, least=18),
     ]
     if not several:
         columns = [column for column in columns if column.title != "rank"]
@@ -369,13 +373,13 @@ def _layers(view: Report, console: Console) -> None:
     _grid(
         console,
         [
-            Column("", [one.layer or "(the model)" for one in shown], right=False, least=14),
-            Column("type", [one.type or MISSING for one in shown], need=3, right=False, least=8),
-            Column("share", [MISSING if one.share is None else units.share(one.share) for one in shown], need=1),
-            Column("forward", [took(one.forward_ns) for one in shown]),
-            Column("backward", [took(one.backward_ns) for one in shown]),
-            Column("activations", [weight(one.activation_bytes) for one in shown], need=4),
-            Column("parameters", [weight(one.parameter_bytes) for one in shown], need=5),
+            TextColumn("", [one.layer or "(the model)" for one in shown], right=False, least=14),
+            TextColumn("type", [one.type or MISSING for one in shown], need=3, right=False, least=8),
+            TextColumn("share", [MISSING if one.share is None else units.share(one.share) for one in shown], need=1),
+            TextColumn("forward", [took(one.forward_ns) for one in shown]),
+            TextColumn("backward", [took(one.backward_ns) for one in shown]),
+            TextColumn("activations", [weight(one.activation_bytes) for one in shown], need=4),
+            TextColumn("parameters", [weight(one.parameter_bytes) for one in shown], need=5),
         ],
     )
 

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from sonde import units
 from sonde.terminal.layout import INDENT, block, grid, heading, items, note, pairs
-from sonde.terminal.table import Column, fit, lines
-from sonde.views.doctor import Health
+from sonde.terminal.table import TextColumn, fit, lines
+from sonde.views.doctor import Examination
 from sonde.views.listing import TELLING, Listing
 from sonde.views.runs import BROKEN, Runs
 from sonde.views.safe import printable, shorten
-from sonde.views.show import Counter, Loss, Mark, Name, Open, Process, Show
+from sonde.views.show import Counter, LostRecords, Mark, Name, OpenRow, ProcessRow, Show
 
 STATE_STYLES = {"recording": "green", "running": "green", "died": "red", BROKEN: "red", "unknown": "yellow"}
 ENDED_STYLES = {
@@ -49,21 +49,25 @@ def draw_runs(found: Runs, console: Console) -> None:
     known = [one.outcome for one in runs]
     least = WHOLE_ID if console.width >= WIDE else END_OF_ID
     columns = [
-        Column("run", [one.id for one in runs], right=False, styles=["bold"] * len(runs), least=least, keep_end=True),
-        Column(
+        TextColumn(
+            "run", [one.id for one in runs], right=False, styles=["bold"] * len(runs), least=least, keep_end=True
+        ),
+        TextColumn(
             "ended",
             [one.ended for one in runs],
             right=False,
             styles=[ENDED_STYLES.get(one.ended.split()[0], "") for one in runs],
             least=11,
         ),
-        Column("ran", [units.duration(one.dur_ns) for one in runs], need=4),
-        Column("started", [units.when(one.started_ns) for one in runs], need=7, right=False),  # the id begins with it
-        Column("size", [units.size(one.size) for one in runs], need=6),
+        TextColumn("ran", [units.duration(one.dur_ns) for one in runs], need=4),
+        TextColumn(
+            "started", [units.when(one.started_ns) for one in runs], need=7, right=False
+        ),  # the id begins with it
+        TextColumn("size", [units.size(one.size) for one in runs], need=6),
     ]
     if any(known):
         columns[1:1] = [
-            Column(
+            TextColumn(
                 "verdict",
                 [one.verdict if one else units.NOTHING for one in known],
                 need=1,
@@ -72,9 +76,9 @@ def draw_runs(found: Runs, console: Console) -> None:
             )
         ]
         columns[3:3] = [
-            Column("steps", [units.count(one.steps) if one else units.NOTHING for one in known], need=3),
-            Column("median step", [units.duration(one.p50_ns) if one else units.NOTHING for one in known], need=2),
-            Column("loss", [_loss(one.loss if one else None) for one in known], need=5),
+            TextColumn("steps", [units.count(one.steps) if one else units.NOTHING for one in known], need=3),
+            TextColumn("median step", [units.duration(one.p50_ns) if one else units.NOTHING for one in known], need=2),
+            TextColumn("loss", [_loss(one.loss if one else None) for one in known], need=5),
         ]
     table = lines(columns, console.width)
     console.print(table[0])
@@ -127,32 +131,32 @@ def _head(view: Show, console: Console) -> None:
     _processes(view.processes, console)
 
 
-def _processes(found: list[Process], console: Console) -> None:
+def _processes(found: list[ProcessRow], console: Console) -> None:
     if not found:
         return
     processes = _most_telling(found)
     hosts = len({one.host for one in processes}) > 1
     heading(console, units.plural(len(found), "process", "processes"))
     columns = [
-        Column("process", [one.label for one in processes], right=False, least=12),
-        Column("pid", [str(one.pid) for one in processes]),
-        Column(
+        TextColumn("process", [one.label for one in processes], right=False, least=12),
+        TextColumn("pid", [str(one.pid) for one in processes]),
+        TextColumn(
             "state",
             [_ended(one) for one in processes],
             right=False,
             styles=[_state_style(one.state) for one in processes],
         ),
-        Column("ran", [units.duration(one.dur_ns) for one in processes]),
-        Column("events", [units.count(one.events) for one in processes], need=1),
+        TextColumn("ran", [units.duration(one.dur_ns) for one in processes]),
+        TextColumn("events", [units.count(one.events) for one in processes], need=1),
     ]
     if hosts:
-        columns.insert(1, Column("host", [one.host for one in processes], need=2, right=False, least=8))
+        columns.insert(1, TextColumn("host", [one.host for one in processes], need=2, right=False, least=8))
     grid(console, columns)
     if len(found) > len(processes):
         note(console, f"and {_states(found, processes)}", "dim")
 
 
-def _most_telling(found: list[Process]) -> list[Process]:
+def _most_telling(found: list[ProcessRow]) -> list[ProcessRow]:
     """All of a few processes; of many those that did not end properly first, in their order."""
     if len(found) <= MOST_PROCESSES:
         return found
@@ -160,13 +164,13 @@ def _most_telling(found: list[Process]) -> list[Process]:
     return [found[index] for index in sorted(order[:MOST_PROCESSES])]
 
 
-def _states(found: list[Process], shown: list[Process]) -> str:
+def _states(found: list[ProcessRow], shown: list[ProcessRow]) -> str:
     """How many processes of which state are not shown."""
     counts = collections.Counter(one.state for one in found) - collections.Counter(one.state for one in shown)
     return ", ".join(f"{units.count(count)} more that {WORDS.get(state, state)}" for state, count in counts.items())
 
 
-def _ended(process: Process) -> str:
+def _ended(process: ProcessRow) -> str:
     return f"{process.state} ({process.how})" if process.how else process.state
 
 
@@ -177,14 +181,14 @@ def _names(view: Show, console: Console) -> None:
         return
     heading(console, "where the time went")
     columns = [
-        Column("span", [one.label for one in names], right=False, styles=["bold"] * len(names), least=22),
-        Column("count", [units.count(one.count) for one in names]),
-        Column("total", [units.duration(one.total_ns if one.count else None) for one in names]),
-        Column("share", [units.share(one.share if one.count else None) for one in names], need=1),
-        Column("p50", [units.duration(one.p50_ns) for one in names], need=2),
-        Column("p95", [units.duration(one.p95_ns) for one in names], need=5),
-        Column("p99", [units.duration(one.p99_ns) for one in names], need=3),
-        Column("max", [units.duration(one.max_ns) for one in names], need=4),
+        TextColumn("span", [one.label for one in names], right=False, styles=["bold"] * len(names), least=22),
+        TextColumn("count", [units.count(one.count) for one in names]),
+        TextColumn("total", [units.duration(one.total_ns if one.count else None) for one in names]),
+        TextColumn("share", [units.share(one.share if one.count else None) for one in names], need=1),
+        TextColumn("p50", [units.duration(one.p50_ns) for one in names], need=2),
+        TextColumn("p95", [units.duration(one.p95_ns) for one in names], need=5),
+        TextColumn("p99", [units.duration(one.p99_ns) for one in names], need=3),
+        TextColumn("max", [units.duration(one.max_ns) for one in names], need=4),
     ]
     if any(one.errors for one in names):
         columns.append(_errors(names))
@@ -193,9 +197,9 @@ def _names(view: Show, console: Console) -> None:
         note(console, f"and {units.plural(view.names_left_out, 'more name')}; --limit 0 shows all", "dim")
 
 
-def _errors(names: list[Name]) -> Column:
+def _errors(names: list[Name]) -> TextColumn:
     cells = [units.count(one.errors) if one.errors else "" for one in names]
-    return Column("errors", cells, styles=["red"] * len(names))
+    return TextColumn("errors", cells, styles=["red"] * len(names))
 
 
 def _counters(counters: list[Counter], console: Console) -> None:
@@ -205,12 +209,14 @@ def _counters(counters: list[Counter], console: Console) -> None:
     grid(
         console,
         [
-            Column("counter", [one.label for one in counters], right=False, styles=["bold"] * len(counters), least=18),
-            Column("count", [units.count(one.count) for one in counters]),
-            Column("first", [_measured(one, one.first) for one in counters], need=2),
-            Column("last", [_measured(one, one.last) for one in counters]),
-            Column("min", [_measured(one, one.low) for one in counters], need=1),
-            Column("max", [_measured(one, one.high) for one in counters], need=1),
+            TextColumn(
+                "counter", [one.label for one in counters], right=False, styles=["bold"] * len(counters), least=18
+            ),
+            TextColumn("count", [units.count(one.count) for one in counters]),
+            TextColumn("first", [_measured(one, one.first) for one in counters], need=2),
+            TextColumn("last", [_measured(one, one.last) for one in counters]),
+            TextColumn("min", [_measured(one, one.low) for one in counters], need=1),
+            TextColumn("max", [_measured(one, one.high) for one in counters], need=1),
             *_nonfinite(counters),
         ],
     )
@@ -225,11 +231,11 @@ def _measured(counter: Counter, value: float | None) -> str:
     return units.duration(value) if counter.unit == "ns" else f"{round(value, 1):g} {counter.unit}"
 
 
-def _nonfinite(counters: list[Counter]) -> list[Column]:
+def _nonfinite(counters: list[Counter]) -> list[TextColumn]:
     if not any(one.nonfinite for one in counters):
         return []
     cells = [units.count(one.nonfinite) if one.nonfinite else "" for one in counters]
-    return [Column("NaN/Inf", cells, styles=["red"] * len(counters))]
+    return [TextColumn("NaN/Inf", cells, styles=["red"] * len(counters))]
 
 
 def _marks(marks: list[Mark], console: Console) -> None:
@@ -238,7 +244,7 @@ def _marks(marks: list[Mark], console: Console) -> None:
         note(console, ", ".join(f"{one.label} ({units.count(one.count)})" for one in marks))
 
 
-def _open(spans: list[Open], console: Console) -> None:
+def _open(spans: list[OpenRow], console: Console) -> None:
     if not spans:
         return
     heading(console, "still open")
@@ -259,12 +265,12 @@ def _open(spans: list[Open], console: Console) -> None:
         note(console, f"and {units.count(len(spans) - MOST_OPEN)} more; --json has all", "dim")
 
 
-def _about(span: Open) -> list[tuple[str, int | None]]:
+def _about(span: OpenRow) -> list[tuple[str, int | None]]:
     word = "count" if span.name.endswith((".iter", ".block")) else "item" if span.cat == "data" else "key"
     return [(word, span.key), ("step", span.step), ("epoch", span.epoch)]
 
 
-def _drops(losses: list[Loss], console: Console) -> None:
+def _drops(losses: list[LostRecords], console: Console) -> None:
     console.print()
     if not losses:
         note(console, "No record was lost.", "dim")
@@ -290,7 +296,7 @@ def draw_listing(view: Listing, console: Console) -> None:
         note(console, f"{units.count(len(view.rows))} of {units.count(view.total)} rows; --limit 0 shows all", "dim")
 
 
-def _listed(view: Listing, index: int) -> Column:
+def _listed(view: Listing, index: int) -> TextColumn:
     title = view.columns[index]
     values = [row[index] for row in view.rows]
     cells = [_value(view, title, value) for value in values]
@@ -300,7 +306,7 @@ def _listed(view: Listing, index: int) -> Column:
     if values and all(value == values[0] for value in values) and (values[0] is None or not title.endswith("_ns")):
         need += 100  # what is the same everywhere tells least
     number = all(isinstance(value, int | float | None) for value in values)
-    return Column(_title(title), cells, need, right=number, least=None if number else 12)
+    return TextColumn(_title(title), cells, need, right=number, least=None if number else 12)
 
 
 def _title(column: str) -> str:
@@ -329,7 +335,7 @@ def _value(view: Listing, column: str, value: object) -> str:
 # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def draw_health(found: Health, console: Console) -> None:
+def draw_health(found: Examination, console: Console) -> None:
     """The verdict first, then how recording is done here and what it cannot see."""
     _verdict(found, console)
     heading(console, "how")
@@ -369,7 +375,7 @@ def _first(names: list[str]) -> str:
     return ", ".join(names[:MOST_PATCHED]) + (f" and {more} more (--json lists them)" if more > 0 else "")
 
 
-def _verdict(found: Health, console: Console) -> None:
+def _verdict(found: Examination, console: Console) -> None:
     ok = found.proof.ok
     console.print(Text("Recording works" if ok else "Recording does not work", "bold green" if ok else "bold red"))
     note(console, f"{found.proof.told}.")
@@ -383,14 +389,14 @@ def _verdict(found: Health, console: Console) -> None:
         )
 
 
-def _settings(found: Health, console: Console) -> None:
+def _settings(found: Examination, console: Console) -> None:
     heading(console, "settings")
     rows = found.settings
     grid(
         console,
         [
-            Column("setting", [one.name for one in rows], right=False),
-            Column("value", [one.value for one in rows], right=False, least=20),
-            Column("from", [one.source for one in rows], right=False, need=1, least=7),
+            TextColumn("setting", [one.name for one in rows], right=False),
+            TextColumn("value", [one.value for one in rows], right=False, least=20),
+            TextColumn("from", [one.source for one in rows], right=False, need=1, least=7),
         ],
     )

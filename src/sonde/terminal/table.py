@@ -13,7 +13,7 @@ GAP = 2
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """One column. `need` 0 is never left out, and of the others the one with the highest number goes first."""
 
     title: str
@@ -33,7 +33,7 @@ class Column:
         return self.width() if self.least is None else min(self.width(), max(self.least, cell_len(self.title)))
 
 
-def fit(columns: list[Column], width: int) -> list[Column]:
+def fit(columns: list[TextColumn], width: int) -> list[TextColumn]:
     """The columns that fit into `width`, with cells that are safe to print."""
     kept = [_safe(column) for column in columns]
     while _narrowest(kept) > width and any(column.need for column in kept):
@@ -41,7 +41,7 @@ def fit(columns: list[Column], width: int) -> list[Column]:
     return kept
 
 
-def lines(columns: list[Column], width: int, title_style: str = "dim") -> list[Text]:
+def lines(columns: list[TextColumn], width: int, title_style: str = "dim") -> list[Text]:
     """The table, line by line, in at most `width` cells as far as that can be done."""
     columns = fit(columns, width)
     widths = _widths(columns, width)
@@ -50,7 +50,7 @@ def lines(columns: list[Column], width: int, title_style: str = "dim") -> list[T
     return [header, *(_line(columns, widths, [_cell(column, row) for column in columns]) for row in range(count))]
 
 
-def _widths(columns: list[Column], width: int) -> list[int]:
+def _widths(columns: list[TextColumn], width: int) -> list[int]:
     widths = [column.width() for column in columns]
     excess = sum(widths) + GAP * (len(columns) - 1) - width
     for index, column in enumerate(columns):
@@ -61,20 +61,20 @@ def _widths(columns: list[Column], width: int) -> list[int]:
     return widths
 
 
-def _safe(column: Column) -> Column:
+def _safe(column: TextColumn) -> TextColumn:
     cells = [printable(cell) for cell in column.cells]
     return replace(column, cells=cells)
 
 
-def _narrowest(columns: list[Column]) -> int:
+def _narrowest(columns: list[TextColumn]) -> int:
     return sum(column.narrowest() for column in columns) + GAP * (len(columns) - 1)
 
 
-def _cell(column: Column, row: int) -> tuple[str, str]:
+def _cell(column: TextColumn, row: int) -> tuple[str, str]:
     return column.cells[row], column.styles[row] if column.styles else ""
 
 
-def _line(columns: list[Column], widths: list[int], cells: list[tuple[str, str]]) -> Text:
+def _line(columns: list[TextColumn], widths: list[int], cells: list[tuple[str, str]]) -> Text:
     line = Text(no_wrap=True)
     for index, (column, width, (text, style)) in enumerate(zip(columns, widths, cells, strict=True)):
         cell = shorten(text, width, keep_end=column.keep_end and text != column.title)

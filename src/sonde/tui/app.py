@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from textual import events
 
-    from sonde.views.watch import Watch
+    from sonde.views.watch import WatchView
 
 PANES = ("output", "ranks", "memory", "items", "layers")
 OVER = ("whole", "help")  # shown in the place of everything between headline and keys
@@ -44,8 +44,8 @@ class Panel(Static):
     def __init__(
         self,
         id: str,
-        draw: Callable[[Watch, int, int], Text],
-        title: Callable[[Watch], str] | None = None,
+        draw: Callable[[WatchView, int, int], Text],
+        title: Callable[[WatchView], str] | None = None,
         *,
         grows: bool = False,
     ) -> None:
@@ -53,10 +53,10 @@ class Panel(Static):
         self._draw = draw
         self._title = title
         self._grows = grows
-        self._view: Watch | None = None
+        self._view: WatchView | None = None
         self._drawn = Text()
 
-    def show(self, view: Watch) -> None:
+    def show(self, view: WatchView) -> None:
         """Draw this; nothing is done if it looks the same."""
         self._view = view
         if self._title is not None:
@@ -105,7 +105,7 @@ class Screen(App[None]):
 
     def __init__(
         self,
-        look: Callable[[], Watch],
+        look: Callable[[], WatchView],
         read: Callable[[], bytes] | None = None,
         *,
         refresh: float = 1.0,
@@ -115,7 +115,7 @@ class Screen(App[None]):
     ) -> None:
         plain = Console(stderr=True).no_color
         super().__init__(ansi_color=plain)
-        self.view: Watch | None = None
+        self.view: WatchView | None = None
         self._coloured = not plain
         self._look = look
         self._read = read
@@ -165,7 +165,7 @@ class Screen(App[None]):
             self._show()
             await asyncio.sleep(self._pause(before, time.process_time() - begun))
 
-    def _pause(self, before: Watch | None, cost: float) -> float:
+    def _pause(self, before: WatchView | None, cost: float) -> float:
         """Seconds until the next look, if the last one took so many seconds of a core."""
         if self.view is not None and self.view.headline.state in ("ended", "died", "gone"):
             return max(self._every, IDLE)
@@ -188,7 +188,7 @@ class Screen(App[None]):
 
     # ── drawing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _draw_steps(self, view: Watch, width: int, _: int) -> Text:
+    def _draw_steps(self, view: WatchView, width: int, _: int) -> Text:
         rows = next((rows for height, rows in HISTORY_ROWS if self.size.height >= height), 0)
         return paint.step_time(view, width, rows=rows, coloured=self._coloured, short=self.size.height < SHORT)
 
@@ -196,7 +196,7 @@ class Screen(App[None]):
         """Of each sentence of the verdict."""
         return 2 if self.size.height >= HIGH else 1
 
-    def _draw_output(self, _: Watch, width: int, height: int) -> Text:
+    def _draw_output(self, _: WatchView, width: int, height: int) -> Text:
         if self._read is None:
             return Text("The program writes to its own terminal.", paint.QUIET)
         last = len(self._scroll) - self._lines_back()

@@ -9,13 +9,23 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sonde import units
-from sonde.terminal.table import Column, lines
+from sonde.terminal.table import TextColumn, lines
 from sonde.views.safe import printable, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sonde.views.watch import Headline, Item, Layer, Memory, Opinion, Part, Rank, StepTime, Watch
+    from sonde.views.watch import (
+        Headline,
+        LayerRow,
+        MemoryNow,
+        Opinion,
+        PhaseShare,
+        RankNow,
+        SlowItemRow,
+        StepTime,
+        WatchView,
+    )
 
 MISSING = "n/a"
 QUIET = "#7d8590"
@@ -42,7 +52,7 @@ STATES = {
 }
 
 
-class Look(NamedTuple):
+class PhaseStyle(NamedTuple):
     """How a phase is drawn: its colour, and the letter that stands for it where there are no colours."""
 
     colour: str
@@ -50,29 +60,29 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    "input wait": Look("#f0b95b", "I"),
-    "host to device": Look("#c79bff", "H"),
-    "forward": Look("#6ea8fe", "F"),
-    "backward": Look("#38c6b4", "B"),
-    "optimizer": Look("#9bd46a", "O"),
-    "communication": Look("#ff7b9c", "C"),
-    "checkpoint": Look("#c08a5e", "K"),
-    "evaluation": Look("#b8c7e0", "E"),
-    "residual": Look("#5b6472", "R"),
+    "input wait": PhaseStyle("#f0b95b", "I"),
+    "host to device": PhaseStyle("#c79bff", "H"),
+    "forward": PhaseStyle("#6ea8fe", "F"),
+    "backward": PhaseStyle("#38c6b4", "B"),
+    "optimizer": PhaseStyle("#9bd46a", "O"),
+    "communication": PhaseStyle("#ff7b9c", "C"),
+    "checkpoint": PhaseStyle("#c08a5e", "K"),
+    "evaluation": PhaseStyle("#b8c7e0", "E"),
+    "residual": PhaseStyle("#5b6472", "R"),
 }
-OTHER = Look("#8b949e", "?")
+OTHER = PhaseStyle("#8b949e", "?")
 
 
 # ── headline ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def headline(view: Watch, width: int) -> Text:
+def headline(view: WatchView, width: int) -> Text:
     """Two lines: what runs and how it is; how far it got and how fast."""
     head = view.headline
     return Text("\n").join([_first_line(head, width), _fitting(_facts(head), width)])
 
 
-def verdict(view: Watch, width: int, rows: int = 1) -> Text:
+def verdict(view: WatchView, width: int, rows: int = 1) -> Text:
     """What is wrong and why; what to do first: each in so many rows at most."""
     found = view.verdict
     if found is None:
@@ -84,7 +94,7 @@ def verdict(view: Watch, width: int, rows: int = 1) -> Text:
     return Text("\n").join([*why, *_below(Text("next  ", QUIET), found.next, STRONG, width, rows)])
 
 
-def whole_verdict(view: Watch, width: int, height: int) -> Text:
+def whole_verdict(view: WatchView, width: int, height: int) -> Text:
     """The verdict with every word of it."""
     found = view.verdict
     if found is None:
@@ -206,7 +216,7 @@ def weight(count: int | None) -> str:
 # ── step time ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def step_time(view: Watch, width: int, *, rows: int, coloured: bool, short: bool = False) -> Text:
+def step_time(view: WatchView, width: int, *, rows: int, coloured: bool, short: bool = False) -> Text:
     """Percentiles, the stacked bar with its legend, and the history in `rows` rows. `short`: one row of legend."""
     found = view.step_time
     if not found.steps:
@@ -219,7 +229,7 @@ def step_time(view: Watch, width: int, *, rows: int, coloured: bool, short: bool
     return Text("\n").join(drawn)
 
 
-def _waiting(view: Watch) -> Text:
+def _waiting(view: WatchView) -> Text:
     if view.headline.state in ("ended", "died", "gone"):
         return Text("No training step was recorded.", QUIET)
     return Text("Waiting for the first training step to end.", QUIET)
@@ -244,7 +254,7 @@ def steps_title(found: StepTime) -> str:
     return f"step time{DOT}newest {units.plural(found.steps, 'step')}{warmup}"
 
 
-def bar(parts: Sequence[Part], width: int, *, coloured: bool) -> Text:
+def bar(parts: Sequence[PhaseShare], width: int, *, coloured: bool) -> Text:
     """One line in which each phase has as many cells as its share is large."""
     line = Text(no_wrap=True)
     for part, cells in zip(parts, shares([part.share for part in parts], width), strict=True):
@@ -266,7 +276,7 @@ def shares(values: Sequence[float], width: int) -> list[int]:
     return cells
 
 
-def legend(parts: Sequence[Part], width: int, *, coloured: bool) -> list[Text]:
+def legend(parts: Sequence[PhaseShare], width: int, *, coloured: bool) -> list[Text]:
     """What each colour means, with share and time, in as many lines as it takes."""
     entries = [_entry(part, coloured=coloured, times=width >= NARROW) for part in parts]
     widest = max((entry.cell_len for entry in entries), default=0)
@@ -282,7 +292,7 @@ def legend(parts: Sequence[Part], width: int, *, coloured: bool) -> list[Text]:
     return found
 
 
-def _entry(part: Part, *, coloured: bool, times: bool) -> Text:
+def _entry(part: PhaseShare, *, coloured: bool, times: bool) -> Text:
     look = LOOKS.get(part.name, OTHER)
     sign = "■" if coloured else look.letter
     entry = Text.assemble((f"{sign} ", look.colour), f"{part.name:<14}", (f"{units.share(part.share):>7}", STRONG))
@@ -334,44 +344,44 @@ def _level(value: float | None, top: float, rows: int) -> int:
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def memory(view: Watch, width: int, height: int) -> Text:
+def memory(view: WatchView, width: int, height: int) -> Text:
     """Processes and the host: what they hold, and of how much."""
     rows = view.memory[:height]
     if not rows:
         return Text("No memory was measured yet.", QUIET)
     columns = [
-        Column("", [one.who for one in rows], right=False, least=16),
-        Column("used", [weight(one.used) for one in rows], styles=[STRONG] * len(rows)),
-        Column("peak", [weight(one.peak) for one in rows], need=2),
-        Column("limit", [_limit(one) for one in rows], need=1, styles=[_pressure(one) for one in rows]),
-        Column("cpu", [_busy(one) for one in rows], need=3),
+        TextColumn("", [one.who for one in rows], right=False, least=16),
+        TextColumn("used", [weight(one.used) for one in rows], styles=[STRONG] * len(rows)),
+        TextColumn("peak", [weight(one.peak) for one in rows], need=2),
+        TextColumn("limit", [_limit(one) for one in rows], need=1, styles=[_pressure(one) for one in rows]),
+        TextColumn("cpu", [_busy(one) for one in rows], need=3),
     ]
     if any(one.device is not None for one in rows):
-        columns.append(Column("device", [weight(one.device) for one in rows], need=4))
-        columns.append(Column("device peak", [weight(one.device_peak) for one in rows], need=5))
+        columns.append(TextColumn("device", [weight(one.device) for one in rows], need=4))
+        columns.append(TextColumn("device peak", [weight(one.device_peak) for one in rows], need=5))
     return _table(columns, width, height, len(view.memory))
 
 
-def _busy(one: Memory) -> str:
+def _busy(one: MemoryNow) -> str:
     if one.cpu is not None:
         return f"{one.cpu:.2f} cores"
     return MISSING if one.load is None else f"{one.load:.0%}".replace("%", " % of all")
 
 
-def _limit(one: Memory) -> str:
+def _limit(one: MemoryNow) -> str:
     if one.limit is None:
         return MISSING
     share = "" if one.used is None else f"{units.share(one.used / one.limit)} of "
     return f"{share}{weight(one.limit)}"
 
 
-def _pressure(one: Memory) -> str:
+def _pressure(one: MemoryNow) -> str:
     if one.limit is None or one.used is None:
         return QUIET
     return BAD if one.used > 0.95 * one.limit else WARN if one.used > 0.85 * one.limit else ""
 
 
-def ranks_title(view: Watch) -> str:
+def ranks_title(view: WatchView) -> str:
     """The median over the ranks, and the slowest of them."""
     known = sorted(one.p50_ns for one in view.ranks if one.p50_ns is not None)
     if len(known) < 2:
@@ -382,7 +392,7 @@ def ranks_title(view: Watch) -> str:
     return f"ranks{DOT}median {took(middle)}{slow}"
 
 
-def ranks(view: Watch, width: int, height: int) -> Text:
+def ranks(view: WatchView, width: int, height: int) -> Text:
     """One row for each rank, the slowest marked; with many ranks the slowest come first."""
     rows = view.ranks
     if not rows:
@@ -391,54 +401,58 @@ def ranks(view: Watch, width: int, height: int) -> Text:
         rows = sorted(rows, key=lambda one: -(one.p50_ns or 0))
     rows = rows[: max(height - 1, 1)]
     columns = [
-        Column("rank", ["main" if one.rank is None else str(one.rank) for one in rows]),
-        Column("state", [one.state for one in rows], right=False, need=4, styles=[_state(one) for one in rows]),
-        Column("step", [MISSING if one.step is None else units.count(one.step) for one in rows]),
-        Column("p50", [took(one.p50_ns) for one in rows], styles=[WARN if one.worst else STRONG for one in rows]),
-        Column("p95", [took(one.p95_ns) for one in rows], need=3),
-        Column("of median", [_times(one) for one in rows], need=2, styles=[WARN if one.worst else "" for one in rows]),
-        Column("most time in", [_largest(one) for one in rows], right=False, need=5, least=12),
-        Column("memory", [weight(one.rss) for one in rows], need=6),
+        TextColumn("rank", ["main" if one.rank is None else str(one.rank) for one in rows]),
+        TextColumn("state", [one.state for one in rows], right=False, need=4, styles=[_state(one) for one in rows]),
+        TextColumn("step", [MISSING if one.step is None else units.count(one.step) for one in rows]),
+        TextColumn("p50", [took(one.p50_ns) for one in rows], styles=[WARN if one.worst else STRONG for one in rows]),
+        TextColumn("p95", [took(one.p95_ns) for one in rows], need=3),
+        TextColumn(
+            "of median", [_times(one) for one in rows], need=2, styles=[WARN if one.worst else "" for one in rows]
+        ),
+        TextColumn("most time in", [_largest(one) for one in rows], right=False, need=5, least=12),
+        TextColumn("memory", [weight(one.rss) for one in rows], need=6),
     ]
     return _table(columns, width, height, len(view.ranks))
 
 
-def _state(one: Rank) -> str:
+def _state(one: RankNow) -> str:
     return STATES.get("recording" if one.state == "running" else one.state, ("", WARN))[1]
 
 
-def _times(one: Rank) -> str:
+def _times(one: RankNow) -> str:
     return MISSING if one.slow is None else f"{one.slow:.2f}x{' slowest' if one.worst else ''}"
 
 
-def _largest(one: Rank) -> str:
+def _largest(one: RankNow) -> str:
     part = max(one.parts, key=lambda part: part.share, default=None)
     return MISSING if part is None else f"{part.name} {units.share(part.share)}"
 
 
-def items(view: Watch, width: int, height: int) -> Text:
+def items(view: WatchView, width: int, height: int) -> Text:
     """The slowest items of the datasets."""
     rows = view.items.slowest[: max(height - 1, 1)]
     if not rows:
         return Text("No item was seen yet." if not view.items.seen else "No slow item yet.", QUIET)
     several = len({one.rank for one in rows}) > 1
     columns = [
-        Column("item", [MISSING if one.index is None else str(one.index) for one in rows], styles=[STRONG] * len(rows)),
-        Column("took", [took(one.ns) for one in rows]),
-        Column("of median", [MISSING if one.times is None else f"{rate(one.times)}x" for one in rows], need=1),
-        Column("worker", [_worker(one) for one in rows], need=2),
-        Column("batch", [MISSING if one.batch is None else str(one.batch) for one in rows], need=3),
+        TextColumn(
+            "item", [MISSING if one.index is None else str(one.index) for one in rows], styles=[STRONG] * len(rows)
+        ),
+        TextColumn("took", [took(one.ns) for one in rows]),
+        TextColumn("of median", [MISSING if one.times is None else f"{rate(one.times)}x" for one in rows], need=1),
+        TextColumn("worker", [_worker(one) for one in rows], need=2),
+        TextColumn("batch", [MISSING if one.batch is None else str(one.batch) for one in rows], need=3),
     ]
     if several:
-        columns.append(Column("rank", [MISSING if one.rank is None else str(one.rank) for one in rows], need=4))
+        columns.append(TextColumn("rank", [MISSING if one.rank is None else str(one.rank) for one in rows], need=4))
     return _table(columns, width, height, len(rows))
 
 
-def _worker(one: Item) -> str:
+def _worker(one: SlowItemRow) -> str:
     return "main" if one.worker is None else str(one.worker)
 
 
-def items_title(view: Watch) -> str:
+def items_title(view: WatchView) -> str:
     """How many items there were, and how long one usually takes."""
     found = view.items
     if not found.seen:
@@ -446,29 +460,29 @@ def items_title(view: Watch) -> str:
     return f"slowest items{DOT}{units.count(found.seen)} seen{DOT}median {took(found.p50_ns)}"
 
 
-def layers(view: Watch, width: int, height: int) -> Text:
+def layers(view: WatchView, width: int, height: int) -> Text:
     """The layers that take the most time."""
     rows = view.layers[: max(height - 1, 1)]
     if not rows:
         return Text("No layer was seen yet." if view.headline.deep else "Layers are recorded with --deep.", QUIET)
     columns = [
-        Column("layer", [one.name for one in rows], right=False, least=10),
-        Column("type", [one.type for one in rows], right=False, need=6),
-        Column("share", [_seen(one, units.share(one.share)) for one in rows], styles=[STRONG] * len(rows)),
-        Column("forward", [_seen(one, took(one.forward_ns)) for one in rows], need=1),
-        Column("backward", [_seen(one, took(one.backward_ns)) for one in rows], need=2),
-        Column("activation", [weight(one.activation) for one in rows], need=3),
-        Column("parameters", [weight(one.parameters) for one in rows], need=4),
-        Column("gradients", [weight(one.gradients) for one in rows], need=5),
+        TextColumn("layer", [one.name for one in rows], right=False, least=10),
+        TextColumn("type", [one.type for one in rows], right=False, need=6),
+        TextColumn("share", [_seen(one, units.share(one.share)) for one in rows], styles=[STRONG] * len(rows)),
+        TextColumn("forward", [_seen(one, took(one.forward_ns)) for one in rows], need=1),
+        TextColumn("backward", [_seen(one, took(one.backward_ns)) for one in rows], need=2),
+        TextColumn("activation", [weight(one.activation) for one in rows], need=3),
+        TextColumn("parameters", [weight(one.parameters) for one in rows], need=4),
+        TextColumn("gradients", [weight(one.gradients) for one in rows], need=5),
     ]
     return _table(columns, width, height, len(view.layers))
 
 
-def _seen(one: Layer, text: str) -> str:
+def _seen(one: LayerRow, text: str) -> str:
     return text if one.visible else "not visible"
 
 
-def _table(columns: list[Column], width: int, height: int, total: int) -> Text:
+def _table(columns: list[TextColumn], width: int, height: int, total: int) -> Text:
     drawn = lines(columns, width, title_style=QUIET)
     if len(drawn) > height > 1:
         drawn = drawn[: height - 1]
@@ -479,7 +493,7 @@ def _table(columns: list[Column], width: int, height: int, total: int) -> Text:
 # ── notices and keys ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def notices(view: Watch, width: int, most: int) -> Text:
+def notices(view: WatchView, width: int, most: int) -> Text:
     """What should be known beside the numbers, a line each."""
     shown = [Text(shorten(f"! {printable(one)}", width), WARN) for one in view.notices[:most]]
     if len(view.notices) > most:

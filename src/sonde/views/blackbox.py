@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde import units
 from sonde.analysis.postmortem.batches import last_batches, used
-from sonde.analysis.postmortem.dumps import Batch, Dump, Item, Thread
+from sonde.analysis.postmortem.dumps import Dump, DumpedBatch, FailedItem, ThreadStack
 from sonde.analysis.questions.spans import OpenSpan, open_spans
 from sonde.analysis.records import label
 from sonde.diagnosis.advice import what_to_do
@@ -330,7 +330,7 @@ def _first(items: list[int | None]) -> str:
     return ", ".join("?" if one is None else str(one) for one in items[:MOST_NAMED]) + more
 
 
-def _together(item: Item) -> str:
+def _together(item: FailedItem) -> str:
     return " and collate them" if item.items else " alone"
 
 
@@ -358,7 +358,7 @@ def _dump(number: int, dump: Dump, shown: bool) -> DumpLine:
     return DumpLine(number, dump.name, dump.reason, why, dump.wall_ns, people, dump.step, len(dump.batches), shown)
 
 
-def _batch_lines(dump: Dump | None, box: BlackBox, stored: dict[str, list[Batch]], run: Run) -> list[BatchLine]:
+def _batch_lines(dump: Dump | None, box: BlackBox, stored: dict[str, list[DumpedBatch]], run: Run) -> list[BatchLine]:
     if dump is not None and dump.batches:
         return [_batch(one, "", culprits(one, dump, box)) for one in used(run, dump)]
     people = {row["process"]: label.process(row["role"], row["rank"], row["worker"]) for row in run.rows}
@@ -370,7 +370,7 @@ def _batch_lines(dump: Dump | None, box: BlackBox, stored: dict[str, list[Batch]
     ]
 
 
-def culprits(batch: Batch, dump: Dump, box: BlackBox) -> list[int]:
+def culprits(batch: DumpedBatch, dump: Dump, box: BlackBox) -> list[int]:
     """The places in a batch of the items that carry what went wrong, as far as that is known."""
     same = (birth.certificate for birth in box.births if (birth.host, birth.pid) == (dump.host, dump.pid))
     certificate = dump.nonfinite or next(same, None)
@@ -384,7 +384,7 @@ def culprits(batch: Batch, dump: Dump, box: BlackBox) -> list[int]:
     return sorted({place for place in found if place < max(most, len(batch.indices))})
 
 
-def _batch(one: Batch, who: str, guilty: list[int]) -> BatchLine:
+def _batch(one: DumpedBatch, who: str, guilty: list[int]) -> BatchLine:
     number = one.number if one.number is not None or one.key is None else read_batch_key(one.key).number
     return BatchLine(
         who=who,
@@ -420,7 +420,7 @@ def _open(span: OpenSpan) -> OpenLine:
     return OpenLine(people, label.event(span.cat or "", span.name or ""), span.for_ns, span.thread)
 
 
-def _thread(one: Thread) -> ThreadLine:
+def _thread(one: ThreadStack) -> ThreadLine:
     return ThreadLine(one.name, one.current, one.frames)
 
 

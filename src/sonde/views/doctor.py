@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Setting:
+class SettingRow:
     """A setting, its value, and where that came from."""
 
     name: str
@@ -15,7 +15,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Folder:
+class RunsFolder:
     """Where runs go."""
 
     path: str
@@ -36,7 +36,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Health:
+class Examination:
     """All that the doctor found."""
 
     sonde: str
@@ -46,8 +46,8 @@ class Health:
     core: str
     core_note: str | None  # why not the C core
     enabled: bool | None
-    folder: Folder
+    folder: RunsFolder
     proof: Proof
-    settings: list[Setting]
+    settings: list[SettingRow]
     unseen: list[str]
     extras: dict[str, str | None]

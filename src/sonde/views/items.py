@@ -13,7 +13,7 @@ from sonde.views.blackbox import BatchLine, culprits, item_names
 
 if TYPE_CHECKING:
     from sonde.analysis.postmortem.blackbox import BlackBox
-    from sonde.analysis.postmortem.dumps import Batch, Dump, Value
+    from sonde.analysis.postmortem.dumps import Dump, DumpedBatch, Value
     from sonde.views.blackbox import Page
 
     Array = numpy.ndarray[Any, Any]
@@ -42,7 +42,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ItemValue:
     """One value of one item: its picture, its curve, or its numbers."""
 
     path: str
@@ -62,7 +62,7 @@ class Exhibit:
     name: str
     position: int
     guilty: bool
-    sights: list[Sight]
+    sights: list[ItemValue]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def cases(page: Page, dump: Dump | None, box: BlackBox) -> list[Case]:
     return found
 
 
-def _case(line: BatchLine, batch: Batch, dump: Dump, guilty: list[int], room: list[int], newest: bool) -> Case:
+def _case(line: BatchLine, batch: DumpedBatch, dump: Dump, guilty: list[int], room: list[int], newest: bool) -> Case:
     size = batch.size if batch.size is not None else len(batch.indices)
     notes: list[str] = []
     values = [value for value in batch.values if value.file is not None and value.shape and value.shape[0] == size]
@@ -96,7 +96,7 @@ def _case(line: BatchLine, batch: Batch, dump: Dump, guilty: list[int], room: li
     most = min(MOST_ITEMS, len(guilty) + BESIDE) if guilty else MOST_ITEMS if newest else FEW_ITEMS
     others = [place for place in range(min(size, MOST_OPENED + len(guilty))) if place not in guilty]
     wanted = [*guilty, *others][:MOST_OPENED]
-    sights: dict[int, list[Sight]] = {place: [] for place in wanted}
+    sights: dict[int, list[ItemValue]] = {place: [] for place in wanted}
     for value in values:
         rows = _rows(dump, value, wanted, notes)
         scale = _scale([row for place, row in rows.items() if place not in guilty] or list(rows.values()))
@@ -141,12 +141,12 @@ def _suspects(dump: Dump, values: list[Value], size: int, notes: list[str]) -> l
     return []
 
 
-def _sight(path: str, row: Array, scale: tuple[float, float] | None, room: list[int], notes: list[str]) -> Sight:
+def _sight(path: str, row: Array, scale: tuple[float, float] | None, room: list[int], notes: list[str]) -> ItemValue:
     finite = row[numpy.isfinite(row)] if row.dtype.kind == "f" else row.reshape(-1)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
     picture = _picture(row, scale, room, notes)
     small = row.size <= MOST_NUMBERS
-    return Sight(
+    return ItemValue(
         path=path,
         shape=tuple(row.shape),
         picture=picture,

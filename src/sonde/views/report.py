@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.questions.cost import Cost, cost
-from sonde.analysis.questions.items import NONE, Item, Items, items, items_of
-from sonde.analysis.questions.layers import Layer, layers
+from sonde.analysis.questions.items import NONE, Items, StepItem, items, items_of
+from sonde.analysis.questions.layers import LayerTimes, layers
 from sonde.analysis.questions.memory import Series, held
 from sonde.analysis.questions.names import wall_ns
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.tables.steps import ROWS
 from sonde.diagnosis.diagnose import Diagnosis, diagnose, explains
-from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, Slow, Speed, Spread
+from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, LongStep, Speed, Spread
 from sonde.finding import INFO, Finding
 from sonde.store import probe
 from sonde.store.alive import TERMINATED
@@ -54,7 +54,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class About:
+class RunHeader:
     """What ran, and how it ended."""
 
     id: str
@@ -88,7 +88,7 @@ class SlowStep:
     phase: str | None
     extra_ns: float | None
     phases: dict[str, int]
-    items: list[Item]
+    items: list[StepItem]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class StartUp:
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepTimes:
     """The time of a step, over all ranks, after the warm-up; that of the warm-up stands apart.
 
     Numbers of steps are of the rank that has the most. Of separate trainings they are those of all, rates are the mean, and there is no loss.
@@ -144,7 +144,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankRow:
     """One process that trained. `slow`: its median step so many times that of the ranks, if they are those of one training;
     `own_ns`: without communication.
     """
@@ -166,7 +166,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryRow:
     """The memory of one process, or of the host. `first` is the first value after the warm-up; None: none ended."""
 
     who: str
@@ -204,13 +204,13 @@ class Report:
     schema_version: int
     verdict: Verdict
     findings: list[Verdict]
-    run: About
-    steps: Steps
+    run: RunHeader
+    steps: StepTimes
     phases: list[Phase]
-    ranks: list[Rank]
-    memory: list[Memory]
+    ranks: list[RankRow]
+    memory: list[MemoryRow]
     items: Items
-    layers: list[Layer]
+    layers: list[LayerTimes]
     overhead: Cost
     blind_spots: list[BlindSpot]
     drops: list[Drop]
@@ -270,11 +270,11 @@ def _apart(speed: Speed, seen: set[str]) -> bool:
 # ── the run ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _about(run: Run, found: Diagnosis, apart: bool) -> About:
+def _about(run: Run, found: Diagnosis, apart: bool) -> RunHeader:
     meta, rows = run.meta, run.rows
     command, git = meta.get("command"), meta.get("git")
     commit = git.get("commit") if isinstance(git, dict) else git
-    return About(
+    return RunHeader(
         id=run.id,
         name=run.name,
         path=str(run.path),
@@ -420,8 +420,8 @@ def _loss_parts(run: Run, process: str) -> int | None:
     return parts if parts is not None and parts > 1 else None
 
 
-def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> Steps:
-    return Steps(
+def _steps(speed: Speed, extra: _Extra, slowest: list[SlowStep]) -> StepTimes:
+    return StepTimes(
         count=int(speed.steps.or_zero()) if extra.count is None else extra.count,
         **_points(speed.step),
         max_ns=speed.step.most.value if speed.step else None,
@@ -486,7 +486,7 @@ def _slowest(run: Run, speed: Speed, fetched: bool) -> list[SlowStep]:
     return [_slow_step(one, speed, culprits.get((one.process, one.step), [])) for one in slow]
 
 
-def _slow_step(one: Slow, speed: Speed, inside: list[Item]) -> SlowStep:
+def _slow_step(one: LongStep, speed: Speed, inside: list[StepItem]) -> SlowStep:
     usual = speed.step.p50.value if speed.step else None
     more = {part: ns - _usually(speed, part) for part, ns in one.phases.items()}
     phase = max(more, key=lambda part: more[part], default=None)
@@ -513,7 +513,7 @@ def _usually(speed: Speed, part: str) -> float:
 # ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _ranks(found: Diagnosis, apart: bool) -> list[Rank]:
+def _ranks(found: Diagnosis, apart: bool) -> list[RankRow]:
     ranks = found.facts.speed.ranks
     ends = {one.process: one for one in found.facts.ends.processes}
     own = {rank.process: _own(rank.usual) for rank in ranks}
@@ -525,7 +525,7 @@ def _ranks(found: Diagnosis, apart: bool) -> list[Rank]:
         end, mine = ends.get(rank.process), own[rank.process]
         slow = mine / middle if mine is not None and middle and not apart else None
         rows.append(
-            Rank(
+            RankRow(
                 rank=rank.rank,
                 host=rank.host,
                 pid=rank.pid,
@@ -551,9 +551,9 @@ def _own(usual: Any) -> float | None:
     return None if whole is None else whole - usual["communication"].or_zero()
 
 
-def _memory(series: Series, warm_ns: int | None) -> Memory:
+def _memory(series: Series, warm_ns: int | None) -> MemoryRow:
     warm = series.value[series.time >= warm_ns] if warm_ns is not None else series.value[:0]
-    return Memory(
+    return MemoryRow(
         who=series.who,
         host=series.host,
         rank=series.rank,
@@ -565,7 +565,7 @@ def _memory(series: Series, warm_ns: int | None) -> Memory:
     )
 
 
-def name_of(rank: Rank, several: bool = False) -> str:
+def name_of(rank: RankRow, several: bool = False) -> str:
     """What a rank is called; one of several without a number, by its process."""
     if several and rank.rank is None:
         return f"process {rank.pid}"

@@ -22,7 +22,7 @@ BROKEN = "broken"
 
 
 @dataclass(frozen=True)
-class Entry:
+class RunEntry:
     """One run folder; `problem` says what is wrong with it, if something is."""
 
     id: str
@@ -47,7 +47,7 @@ class Runs:
     """The runs of one folder, the newest first; `left_out` older ones are not among them."""
 
     dir: str
-    runs: list[Entry]
+    runs: list[RunEntry]
     left_out: int = 0
 
 
@@ -69,7 +69,7 @@ def with_outcomes(found: Runs, limit: int, seconds: float) -> Runs:
     return Runs(found.dir, runs, len(found.runs) - len(runs))
 
 
-def _outcome(one: Entry, until: float) -> Outcome | None:
+def _outcome(one: RunEntry, until: float) -> Outcome | None:
     path = Path(one.path)
     kept = read_outcome(path)
     if kept is not None or one.state == BROKEN or not one.processes or time.process_time() > until:
@@ -90,7 +90,7 @@ def candidates(folder: Path) -> list[Path]:
         return []
 
 
-def entry(path: Path) -> Entry:
+def entry(path: Path) -> RunEntry:
     """What the small files of one run folder say, and what is wrong with them. Raises RunNotFound if it is no run."""
     try:
         run = open_run(path)
@@ -103,7 +103,7 @@ def entry(path: Path) -> Entry:
     notes: list[str] = []
     about = read_object(path / RUN_FILE, notes)
     state = run.state
-    return Entry(
+    return RunEntry(
         id=path.name,
         name=run.name,
         path=str(path),
@@ -119,8 +119,8 @@ def entry(path: Path) -> Entry:
     )
 
 
-def _broken(path: Path, problem: str) -> Entry:
-    return Entry(path.name, path.name, str(path), BROKEN, BROKEN, False, None, None, 0, [], 0, problem)
+def _broken(path: Path, problem: str) -> RunEntry:
+    return RunEntry(path.name, path.name, str(path), BROKEN, BROKEN, False, None, None, 0, [], 0, problem)
 
 
 def _duration(run: Run, state: str, processes: list[tuple[Path, Info]]) -> int | None:

@@ -23,7 +23,7 @@ STATES = (DIED, UNKNOWN, RUNNING, ENDED)  # in which order open spans are told: 
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessRow:
     """One process of the run."""
 
     label: str
@@ -80,7 +80,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenRow:
     """A span that was entered and not left, with no other open span inside it; `within` are those around it."""
 
     process: str
@@ -100,7 +100,7 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostRecords:
     """Records that are missing, and why."""
 
     count: int | None  # None is not known
@@ -123,13 +123,13 @@ class Show:
     dur_ns: int | None
     size: int
     events: int
-    processes: list[Process]
+    processes: list[ProcessRow]
     names: list[Name]
     names_left_out: int
     counters: list[Counter]
     marks: list[Mark]
-    open: list[Open]
-    drops: list[Loss]
+    open: list[OpenRow]
+    drops: list[LostRecords]
     notes: list[str]
 
 
@@ -192,7 +192,7 @@ def _name(one: NameSummary) -> Name:
     return Name(cat, name, label.event(cat, name), one.count, one.total_ns, one.share, *points, one.errors, one.open)
 
 
-def _processes(run: Run) -> list[Process]:
+def _processes(run: Run) -> list[ProcessRow]:
     found = run.sql(
         """
         SELECT role, rank, worker, host, pid, state, exception, signal, exit_code, start_ns,
@@ -201,7 +201,7 @@ def _processes(run: Run) -> list[Process]:
         """
     ).fetchall()
     return [
-        Process(label.process(*row[:3]), *row[3:6], _how(*row[6:9]), *row[9:])  # type: ignore[call-arg]
+        ProcessRow(label.process(*row[:3]), *row[3:6], _how(*row[6:9]), *row[9:])  # type: ignore[call-arg]
         for row in found
     ]
 
@@ -257,7 +257,7 @@ def _marks(run: Run) -> list[Mark]:
     ]
 
 
-def _open(run: Run) -> list[Open]:
+def _open(run: Run) -> list[OpenRow]:
     spans = open_spans(run)
     above = {(process, seq): parent for process, seq, parent in run.sql(_PARENTS).fetchall()} if spans else {}
     names = {(span.process, span.seq): _label(span) for span in spans}
@@ -272,13 +272,13 @@ def _label(span: OpenSpan) -> str:
     return label.event(span.cat or "", span.name or UNNAMED)
 
 
-def _innermost(span: OpenSpan, above: dict[tuple[str, int], int | None], names: dict[tuple[str, int], str]) -> Open:
+def _innermost(span: OpenSpan, above: dict[tuple[str, int], int | None], names: dict[tuple[str, int], str]) -> OpenRow:
     within: list[str] = []
     place = (span.process, above.get((span.process, span.seq)) or 0)
     while place in names and len(within) < len(names):  # a damaged file may hold a circle
         within.append(names[place])
         place = (span.process, above.get(place) or 0)
-    return Open(
+    return OpenRow(
         process=label.process(span.role, span.rank, span.worker),
         host=span.host,
         pid=span.pid,
@@ -296,11 +296,11 @@ def _innermost(span: OpenSpan, above: dict[tuple[str, int], int | None], names: 
     )
 
 
-def _drops(run: Run) -> list[Loss]:
+def _drops(run: Run) -> list[LostRecords]:
     drops = run.drops
-    losses = [Loss(count, REASONS[reason]) for reason, count in drops.by_reason.items()]
+    losses = [LostRecords(count, REASONS[reason]) for reason, count in drops.by_reason.items()]
     if drops.uncounted:
-        losses.append(Loss(None, UNCOUNTED))
+        losses.append(LostRecords(None, UNCOUNTED))
     if drops.args:
-        losses.append(Loss(drops.args, "whose arguments could not be written; the records themselves are there"))
+        losses.append(LostRecords(drops.args, "whose arguments could not be written; the records themselves are there"))
     return losses

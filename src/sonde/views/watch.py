@@ -13,8 +13,8 @@ import numpy as np
 from sonde import units
 from sonde.analysis.exits import ending
 from sonde.analysis.live.gauges import HOST, Reading
-from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live, Open, Source
-from sonde.analysis.live.window import Steps, slowest
+from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live, LiveProcess, LiveSpan
+from sonde.analysis.live.window import StepWindow, slowest
 from sonde.analysis.tables.steps import WARMUP
 from sonde.store import probe, record
 from sonde.store.alive import RUNNING, UNKNOWN
@@ -43,7 +43,7 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Part:
+class PhaseShare:
     """One phase of the steps: its mean time in a step, and its share of a step."""
 
     name: str
@@ -62,7 +62,7 @@ class StepTime:
     p95_ns: float | None
     p99_ns: float | None
     max_ns: float | None
-    parts: list[Part]
+    parts: list[PhaseShare]
     history: list[float | None]  # the step time in ns, from old to new; None: no step ended then
     history_ns: int  # how much time one value of the history stands for
     history_of: str = ""  # whose it is; nothing: of the only rank
@@ -70,7 +70,7 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryNow:
     """The memory of one process, or of the host. `limit`: what it may have; `peak`: the most that was seen."""
 
     who: str
@@ -84,7 +84,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankNow:
     """One rank. `slow`: how many times the median of the ranks its own median is."""
 
     rank: int | None
@@ -94,13 +94,13 @@ class Rank:
     p50_ns: float | None
     p95_ns: float | None
     slow: float | None
-    parts: list[Part]
+    parts: list[PhaseShare]
     rss: int | None
     worst: bool
 
 
 @dataclass(frozen=True)
-class Item:
+class SlowItemRow:
     """A slow item of a dataset. `times`: how many times the median item."""
 
     index: int | None
@@ -112,16 +112,16 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Items:
+class SlowestItems:
     """The slowest items so far, and how long an item usually takes."""
 
     seen: int
     p50_ns: float | None
-    slowest: list[Item]
+    slowest: list[SlowItemRow]
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerRow:
     """One layer: mean times in a step, bytes. `share` is of the time of all layers."""
 
     name: str
@@ -148,17 +148,17 @@ class Opinion:
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchView:
     """One look at a run."""
 
     id: str
     path: str
     headline: Headline
     step_time: StepTime
-    memory: list[Memory]
-    ranks: list[Rank]
-    items: Items
-    layers: list[Layer]
+    memory: list[MemoryNow]
+    ranks: list[RankNow]
+    items: SlowestItems
+    layers: list[LayerRow]
     notices: list[str]
     verdict: Opinion | None = None  # None: there is none yet
 
@@ -180,13 +180,13 @@ STALE_NS = 3_000_000_000  # a worker that was not measured for so long is gone
 TOLD = (probe.PROBE, probe.LAYER, probe.LAYER_BACKWARD)
 
 
-def watch(live: Live, verdict: Opinion | None = None, notice: str | None = None) -> Watch:
+def watch(live: Live, verdict: Opinion | None = None, notice: str | None = None) -> WatchView:
     """What to show of a run now; the verdict on it is given, or why there is no new one."""
     known = {source: source.window.steps() for source in live.trainers}
     counted = {source: _without_warmup(source, steps) for source, steps in known.items()}
     warmup = max((len(known[source].step) - len(counted[source].step) for source in known), default=0)
     step_time = _step_time(counted, warmup)
-    return Watch(
+    return WatchView(
         id=live.id,
         path=str(live.path),
         headline=_headline(live, known),
@@ -200,13 +200,13 @@ def watch(live: Live, verdict: Opinion | None = None, notice: str | None = None)
     )
 
 
-def _without_warmup(source: Source, steps: Steps) -> Steps:
+def _without_warmup(source: LiveProcess, steps: StepWindow) -> StepWindow:
     """The steps without those that the run began with, if enough are left."""
     first = WARMUP if source.window.whole else 0
     return steps.after(first) if len(steps.step) - first >= ENOUGH else steps
 
 
-def _headline(live: Live, known: dict[Source, Steps]) -> Headline:
+def _headline(live: Live, known: dict[LiveProcess, StepWindow]) -> Headline:
     name, command = live.meta.get("name"), live.meta.get("command")
     steps = [int(found.step[-1]) for found in known.values() if len(found.step) and found.step[-1] >= 0]
     first = next(iter(known), None)
@@ -227,7 +227,7 @@ def _headline(live: Live, known: dict[Source, Steps]) -> Headline:
     )
 
 
-def _progress(source: Source | None) -> dict[str, Any]:
+def _progress(source: LiveProcess | None) -> dict[str, Any]:
     loop = source.loop if source else None
     epoch = source.window.epoch if source else None
     if loop is None or loop.length is None or loop.batches > loop.length:
@@ -274,7 +274,7 @@ def exit_text(facts: Mapping[str, object]) -> str:
 # ── speed ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rate(live: Live, source: Source, steps: Steps) -> float | None:
+def _rate(live: Live, source: LiveProcess, steps: StepWindow) -> float | None:
     """Steps in a second. While none comes the rate falls; of a run that is over it is that of its last steps."""
     if not len(steps.step):
         return None
@@ -285,13 +285,13 @@ def _rate(live: Live, source: Source, steps: Steps) -> float | None:
     return len(steps.step) / whole * 1e9 if whole > 0 else None
 
 
-def _samples_rate(live: Live, source: Source, steps: Steps) -> float | None:
+def _samples_rate(live: Live, source: LiveProcess, steps: StepWindow) -> float | None:
     rate = _rate(live, source, steps)
     samples = steps.samples[~np.isnan(steps.samples)]
     return None if rate is None or not len(samples) else rate * float(samples.mean())
 
 
-def _step_time(counted: dict[Source, Steps], warmup: int) -> StepTime:
+def _step_time(counted: dict[LiveProcess, StepWindow], warmup: int) -> StepTime:
     """Over all ranks together; the history is that of the slowest one at each time."""
     took = np.concatenate([np.empty(0), *(steps.took for steps in counted.values())])
     if not len(took):
@@ -314,13 +314,13 @@ def _step_time(counted: dict[Source, Steps], warmup: int) -> StepTime:
     )
 
 
-def _clock(source: Source) -> int:
+def _clock(source: LiveProcess) -> int:
     """What to add to the clock of a process to have that of the wall; hosts have each their own."""
     start = source.info.start
     return 0 if start is None else start.wall_ns - start.mono_ns
 
 
-def _parts(steps: list[Steps]) -> list[Part]:
+def _parts(steps: list[StepWindow]) -> list[PhaseShare]:
     """The mean time of each phase that was seen. A step without it counts as having spent nothing in it."""
     spent = np.concatenate([one.spent for one in steps])
     known = spent[~np.isnan(spent).all(axis=1)]
@@ -330,18 +330,18 @@ def _parts(steps: list[Steps]) -> list[Part]:
     seen = ~np.isnan(known).all(axis=0)
     total = float(means.sum())
     return [
-        Part(name, float(ns), float(ns) / total if total > 0 else 0.0)
+        PhaseShare(name, float(ns), float(ns) / total if total > 0 else 0.0)
         for name, ns, there in zip(PHASE_NAMES, means, seen, strict=True)
         if there
     ]
 
 
-def _ranks(live: Live, counted: dict[Source, Steps]) -> list[Rank]:
+def _ranks(live: Live, counted: dict[LiveProcess, StepWindow]) -> list[RankNow]:
     medians = {source: float(np.median(steps.took)) for source, steps in counted.items() if len(steps.step)}
     middle = float(np.median(list(medians.values()))) if medians else 0.0
     worst = max(medians, key=lambda source: medians[source], default=None) if len(medians) > 1 else None
     return [
-        Rank(
+        RankNow(
             rank=source.info.rank,
             host=source.info.host,
             state=source.state,
@@ -360,9 +360,9 @@ def _ranks(live: Live, counted: dict[Source, Steps]) -> list[Rank]:
 # ── memory, items, layers ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _memory(live: Live) -> list[Memory]:
+def _memory(live: Live) -> list[MemoryNow]:
     """Each rank, its workers together, and the host, or the container that limits it."""
-    rows: list[Memory] = []
+    rows: list[MemoryNow] = []
     for trainer in live.trainers or [one for one in live.sources.values() if one.info.role in ("main", "trainer")]:
         rows.append(_process_memory(live, trainer.name, [trainer]))
         workers = _present(live, trainer)
@@ -372,7 +372,7 @@ def _memory(live: Live) -> list[Memory]:
     return rows + _host_memory(live)
 
 
-def _present(live: Live, trainer: Source) -> list[Source]:
+def _present(live: Live, trainer: LiveProcess) -> list[LiveProcess]:
     """The workers that live; of a run that is over, those that lived when their trainer was last measured."""
     workers = [
         one for one in live.sources.values() if one.info.worker is not None and one.info.parent_pid == trainer.info.pid
@@ -383,18 +383,18 @@ def _present(live: Live, trainer: Source) -> list[Source]:
     return [one for one in workers if own is not None and _lived(live, one, own.time_ns)]
 
 
-def _lived(live: Live, one: Source, then: int) -> bool:
+def _lived(live: Live, one: LiveProcess, then: int) -> bool:
     reading, end = live.gauges.get(one.info.pid, "rss"), one.info.end
     return reading is not None and then - reading.time_ns < STALE_NS and (end is None or end.mono_ns >= then)
 
 
-def _process_memory(live: Live, who: str, sources: list[Source]) -> Memory:
+def _process_memory(live: Live, who: str, sources: list[LiveProcess]) -> MemoryNow:
     found = {
         name: [one for one in (live.gauges.get(source.info.pid, name) for source in sources) if one is not None]
         for name in ("rss", "device.allocated", "device.peak", "cpu")
     }
     rss, device, peak, cpu = found.values()
-    return Memory(
+    return MemoryNow(
         who=who,
         used=round(sum(one.value for one in rss)) if rss else None,
         peak=round(sum(one.peak for one in rss)) if rss else None,
@@ -406,14 +406,14 @@ def _process_memory(live: Live, who: str, sources: list[Source]) -> Memory:
     )
 
 
-def _host_memory(live: Live) -> list[Memory]:
+def _host_memory(live: Live) -> list[MemoryNow]:
     rows = []
     for who, used, limit in (("container", "cgroup.used", "cgroup.limit"), ("host", "ram.used", "ram.total")):
         now, most = live.gauges.get(HOST, used), live.gauges.get(HOST, limit)
         if now is not None:
             cpu = live.gauges.get(HOST, "cpu") if who == "host" else None
             share = None if cpu is None else cpu.value / 100
-            rows.append(Memory(who, _whole(now), round(now.peak), _whole(most), None, None, None, share))
+            rows.append(MemoryNow(who, _whole(now), round(now.peak), _whole(most), None, None, None, share))
     return rows
 
 
@@ -421,10 +421,10 @@ def _whole(reading: Reading | None) -> int | None:
     return None if reading is None else round(reading.value)
 
 
-def _items(live: Live) -> Items:
+def _items(live: Live) -> SlowestItems:
     median = live.slowest.median_ns
     slowest = [
-        Item(
+        SlowItemRow(
             index=one.item,
             rank=live.sources[one.process].info.rank,
             worker=live.sources[one.process].info.worker,
@@ -434,14 +434,14 @@ def _items(live: Live) -> Items:
         )
         for one in live.slowest.slowest[:MOST_ITEMS]
     ]
-    return Items(live.slowest.seen, median, slowest)
+    return SlowestItems(live.slowest.seen, median, slowest)
 
 
-def _layers(live: Live, steps: int) -> list[Layer]:
+def _layers(live: Live, steps: int) -> list[LayerRow]:
     layers = live.strata.layers()
     total = sum((one.forward_ns or 0) + (one.backward_ns or 0) for one in layers)
     return [
-        Layer(
+        LayerRow(
             name=one.name,
             type=one.type,
             calls=one.calls,
@@ -498,7 +498,7 @@ def _long(live: Live, usual_ns: float | None) -> list[str]:
     ][:MOST_LONG]
 
 
-def _what(one: Open) -> str:
+def _what(one: LiveSpan) -> str:
     if one.name == probe.ITEM and one.key != record.NO_KEY:
         return f"item {one.key}"
     if one.cat == probe.PROBE:

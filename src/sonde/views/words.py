@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sonde import units
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.items import Item
+    from sonde.analysis.questions.items import StepItem
     from sonde.views.report import Report, SlowStep
 
 MISSING = "n/a"
@@ -30,7 +30,7 @@ def weight(count: int | None) -> str:
     return MISSING if count is None else units.size(count)
 
 
-def telling(one: SlowStep) -> list[Item]:
+def telling(one: SlowStep) -> list[StepItem]:
     """The items that took a part of the step worth telling."""
     return [item for item in one.items if item.dur_ns is None or item.dur_ns >= TELLING * one.dur_ns]
 

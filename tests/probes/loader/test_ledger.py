@@ -15,7 +15,7 @@ torch: Any = pytest.importorskip("torch")
 from tests.probes.data import Nested, Numbers, Stream, Together, Words  # noqa: E402
 
 import sonde  # noqa: E402
-from sonde.analysis.ledger.book import Batch, Book, read_book  # noqa: E402
+from sonde.analysis.ledger.book import Ledger, LedgerBatch, read_book  # noqa: E402
 from sonde.probes.loader import ledger as probe, wait as loader  # noqa: E402
 from sonde.store.ledger import ALONE, DATA, STREAM  # noqa: E402
 from sonde.store.probe import batch_key  # noqa: E402
@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-def books(path: Path | None) -> list[Book]:
+def books(path: Path | None) -> list[Ledger]:
     """The ledgers of a run."""
     assert path is not None
     notes: list[str] = []
@@ -39,7 +39,7 @@ def books(path: Path | None) -> list[Book]:
     return [book for book in found if book is not None]
 
 
-def kept(tmp_path: Path, *loaders: Any, epochs: int = 1, **settings: Any) -> tuple[Book, list[list[Any]]]:
+def kept(tmp_path: Path, *loaders: Any, epochs: int = 1, **settings: Any) -> tuple[Ledger, list[list[Any]]]:
     """Iterate over loaders; the ledger, and the batches as lists."""
     came = []
     with sonde.init(dir=tmp_path, **settings) as session:
@@ -50,12 +50,12 @@ def kept(tmp_path: Path, *loaders: Any, epochs: int = 1, **settings: Any) -> tup
     return book, came
 
 
-def contents(book: Book) -> list[list[int] | None]:
+def contents(book: Ledger) -> list[list[int] | None]:
     """The items of all batches."""
     return [book.indices(key) for key in book.key.tolist()]
 
 
-def one(book: Book, loader: int = 0, round: int = 0, number: int = 0) -> Batch:
+def one(book: Ledger, loader: int = 0, round: int = 0, number: int = 0) -> LedgerBatch:
     """One batch of a ledger."""
     found = book.batch(batch_key(book.key[0] >> 44, round, number) + (loader << 44))
     assert found is not None

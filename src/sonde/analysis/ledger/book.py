@@ -16,7 +16,7 @@ from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
 from sonde.store import ledger, probe
 from sonde.store.folder import LEDGER_FILE
-from sonde.store.ledgerreader import Entry, read_entries
+from sonde.store.ledgerreader import LedgerEntry, read_entries
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,7 +32,7 @@ HIGHEST = 2**63 - 1
 MOST_LISTED = 1 << 22  # items of one batch; a count beyond it is damage
 
 
-class Batch(NamedTuple):
+class LedgerBatch(NamedTuple):
     """One batch of a ledger. Of items whose keys are no numbers, `indices` is None.
 
     Both are None if an earlier version sealed it as a place in an order: its items are not available any more.
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
         return bool(self.flags & ledger.ALONE)
 
 
-class Book:
+class Ledger:
     """What one process wrote down: arrays with one entry per batch, and `first` and `run` with one per row.
 
     Where `shuffle` is not 0, an earlier version kept the batch as a place in an order, which nobody makes again.
@@ -83,14 +83,14 @@ class Book:
     def __eq__(self, other: object) -> bool:
         names = ("key", "worker", "flags", "digest", "digest_of", "shuffle", "start", "first", "run")
         return (
-            isinstance(other, Book)
+            isinstance(other, Ledger)
             and self.texts == other.texts
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
-    def batch(self, key: int) -> Batch | None:
+    def batch(self, key: int) -> LedgerBatch | None:
         """The batch with this key; None if there is none, or more than one."""
         place = self.places.get(key, -1)
         if place < 0:
@@ -99,7 +99,7 @@ class Book:
         indices = self._indices(place) if text is None else None
         size = sum(self.run[self.start[place] : self.start[place + 1]].tolist())
         worker, of = int(self.worker[place]), int(self.digest_of[place])
-        return Batch(
+        return LedgerBatch(
             indices,
             None if text is None else _keys(text, size),
             None if worker < 0 else worker,
@@ -148,7 +148,7 @@ class Ledgers:
     def __init__(self) -> None:
         self._raw: dict[str, tuple[Path, list[str]]] = {}
         self._sealed: dict[str, tuple[str, str, list[str]]] = {}
-        self._books: dict[str, Book | None] = {}
+        self._books: dict[str, Ledger | None] = {}
         self._numbered: list[str] = []
 
     def add_raw(self, process: str, folder: Path, notes: list[str]) -> None:
@@ -159,13 +159,13 @@ class Ledgers:
         """A process that is in the sealed table, under this name."""
         self._sealed[process] = (str(file), name, notes)
 
-    def book(self, process: str) -> Book | None:
+    def book(self, process: str) -> Ledger | None:
         """The ledger of a process; None if it has none."""
         if process not in self._books:
             self._books[process] = self._read(process)
         return self._books[process]
 
-    def books(self) -> list[tuple[str, Book]]:
+    def books(self) -> list[tuple[str, Ledger]]:
         """All there are, by the names of their processes."""
         found = [(process, self.book(process)) for process in sorted({*self._raw, *self._sealed})]
         return [(process, book) for process, book in found if book is not None]
@@ -179,7 +179,7 @@ class Ledgers:
         book = self.book(self._numbered[number])
         return (book.indices(key) if book is not None else None) or []  # DuckDB takes no None from a function
 
-    def _read(self, process: str) -> Book | None:
+    def _read(self, process: str) -> Ledger | None:
         import duckdb
 
         if process in self._raw:
@@ -208,7 +208,7 @@ def _keys(text: str, size: int) -> list[Any]:
 # ── raw ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_book(path: Path, notes: list[str]) -> Book | None:
+def read_book(path: Path, notes: list[str]) -> Ledger | None:
     """The ledger in a file; None if there is none, or nothing in it."""
     taken = _Taken()
     for entry in read_entries(path, notes):
@@ -233,7 +233,7 @@ class _Taken:
         self._texts: dict[int, str] = {}
         self._digests: dict[int, tuple[int, int]] = {}
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         if entry.code == ledger.DIGEST:
             of = WHOLE if entry.flags & ledger.WHOLE else SAMPLE
             self._digests[entry.key] = (ledger.HASH.unpack(entry.content)[0], of)
@@ -256,14 +256,14 @@ class _Taken:
         if len(self._heads) >= PIECE:
             self._close()
 
-    def book(self) -> Book:
+    def book(self) -> Ledger:
         self._close()
         whole = {name: np.concatenate([piece[name] for piece in self._done]) for name in self._done[0]}
         rows, first, run = whole.pop("rows"), whole.pop("first"), whole.pop("run")
         start = np.append(0, np.cumsum(rows))
         whole["digest"], whole["digest_of"] = self._digest_columns(whole["key"])
         whole["shuffle"] = np.zeros(len(rows), np.uint32)
-        return Book(whole, start, first, run, self._texts)
+        return Ledger(whole, start, first, run, self._texts)
 
     def _digest_columns(self, keys: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
         found = [self._digests.get(key, (0, NO_DIGEST)) for key in keys.tolist()] if self._digests else []
@@ -320,7 +320,7 @@ _COLUMNS = (
 _TYPES = ((2**8, "UTINYINT"), (2**16, "USMALLINT"), (2**32, "UINTEGER"))
 
 
-def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str, notes: list[str]) -> Book | None:
+def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str, notes: list[str]) -> Ledger | None:
     table = _sealed_rows(connection, file)
     wrong = misfit(connection, table, _COLUMNS)
     if wrong is not None:
@@ -349,7 +349,7 @@ def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str,
             "and kept their orders as recipes."
         )
     start = np.append(np.flatnonzero(found["head"]), count)
-    return Book(heads, start, found["first"], found["run"], dict(texts))
+    return Ledger(heads, start, found["first"], found["run"], dict(texts))
 
 
 def _sealed_rows(connection: duckdb.DuckDBPyConnection, file: str) -> str:
@@ -367,7 +367,7 @@ def _type_for(highest: int) -> str:
     return next((type for limit, type in _TYPES if highest < limit), "BIGINT")
 
 
-def write_sealed(connection: duckdb.DuckDBPyConnection, books: Sequence[tuple[str, Book]], path: Path) -> None:
+def write_sealed(connection: duckdb.DuckDBPyConnection, books: Sequence[tuple[str, Ledger]], path: Path) -> None:
     """Fill a file with the rows of ledgers, process by process, and read it back.
 
     Raises RunUnreadable if that gives something else.
@@ -385,7 +385,7 @@ def write_sealed(connection: duckdb.DuckDBPyConnection, books: Sequence[tuple[st
             )
 
 
-def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, book: Book) -> str:
+def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, book: Ledger) -> str:
     """Register the arrays of a ledger; the query that gives its rows as they are sealed, in their order."""
     heads, rows = f"ledger_heads_{number}", f"ledger_rows_{number}"
     connection.register(heads, _head_arrays(book))
@@ -402,7 +402,7 @@ def _register(connection: duckdb.DuckDBPyConnection, number: int, process: str, 
     """
 
 
-def _head_arrays(book: Book) -> dict[str, Any]:
+def _head_arrays(book: Ledger) -> dict[str, Any]:
     keys = np.full(len(book), None, dtype=object)
     for place, text in book.texts.items():
         keys[place] = text
@@ -418,7 +418,7 @@ def _head_arrays(book: Book) -> dict[str, Any]:
     }
 
 
-def _row_arrays(book: Book) -> dict[str, Any]:
+def _row_arrays(book: Ledger) -> dict[str, Any]:
     counts = np.diff(book.start)
     entry = np.repeat(np.arange(len(book), dtype=np.uint32), counts)
     # Rows of a batch with several have a run of one each.

@@ -11,7 +11,7 @@ from sonde.store.probe import ITER, PROBE, batch_key
 if TYPE_CHECKING:
     import duckdb
 
-    from sonde.analysis.ledger.book import Batch
+    from sonde.analysis.ledger.book import LedgerBatch
     from sonde.analysis.run import Run
 
 # What `run.items(step=...)` has; those of the table `items` that do not come from the ledger may be null.
@@ -41,7 +41,7 @@ class StepBatch(NamedTuple):
     round: int
     batch: int
     worker: int | None
-    content: Batch | None
+    content: LedgerBatch | None
 
 
 def step_batches(run: Run, step: int, rank: int | None = None) -> list[StepBatch]:
@@ -79,7 +79,7 @@ def _ranked(rank: int | None) -> str:
     return "" if rank is None else f"AND coalesce(rank, 0) = {int(rank)}"
 
 
-def _content(run: Run, row: tuple[Any, ...]) -> Batch | None:
+def _content(run: Run, row: tuple[Any, ...]) -> LedgerBatch | None:
     process, _, loader, round, batch, _ = row
     book = run.database.ledgers.book(process)
     return None if book is None else book.batch(batch_key(loader, round, batch))

@@ -15,7 +15,7 @@ KEPT = 50
 RECENT = 1 << 15  # the newest loads, which are looked at
 
 
-class Slow(NamedTuple):
+class LiveItem(NamedTuple):
     """One item: which one, how long it takes to load, who loaded it, and for which batch, if that is known yet."""
 
     ns: int
@@ -55,7 +55,7 @@ class Slowest:
         return float(np.median(self._loads[:, 1])) if len(self._loads) else None
 
     @property
-    def slowest(self) -> list[Slow]:
+    def slowest(self) -> list[LiveItem]:
         """Each item with its median load; of two loads, that is the faster one."""
         loads = self._loads[np.lexsort((self._loads[:, 1], self._loads[:, 0]))]
         item = loads[:, 0]
@@ -63,6 +63,8 @@ class Slowest:
         middle = loads[(first + np.append(first[1:], len(item))[: len(first)] - 1) // 2]
         found = middle[np.argsort(-middle[:, 1], kind="stable")[:KEPT]]
         return [
-            Slow(ns, None if key == record.NO_KEY else key, self._processes[whose], self._batches.get((whose, fetch)))
+            LiveItem(
+                ns, None if key == record.NO_KEY else key, self._processes[whose], self._batches.get((whose, fetch))
+            )
             for key, ns, whose, fetch in found.tolist()
         ]

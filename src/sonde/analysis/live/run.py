@@ -40,7 +40,7 @@ ITEM, FETCH, LAYER, DESCRIPTION, GAUGE, OFF, EXIT, STACKS, UNSEEN = range(100, 1
 _PROCESS = {probe.EXIT: EXIT, probe.UNSEEN: UNSEEN}
 
 
-class Open(NamedTuple):
+class LiveSpan(NamedTuple):
     """A span that was entered and not left."""
 
     process: str
@@ -52,7 +52,7 @@ class Open(NamedTuple):
     seq: int
 
 
-class Loop(NamedTuple):
+class LoaderProgress(NamedTuple):
     """A loop over a loader: how often it began (from 0), how many batches it took since `start_ns`, and of how many, if known."""
 
     round: int
@@ -63,7 +63,7 @@ class Loop(NamedTuple):
     total: int  # batches of all rounds
 
 
-class Source:
+class LiveProcess:
     """One process of the run, and what is kept of it."""
 
     def __init__(self, tail: Tail | SealedTail) -> None:
@@ -71,7 +71,7 @@ class Source:
         self.window = Window()
         self.state = UNKNOWN
         self.goes_on = False  # it runs, or is a launcher that was killed and has left its program
-        self.loops: dict[int, Loop] = {}  # by the number of the loader
+        self.loops: dict[int, LoaderProgress] = {}  # by the number of the loader
         self.last_ns: int | None = None  # the last moment that any record tells of, on the monotonic clock
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
 
@@ -106,7 +106,7 @@ class Source:
         return fresh
 
     @property
-    def loop(self) -> Loop | None:
+    def loop(self) -> LoaderProgress | None:
         """The newest loop over the training data: of the loaders that gave the most batches. Those of one length are alike.
 
         A program may make a new loader for each epoch: then its `round` counts those before it.
@@ -128,14 +128,14 @@ class Source:
             loader, round, _ = probe.read_batch_key(int(one["key"]))
             if isinstance(length, int) and length > 0:
                 start, total = int(one["start"]), self.loops[loader].total if loader in self.loops else 0
-                self.loops[loader] = Loop(round, 0, length, start, start, total)
+                self.loops[loader] = LoaderProgress(round, 0, length, start, start, total)
         waits = fresh.records[keyed & (codes == INPUT_WAIT)]
         for key, start in zip(waits["key"].tolist(), waits["start"].tolist(), strict=True):
             loader, round, number = probe.read_batch_key(key)
             known = self.loops.get(loader)
             begun = known.start_ns if known is not None and known.round == round else start
             length, total = (known.length, known.total) if known is not None else (None, 0)
-            self.loops[loader] = Loop(round, number + 1, length, begun, start, total + 1)
+            self.loops[loader] = LoaderProgress(round, number + 1, length, begun, start, total + 1)
 
     def settle(self, info: Info) -> None:
         """Take over how it is, by what it says, or others say of it."""
@@ -150,7 +150,7 @@ class Live:
         folder = locate(path)
         self.path = folder.path
         self.meta: dict[str, Any] = folder.meta
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, LiveProcess] = {}
         self.gauges = Gauges()
         self.slowest = Slowest()
         self.strata = Strata()
@@ -161,7 +161,7 @@ class Live:
             sealed = importlib.import_module(
                 "sonde.analysis.live.sealed"
             )  # loads all tables, which a live run does without
-            self.sources = {tail.folder.name: Source(tail) for tail in sealed.sealed_tails(folder.path)}
+            self.sources = {tail.folder.name: LiveProcess(tail) for tail in sealed.sealed_tails(folder.path)}
 
     @property
     def id(self) -> str:
@@ -169,10 +169,10 @@ class Live:
         return self.path.resolve().name
 
     @property
-    def trainers(self) -> list[Source]:
+    def trainers(self) -> list[LiveProcess]:
         """The processes that train, by rank. Of several with one rank (it was started again) only the newest."""
         found = [one for one in self.sources.values() if one.info.worker is None and one.window.trains]
-        newest: dict[object, Source] = {}
+        newest: dict[object, LiveProcess] = {}
         for one in sorted(found, key=lambda one: one.info.start.wall_ns if one.info.start else 0):
             newest[one.info.pid if one.info.rank is None else (one.info.rank,)] = one
         return sorted(newest.values(), key=lambda one: (one.info.rank or 0, one.info.pid or 0))
@@ -211,10 +211,10 @@ class Live:
         """Records that came too fast for this view."""
         return sum(one.tail.skipped for one in self.sources.values())
 
-    def open_spans(self) -> list[Open]:
+    def open_spans(self) -> list[LiveSpan]:
         """What the running processes are in right now."""
         return [
-            Open(process, *one.tail.names.get(id, ("", "")), key, start, parent, seq)
+            LiveSpan(process, *one.tail.names.get(id, ("", "")), key, start, parent, seq)
             for process, one in self.sources.items()
             if one.state == RUNNING
             for id, key, start, parent, seq in one.tail.open.records[["name", "key", "start", "parent", "seq"]].tolist()
@@ -230,7 +230,7 @@ class Live:
         self.gone = False
         for folder in folders:
             if folder.name not in self.sources:
-                self.sources[folder.name] = Source(Tail(folder))
+                self.sources[folder.name] = LiveProcess(Tail(folder))
         for process, source in self.sources.items():
             fresh = source.look()
             if len(fresh.records):
@@ -239,7 +239,7 @@ class Live:
         for source, info in zip(sources, settled([one.info for one in sources]), strict=True):
             source.settle(info)
 
-    def _take(self, process: str, source: Source, fresh: Fresh) -> None:
+    def _take(self, process: str, source: LiveProcess, fresh: Fresh) -> None:
         codes, records, names = source.codes(fresh.records), fresh.records, source.tail.names
         source.window.add(fresh, np.where(codes < ITEM, codes, OTHER).astype(np.uint8))
         self._take_items(process, source, fresh, codes)
@@ -258,13 +258,13 @@ class Live:
                     source, code, names[int(one["name"])][1], int(one["key"]), source.tail.args(int(one["args"]))
                 )
 
-    def _take_items(self, process: str, source: Source, fresh: Fresh, codes: NDArray[np.uint8]) -> None:
+    def _take_items(self, process: str, source: LiveProcess, fresh: Fresh, codes: NDArray[np.uint8]) -> None:
         opened = source.tail.open.records
         fetches = np.concatenate([fresh.records[codes == FETCH], opened[source.codes(opened) == FETCH]])
         whole = (codes == ITEM) & (fresh.records["kind"] & record.ERROR == 0)  # what was cut off is no measurement
         self.slowest.add(process, fresh.records[whole], fetches)
 
-    def _note(self, source: Source, code: int, name: str, key: int, facts: dict[str, Any]) -> None:
+    def _note(self, source: LiveProcess, code: int, name: str, key: int, facts: dict[str, Any]) -> None:
         if code == EXIT:
             self.exits[key] = facts
         elif code == OFF:
@@ -295,7 +295,7 @@ def _code(cat: str, name: str) -> int:
     return code_of(cat, name)
 
 
-def _wall(one: Source) -> int | None:
+def _wall(one: LiveProcess) -> int | None:
     """When a process ended, or the last time that it told anything, on the wall clock."""
     if one.info.end is not None:
         return one.info.end.wall_ns

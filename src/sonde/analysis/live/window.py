@@ -66,7 +66,7 @@ def code_of(cat: str, name: str) -> int:
     return phase if probed else phase + VOCABULARY
 
 
-class Steps(NamedTuple):
+class StepWindow(NamedTuple):
     """Steps in the order of time. `spent` has a column for each phase and one for the residual, NaN: not recorded."""
 
     step: Ints
@@ -80,15 +80,17 @@ class Steps(NamedTuple):
         """How long each step took, in ns."""
         return self.end - self.start
 
-    def after(self, first: int) -> Steps:
+    def after(self, first: int) -> StepWindow:
         """The steps without the first ones."""
-        return Steps(self.step[first:], self.start[first:], self.end[first:], self.spent[first:], self.samples[first:])
+        return StepWindow(
+            self.step[first:], self.start[first:], self.end[first:], self.spent[first:], self.samples[first:]
+        )
 
 
-def no_steps() -> Steps:
+def no_steps() -> StepWindow:
     """Nothing."""
     none = np.empty(0, dtype=np.int64)
-    return Steps(none, none, none, np.empty((0, len(PHASES) + 1)), np.empty(0))
+    return StepWindow(none, none, none, np.empty((0, len(PHASES) + 1)), np.empty(0))
 
 
 class History:
@@ -192,7 +194,7 @@ class Window:
         self._dropped |= len(order) < len(codes)
         self._kept, self._codes = Fresh(records[order], threads[order]), codes[order]
 
-    def steps(self) -> Steps:
+    def steps(self) -> StepWindow:
         """The newest steps that are complete. One that began before the window is left out: part of it is gone."""
         updates = self._updates() if self.count else self._told()
         if not len(updates.time):
@@ -207,7 +209,9 @@ class Window:
         if self._dropped:
             good[:1] = False
         columns = np.column_stack([spent, residual])[good]
-        return Steps(updates.step[good], folded.start[good], folded.end[good], columns, self._samples(timeline)[good])
+        return StepWindow(
+            updates.step[good], folded.start[good], folded.end[good], columns, self._samples(timeline)[good]
+        )
 
     @property
     def whole(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.postmortem.dumps import Batch
+from sonde.analysis.postmortem.dumps import DumpedBatch
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.training.purpose import TRAIN, WORDS
 from sonde.store import probe
@@ -23,7 +23,7 @@ MOST_ITEMS = 4096  # of a batch
 Place = tuple[str, int, int, int]  # the process, the loader, the round, the number of a batch
 
 
-def last_batches(run: Run) -> dict[str, list[Batch]]:
+def last_batches(run: Run) -> dict[str, list[DumpedBatch]]:
     """The last batches that each process got, the oldest first; processes that died stand before the others."""
     rows = run.sql(
         f"""
@@ -37,14 +37,14 @@ def last_batches(run: Run) -> dict[str, list[Batch]]:
     names = sorted({row[0] for row in rows}, key=lambda process: (process not in died, process))[:MOST_PROCESSES]
     rows = [row for row in rows if row[0] in names]
     items, losses = _items(run, [row[:4] for row in rows]), _losses(run, {(row[0], row[5]) for row in rows})
-    found: dict[str, list[Batch]] = {name: [] for name in names}
+    found: dict[str, list[DumpedBatch]] = {name: [] for name in names}
     for process, *key, worker, step, epoch, size in rows:
         place = (process, *key)
         found[process].append(_batch(key, items.get(place, []), worker, step, epoch, size, losses.get(place)))
     return found
 
 
-def used(run: Run, dump: Dump) -> list[Batch]:
+def used(run: Run, dump: Dump) -> list[DumpedBatch]:
     """The batches of a dump, with the steps that have used them.
 
     The black box knows in which step a batch came. In a loop that fetches ahead that is not the step that uses it: then the records
@@ -85,9 +85,9 @@ def _batch(
     epoch: int | None,
     size: int | None,
     loss: float | None,
-) -> Batch:
+) -> DumpedBatch:
     ids = [id for _, id in inside]
-    return Batch(
+    return DumpedBatch(
         key=batch_key(*key),
         loader=key[0],
         round=key[1],

@@ -62,7 +62,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Batch:
+class DumpedBatch:
     """One of the last batches. `changed`: its content is not any more what it was when it was delivered."""
 
     key: int | None
@@ -84,7 +84,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Item:
+class FailedItem:
     """The item of the dataset that raised."""
 
     index: int | None
@@ -102,11 +102,11 @@ class Raised:
     type: str
     message: str
     traceback: list[str]
-    item: Item | None
+    item: FailedItem | None
 
 
 @dataclass(frozen=True)
-class OpenSpan:
+class DumpedSpan:
     """A span that was open, and for how long."""
 
     cat: str
@@ -116,7 +116,7 @@ class OpenSpan:
 
 
 @dataclass(frozen=True)
-class Thread:
+class ThreadStack:
     """Where a thread was: the innermost frames first."""
 
     name: str
@@ -142,9 +142,9 @@ class Dump:
     epoch: int | None
     raised: Raised | None
     nonfinite: Certificate | None
-    batches: list[Batch]
-    open_spans: list[OpenSpan]
-    threads: list[Thread]
+    batches: list[DumpedBatch]
+    open_spans: list[DumpedSpan]
+    threads: list[ThreadStack]
     left_out: list[str]
     notes: list[str]  # what is wrong with its files
 
@@ -260,26 +260,26 @@ def _raised(fields: Fields) -> Raised | None:
     )
 
 
-def _item(fields: Fields) -> Item:
+def _item(fields: Fields) -> FailedItem:
     where = fields.whole("index"), fields.count("position"), fields.text("id")
-    return Item(*where, fields.count("worker"), fields.count("batch"), fields.wholes("items", MOST_INDICES))
+    return FailedItem(*where, fields.count("worker"), fields.count("batch"), fields.wholes("items", MOST_INDICES))
 
 
-def _span(fields: Fields) -> OpenSpan:
-    return OpenSpan(
+def _span(fields: Fields) -> DumpedSpan:
+    return DumpedSpan(
         fields.text("cat") or "", fields.text("name") or "", fields.count("since_ns"), fields.text("thread")
     )
 
 
-def _batches(fields: Fields, notes: list[str]) -> list[Batch]:
+def _batches(fields: Fields, notes: list[str]) -> list[DumpedBatch]:
     there = fields.length("batches")
     if there > MOST_BATCHES:
         notes.append(f"{DUMP_FILE} lists {there} batches; the first {MOST_BATCHES} were read")
     return [_batch(one) for one in fields.objects("batches", MOST_BATCHES)]
 
 
-def _batch(fields: Fields) -> Batch:
-    return Batch(
+def _batch(fields: Fields) -> DumpedBatch:
+    return DumpedBatch(
         key=fields.count("key"),
         loader=fields.count("loader"),
         round=fields.count("round"),
@@ -331,7 +331,7 @@ def _value(fields: Fields) -> Value:
     )
 
 
-def _threads(folder: Path, named: str | None, notes: list[str]) -> list[Thread]:
+def _threads(folder: Path, named: str | None, notes: list[str]) -> list[ThreadStack]:
     """The stacks of all threads, as faulthandler wrote them."""
     if named is None:
         return []
@@ -347,7 +347,7 @@ def _threads(folder: Path, named: str | None, notes: list[str]) -> list[Thread]:
     return threads_in(text)
 
 
-def threads_in(text: str) -> list[Thread]:
+def threads_in(text: str) -> list[ThreadStack]:
     """The threads in what faulthandler wrote."""
     heads = list(_THREAD.finditer(text))
     found = []
@@ -357,5 +357,5 @@ def threads_in(text: str) -> list[Thread]:
         while frames and _OURS.search(frames[0][1]):  # who writes this is of no interest
             frames.pop(0)
         told = [f"{one[3]} ({one[1].rpartition('/')[2]}:{one[2]})" for one in frames[:MOST_FRAMES]]
-        found.append(Thread(head[2] or f"thread {number + 1}", head[1] == "Current thread", told))
+        found.append(ThreadStack(head[2] or f"thread {number + 1}", head[1] == "Current thread", told))
     return found

@@ -18,7 +18,7 @@ _ITEMS = f"{BESIDE} WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{p
 
 
 @dataclass(frozen=True)
-class Item:
+class StepItem:
     """One item. `index` is what the dataset was asked for, `id` its key where that is no number."""
 
     index: int | None
@@ -33,7 +33,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Slow:
+class ItemLoads:
     """An item that took long, over all times that it was fetched."""
 
     index: int | None
@@ -53,7 +53,7 @@ class Items:
     p99_ns: float | None
     max_ns: int | None
     errors: int
-    slowest: list[Slow]
+    slowest: list[ItemLoads]
 
 
 NONE = Items(0, None, None, None, 0, [])
@@ -88,13 +88,13 @@ def items(run: Run, most: int) -> Items:
         f"ORDER BY median_ns DESC, index, id LIMIT {most}"
     ).fetchall()
     slowest = [
-        Slow(index, id, loads, median, longest, median / middle if middle else None)
+        ItemLoads(index, id, loads, median, longest, median / middle if middle else None)
         for index, id, loads, median, longest in found
     ]
     return Items(seen, middle, high, longest, errors, slowest)
 
 
-def items_of(run: Run, steps: Sequence[tuple[str, int]], most: int) -> dict[tuple[str, int], list[Item]]:
+def items_of(run: Run, steps: Sequence[tuple[str, int]], most: int) -> dict[tuple[str, int], list[StepItem]]:
     """For each (process, step) the items of its batches that took longest."""
     batches = _batches(run, steps)
     if not batches:
@@ -111,11 +111,11 @@ def items_of(run: Run, steps: Sequence[tuple[str, int]], most: int) -> dict[tupl
         for process, seq, key in fetches
         if (owner.get(process, process), key) in batches
     }
-    found: dict[tuple[str, int], list[Item]] = {}
+    found: dict[tuple[str, int], list[StepItem]] = {}
     for process, parent, key, text, dur in _inside(run, list(step_of)):
         place = step_of.get((process, parent))
         if place is not None and len(found.setdefault(place, [])) < most:
-            found[place].append(Item(key if text is None else None, text, workers.get(process), dur))
+            found[place].append(StepItem(key if text is None else None, text, workers.get(process), dur))
     return found
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerTimes:
     """One layer. Times are means over the steps that have it, layers inside of it included."""
 
     layer: str
@@ -26,7 +26,7 @@ class Layer:
     share: float | None  # of the time of the layers that have no other one around them
 
 
-def layers(run: Run) -> list[Layer]:
+def layers(run: Run) -> list[LayerTimes]:
     """All layers, the costliest first."""
     rows = run.sql(
         """
@@ -41,7 +41,9 @@ def layers(run: Run) -> list[Layer]:
     return [_layer(row, whole) for row in rows]
 
 
-def _layer(row: tuple[Any, ...], whole: float) -> Layer:
+def _layer(row: tuple[Any, ...], whole: float) -> LayerTimes:
     layer, type, steps, calls, forward, backward, activation, parameters, gradients, compiled = row
     share = ((forward or 0) + (backward or 0)) / whole if whole and not compiled else None
-    return Layer(layer, type, steps, calls or 0, forward, backward, activation, parameters, gradients, compiled, share)
+    return LayerTimes(
+        layer, type, steps, calls or 0, forward, backward, activation, parameters, gradients, compiled, share
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.records.columns import LEAST, Part, pack
+from sonde.analysis.records.columns import LEAST, PackedRows, pack
 from sonde.analysis.records.schema import quoted
 from sonde.lazy import numpy as np
 
@@ -34,7 +34,7 @@ class Rows:
         self._gaps = gaps
         self._waiting: list[dict[str, NDArray[Any]]] = []
         self._count = 0
-        self._parts: list[Part] = []
+        self._parts: list[PackedRows] = []
 
     def add(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Take some rows."""
@@ -51,7 +51,7 @@ class Rows:
         if self._count >= LEAST_PART:
             self._close()
 
-    def take(self, part: Part) -> None:
+    def take(self, part: PackedRows) -> None:
         """Take rows that are packed already."""
         self._close()
         self._parts.append(part)
@@ -69,7 +69,9 @@ class Rows:
         rows = " UNION ALL ".join(selects) or f"SELECT * FROM (SELECT {nothing}), ({known}) WHERE false"
         connection.execute(f"CREATE OR REPLACE VIEW {self._name} AS {rows}")
 
-    def _select(self, connection: duckdb.DuckDBPyConnection, part: Part, table: str, people: Mapping[int, str]) -> str:
+    def _select(
+        self, connection: duckdb.DuckDBPyConnection, part: PackedRows, table: str, people: Mapping[int, str]
+    ) -> str:
         """The rows of a part with what is known of their process: of a single one without looking it up for each row."""
         rows = part.select(table, self._columns)
         if "number" not in part.arrays:
@@ -81,7 +83,7 @@ class Rows:
         """Pack what waits, one column after the other: they are wide meanwhile."""
         if not self._count:
             return
-        part = Part({}, {})
+        part = PackedRows({}, {})
         for name in self._columns:
             column, none = _joined([some.pop(name) for some in self._waiting])
             packed = pack({name: column}, self._gaps, none)

@@ -42,7 +42,7 @@ _NONE = {"key": record.NO_KEY, "args": 0, "parent": 0, "step": record.NO_STEP, "
 _SMALL = (("u1", 2**8), ("<u2", 2**16), ("<u4", 2**32))
 
 
-class Part(NamedTuple):
+class PackedRows(NamedTuple):
     """Some rows: arrays for DuckDB, and for each column the expression that makes its values from them."""
 
     arrays: dict[str, NDArray[Any]]
@@ -63,7 +63,7 @@ class Columns:
     def __init__(self, size: int, *, ordered: bool = False) -> None:
         self._size = size
         self._ordered = ordered
-        self._parts: list[Part] = []
+        self._parts: list[PackedRows] = []
         self._wide: dict[str, NDArray[Any]] = {}
         self._rows = 0
         self._turns = [0]  # the rows of the current part with which a process begins
@@ -82,7 +82,7 @@ class Columns:
             self._copy(slice(done, done + count), chunk, lanes, names, offset)
             done += count
 
-    def finish(self) -> list[Part]:
+    def finish(self) -> list[PackedRows]:
         """All parts. Nothing can be added any more."""
         self._close()
         self._wide = {}
@@ -122,9 +122,9 @@ def part_size(rows: int) -> int:
     return max(SMALLEST_PART, rows // MOST_PARTS + 1)
 
 
-def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = (), none: int = LEAST) -> Part:
+def pack(columns: Mapping[str, NDArray[Any]], gaps: Collection[str] = (), none: int = LEAST) -> PackedRows:
     """A part of whole numbers (`none` stands for no value in the columns `gaps`), floats and flags. The columns are used up."""
-    part = Part({}, {})
+    part = PackedRows({}, {})
     for name, column in columns.items():
         if column.strides == (0,):  # one value, repeated
             nothing = name in gaps and column[0] == none
@@ -149,9 +149,9 @@ def _sort(wide: dict[str, NDArray[Any]]) -> None:
         column[:] = column[order]
 
 
-def _part(wide: dict[str, NDArray[Any]]) -> Part:
+def _part(wide: dict[str, NDArray[Any]]) -> PackedRows:
     """One part. What is in `wide` is used up."""
-    part = Part({}, {})
+    part = PackedRows({}, {})
     kinds = wide["kind"] & record.KIND_MASK
     for name, column in wide.items():
         if name in _NONE:
@@ -170,7 +170,7 @@ def _part(wide: dict[str, NDArray[Any]]) -> Part:
     return part
 
 
-def _add_values(part: Part, bits: NDArray[Any]) -> None:
+def _add_values(part: PackedRows, bits: NDArray[Any]) -> None:
     """Where a span has its duration, a counter has the bits of a float: one array serves both."""
     part.arrays["dur_ns"] = bits.copy()
     part.arrays["value"] = part.arrays["dur_ns"].view(np.float64)
@@ -180,7 +180,7 @@ def _add_values(part: Part, bits: NDArray[Any]) -> None:
     part.expressions["value"] = f"CASE WHEN {counts} THEN coalesce(value, 'NaN'::DOUBLE) END"
 
 
-def _add(part: Part, name: str, column: NDArray[Any]) -> None:
+def _add(part: PackedRows, name: str, column: NDArray[Any]) -> None:
     """Add a column that has a value in each row."""
     low, high = int(column.min()), int(column.max())
     small, size = next((one for one in _SMALL if high - low < one[1]), (None, 0))
@@ -198,7 +198,7 @@ def _add(part: Part, name: str, column: NDArray[Any]) -> None:
         part.expressions[name] = distance(name, low)
 
 
-def _add_with_gaps(part: Part, name: str, column: NDArray[Any], none: int) -> None:
+def _add_with_gaps(part: PackedRows, name: str, column: NDArray[Any], none: int) -> None:
     """Add a column where `none` stands for no value."""
     # Turned around such that `none` is the largest number and the order of the others stays: value = number + shift.
     shift = none + 1 if none <= 0 else 0

@@ -6,7 +6,7 @@ import json
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis.records.columns import Columns, Part, part_size
+from sonde.analysis.records.columns import Columns, PackedRows, part_size
 from sonde.analysis.records.names import Census, Named
 from sonde.analysis.records.plain import FAR, HIGHEST_NAME, Plain, last_of, middle_of
 from sonde.errors import RunUnreadable
@@ -15,7 +15,7 @@ from sonde.store import record
 from sonde.store.alive import settled, state_of
 from sonde.store.folder import LEDGER_FILE, SEGMENT_FILE
 from sonde.store.ledgerreader import note_losses
-from sonde.store.reader import Chunk, Recording, read_process
+from sonde.store.reader import Chunk, ProcessRecording, read_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ MANY = 1 << 20
 Offsets = dict[tuple[str, str | None], int]
 
 
-class Lane(NamedTuple):
+class ThreadRecords(NamedTuple):
     """A thread of a process, and what every event in it has in common."""
 
     number: int  # of the process, for `Arguments`
@@ -42,7 +42,7 @@ class Lane(NamedTuple):
     thread: Thread | None
 
 
-class Seen(NamedTuple):
+class ProcessSummary(NamedTuple):
     """What was seen of a process: the names of its records, and when the first and the last moment of them were."""
 
     named: list[Named]
@@ -56,22 +56,22 @@ class Loaded(NamedTuple):
     `rest` loads the records that were left in the files; None: there are none.
     """
 
-    parts: list[Part]
+    parts: list[PackedRows]
     rows: list[dict[str, Any]]
-    lanes: list[Lane]
+    lanes: list[ThreadRecords]
     names: list[tuple[str, str]]
-    recordings: list[Recording]
-    seen: list[Seen]
+    recordings: list[ProcessRecording]
+    seen: list[ProcessSummary]
     notes: list[str]
-    rest: Callable[[], list[Part]] | None = None
+    rest: Callable[[], list[PackedRows]] | None = None
 
 
-class Arguments:
+class ArgumentReader:
     """The arguments of the events of raw processes, read when they are asked for."""
 
-    def __init__(self, recordings: list[Recording]) -> None:
+    def __init__(self, recordings: list[ProcessRecording]) -> None:
         self._recordings = recordings
-        self._open: OrderedDict[int, Recording] = OrderedDict()
+        self._open: OrderedDict[int, ProcessRecording] = OrderedDict()
 
     def text(self, number: int, id: int) -> str | None:
         """The arguments `id` of process `number`, as JSON text."""
@@ -91,7 +91,7 @@ class Arguments:
 class _Left(NamedTuple):
     """A process of which some records are left in their file: the usual ones of steps, of which there are many."""
 
-    recording: Recording
+    recording: ProcessRecording
     number: int
     process: str
     offset: int
@@ -109,7 +109,7 @@ def _some(chunk: Chunk, chosen: NDArray[np.bool_]) -> Chunk:
     return Chunk(np.take(chunk.records, places), chunk.threads[places], chunk.depths[places], chunk.counters)
 
 
-class Loader:
+class FolderLoader:
     """Takes one process folder after the other."""
 
     def __init__(self, offsets: Offsets, rows: int, *, ordered: bool) -> None:
@@ -151,7 +151,7 @@ class Loader:
             self.loaded.rows.append(_row(recording, info, *called, seen.last))
         return self.loaded._replace(rest=self._load_rest if self._left else None)
 
-    def _take(self, recording: Recording, number: int, process: str, offset: int) -> Seen:
+    def _take(self, recording: ProcessRecording, number: int, process: str, offset: int) -> ProcessSummary:
         """Take the records; of a long run those that only steps are made of are left in the file."""
         self._columns.next_process()
         table = self._name_table(recording)
@@ -170,7 +170,7 @@ class Loader:
             self._left.append(one)
         if unnamed:
             recording.notes.append(f"names.jsonl lacks the names of {unnamed} records")
-        return Seen(census.rows(), first if last >= 0 else None, last if last >= 0 else None)
+        return ProcessSummary(census.rows(), first if last >= 0 else None, last if last >= 0 else None)
 
     def _add(self, of: _Left, chunk: Chunk) -> None:
         if not len(chunk.records):
@@ -179,7 +179,7 @@ class Loader:
         columns = self._counters if chunk.counters and not self._ordered else self._columns
         columns.add(chunk, self._lanes_of(of.recording, of.number, of.process, chunk.threads), names, of.offset)
 
-    def _load_rest(self) -> list[Part]:
+    def _load_rest(self) -> list[PackedRows]:
         """The records that were left in the files."""
         self._columns, self._counters = Columns(part_size(self._rows)), Columns(part_size(self._rows))
         for one in self._left:
@@ -188,7 +188,7 @@ class Loader:
             one.recording.close()
         return self._columns.finish() + self._counters.finish()
 
-    def _name_table(self, recording: Recording) -> NDArray[np.uint32]:
+    def _name_table(self, recording: ProcessRecording) -> NDArray[np.uint32]:
         """For each name id of the process, the id in the whole run; 0 where there is none."""
         known = {id: name for id, name in recording.names.items() if 0 < id <= HIGHEST_NAME}
         table = np.zeros(max(known, default=0) + 2, dtype=np.uint32)
@@ -197,7 +197,7 @@ class Loader:
         return table
 
     def _lanes_of(
-        self, recording: Recording, number: int, process: str, threads: NDArray[np.uint32]
+        self, recording: ProcessRecording, number: int, process: str, threads: NDArray[np.uint32]
     ) -> NDArray[np.uint32]:
         """For each thread ordinal the lane. Neighbours mostly have the same one."""
         turns = np.append(0, np.flatnonzero(threads[1:] != threads[:-1]) + 1)
@@ -205,11 +205,13 @@ class Loader:
         lanes = np.array([self._lane(recording, number, process, int(one)) for one in ordinals], dtype=np.uint32)
         return np.repeat(lanes[np.searchsorted(ordinals, threads[turns])], np.diff(turns, append=len(threads)))
 
-    def _lane(self, recording: Recording, number: int, process: str, ordinal: int) -> int:
+    def _lane(self, recording: ProcessRecording, number: int, process: str, ordinal: int) -> int:
         key = (number, ordinal)
         if key not in self._lanes:
             self._lanes[key] = len(self._lanes)
-            self.loaded.lanes.append(Lane(number, process, recording.info, ordinal, recording.threads.get(ordinal)))
+            self.loaded.lanes.append(
+                ThreadRecords(number, process, recording.info, ordinal, recording.threads.get(ordinal))
+            )
         return self._lanes[key]
 
 
@@ -223,7 +225,7 @@ def offsets_of(infos: Iterable[Info], known: Offsets) -> Offsets:
     return {key: start.wall_ns - start.mono_ns for key, start in earliest.items()} | known
 
 
-def _offset(recording: Recording, offsets: Offsets) -> int:
+def _offset(recording: ProcessRecording, offsets: Offsets) -> int:
     info = recording.info
     found = offsets.get((info.host, info.boot_id))
     if found is None:
@@ -240,7 +242,7 @@ def _last(chunk: Chunk) -> int:
     return last_of(start, start if chunk.counters else start + chunk.records["dur"].view(np.uint64))
 
 
-def _row(recording: Recording, info: Info, process: str, offset: int, last: int | None) -> dict[str, Any]:
+def _row(recording: ProcessRecording, info: Info, process: str, offset: int, last: int | None) -> dict[str, Any]:
     lost = recording.lost or {}
     row: dict[str, Any] = {
         **info._asdict(),
@@ -271,7 +273,7 @@ def load(
     rows = sum(_size(folder / SEGMENT_FILE) for folder, _ in folders) // record.RECORD_SIZE
     if rows > MANY:
         _keep_what_is_freed()
-    loader = Loader(offsets, rows, ordered=ordered)
+    loader = FolderLoader(offsets, rows, ordered=ordered)
     for done, (folder, process) in enumerate(folders):
         if progress is not None:
             progress(done, len(folders))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    from sonde.analysis.training.source import Source
+    from sonde.analysis.training.source import RecordSource
     from sonde.analysis.training.trainers import Trainer
 
     Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ _MADE = {
 }
 
 
-def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
+def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table."""
     found = Rows(ROWS, _COLUMNS, _GAPS)
     seen = set()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    from sonde.analysis.training.source import Source
+    from sonde.analysis.training.source import RecordSource
     from sonde.analysis.training.timeline import Folded
 
     Ints = NDArray[np.int64]
@@ -52,7 +52,7 @@ _MADE = {
 }
 
 
-def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
+def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table, and the rows that `phases` is made of too."""
     give_back()  # what loading used is in pieces, too small for what comes now
     found = Rows(ROWS, COLUMNS, _GAPS)
@@ -69,7 +69,7 @@ def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence
 
 
 def _add_kept(
-    found: Rows, connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]
+    found: Rows, connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[dict[str, NDArray[Any]]], set[str]]:
     """Add the steps that are kept of sealed processes; what came after them, and all these processes."""
     import duckdb

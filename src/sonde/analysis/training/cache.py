@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records.builder import LEAST_PART
-from sonde.analysis.records.columns import LEAST, Part, distance, number_text
+from sonde.analysis.records.columns import LEAST, PackedRows, distance, number_text
 from sonde.analysis.records.locate import EVENTS_FILE, PROCESSES_FILE, STEPS_FILE, STEPS_TABLE
 from sonde.analysis.records.names import Named
 from sonde.analysis.records.schema import quoted
@@ -37,7 +37,7 @@ _TABLES = (EVENTS_FILE, PROCESSES_FILE, STEPS_TABLE)
 _TYPES = ((2**8, "UTINYINT"), (2**16, "USMALLINT"), (2**32, "UINTEGER"), (2**63, "BIGINT"))
 
 
-class Process(NamedTuple):
+class CachedProcess(NamedTuple):
     """A process that trained: its number in the file, how many steps it has there, and what came after them."""
 
     name: str
@@ -46,24 +46,24 @@ class Process(NamedTuple):
     after: list[Any]
 
 
-class Kept(NamedTuple):
+class CachedSteps(NamedTuple):
     """What is kept of one run folder. `known`: the SQL of columns that are not in the table; `least`: of the others the smallest
     value, and whether some steps have none.
     """
 
     file: str
     columns: list[str]
-    processes: list[Process]
+    processes: list[CachedProcess]
     known: dict[str, str]
     least: dict[str, tuple[int, bool]]
     census: dict[str, list[Named]]
 
     def parts(
         self, connection: duckdb.DuckDBPyConnection, columns: Columns, numbers: Mapping[str, int]
-    ) -> Iterator[Part]:
+    ) -> Iterator[PackedRows]:
         """The steps, some processes at a time. `numbers`: what is the number of each process now."""
         plain = [name for name in columns if name != "number" and name not in self.known and name not in self.least]
-        some: list[Process] = []
+        some: list[CachedProcess] = []
         for one in self.processes:
             some.append(one)
             if sum(process.steps for process in some) >= LEAST_PART:
@@ -76,13 +76,13 @@ class Kept(NamedTuple):
         self,
         connection: duckdb.DuckDBPyConnection,
         plain: Sequence[str],
-        some: Sequence[Process],
+        some: Sequence[CachedProcess],
         numbers: Mapping[str, int],
-    ) -> Part:
+    ) -> PackedRows:
         names = ["number", *self.least, *plain]
         where = f"number BETWEEN {some[0].number} AND {some[-1].number}"
         found = arrays(connection, f"SELECT {', '.join(names)} FROM read_parquet({self.file}) WHERE {where}")
-        part = Part(found, dict(self.known))
+        part = PackedRows(found, dict(self.known))
         part.expressions.update({name: distance(name, low, gaps=gaps) for name, (low, gaps) in self.least.items()})
         part.expressions.update({name: name for name in plain})
         if len(some) == 1:
@@ -188,7 +188,7 @@ def _digest_of(content: dict[str, Any]) -> str:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_kept(folder: Path, prefix: str = "") -> Kept | None:
+def read_kept(folder: Path, prefix: str = "") -> CachedSteps | None:
     """What is kept of a run folder; None: nothing, or what was made of other tables or by another version.
 
     `prefix`: what stands before the names of its processes.
@@ -215,15 +215,18 @@ def _literal(value: object) -> str:
     return number_text(int(str(value)))
 
 
-def _kept(folder: Path, found: dict[str, Any], prefix: str) -> Kept:
+def _kept(folder: Path, found: dict[str, Any], prefix: str) -> CachedSteps:
     known = {name: _literal(value) for name, value in found["known"].items()}
     least = {name: (int(low), bool(gaps)) for name, (low, gaps) in found["least"].items()}
     if not {*known, *least} <= {*found["columns"]}:
         raise ValueError
-    return Kept(
+    return CachedSteps(
         quoted(str(folder.resolve() / STEPS_TABLE)),
         found["columns"],
-        [Process(prefix + name, int(number), int(steps), after) for name, number, steps, after in found["processes"]],
+        [
+            CachedProcess(prefix + name, int(number), int(steps), after)
+            for name, number, steps, after in found["processes"]
+        ],
         known,
         least,
         {prefix + process: [Named(*one) for one in named] for process, named in found["census"].items()},

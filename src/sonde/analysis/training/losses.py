@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    from sonde.analysis.training.source import Source
+    from sonde.analysis.training.source import RecordSource
     from sonde.analysis.training.timeline import Timeline
     from sonde.analysis.training.trainers import Trainer
 
@@ -36,7 +36,7 @@ _COLUMNS = {**dict.fromkeys(("number", "step", "epoch", "optimizer"), "BIGINT"),
 _GAPS = ("step", "epoch", "optimizer")
 
 
-class Losses(NamedTuple):
+class StepLosses(NamedTuple):
     """One row for each step and optimizer, in the order of both; `optimizer` is NONE if no update followed.
 
     `parts`: the value is the mean of so many backward passes, and nobody knows whether the program had divided them.
@@ -48,7 +48,7 @@ class Losses(NamedTuple):
     parts: Ints
 
 
-def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence[dict[str, Any]]) -> None:
+def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table."""
     found = Rows(ROWS, _COLUMNS, _GAPS)
     for trainer in trainers(source, rows):
@@ -64,7 +64,7 @@ def create(connection: duckdb.DuckDBPyConnection, source: Source, rows: Sequence
     connection.execute(f"CREATE OR REPLACE VIEW losses AS SELECT {columns} FROM {ROWS}")
 
 
-def losses_of(trainer: Trainer) -> Losses | None:
+def losses_of(trainer: Trainer) -> StepLosses | None:
     """Those of a process; None: it has none."""
     found = trainer.counters.get(probe.LOSS)
     if found is None or not len(found["value"]):
@@ -79,13 +79,13 @@ def losses_of(trainer: Trainer) -> Losses | None:
     return _means(row, optimizer, value, divisor)
 
 
-def of_steps(losses: Losses, timeline: Timeline) -> Losses:
+def of_steps(losses: StepLosses, timeline: Timeline) -> StepLosses:
     """One row for each step that has a loss: that of the optimizer that ended it, or else the mean of all."""
     if np.all(losses.row[1:] != losses.row[:-1]):
         return losses
     own = losses.optimizer == _leaders(timeline)[losses.row]
     lacking = ~np.isin(losses.row, losses.row[own])
-    some = Losses(*(column[own | lacking] for column in losses))
+    some = StepLosses(*(column[own | lacking] for column in losses))
     return _means(some.row, np.zeros_like(some.row), some.loss, np.zeros_like(some.row))._replace(
         parts=np.maximum.reduceat(some.parts, np.flatnonzero(np.append(True, some.row[1:] != some.row[:-1])))
     )
@@ -111,7 +111,7 @@ def _leaders(timeline: Timeline) -> Ints:
     return np.append(np.append(updates.key, NONE)[place], NONE)
 
 
-def _means(row: Ints, optimizer: Ints, value: Floats, divisor: Ints) -> Losses:
+def _means(row: Ints, optimizer: Ints, value: Floats, divisor: Ints) -> StepLosses:
     """The mean for each step and optimizer, of losses before they were divided by the number of micro-batches."""
     order = np.lexsort((optimizer, row))
     row, optimizer, divisor = (column[order] for column in (row, optimizer, divisor))
@@ -124,4 +124,4 @@ def _means(row: Ints, optimizer: Ints, value: Floats, divisor: Ints) -> Losses:
     known = (divisor < 0) | (maybe & (2 * np.count_nonzero(fits) > np.count_nonzero(maybe)))
     with np.errstate(invalid="ignore", over="ignore"):  # a loss may be infinite
         loss = np.add.reduceat(np.where(known, value * np.abs(divisor), value), firsts) / counts
-    return Losses(row[firsts], optimizer[firsts], loss, np.where(known[firsts], 1, counts))
+    return StepLosses(row[firsts], optimizer[firsts], loss, np.where(known[firsts], 1, counts))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sonde.analysis.records.names import Named
-    from sonde.store.reader import Recording
+    from sonde.store.reader import ProcessRecording
     from sonde.store.segment import Slice
 
     Columns = dict[str, NDArray[Any]]
@@ -130,7 +130,7 @@ class Room:
         return self._kept[of, name][:rows]
 
 
-def read_raw(recording: Recording, offset: int, wanted: Wanted, census: Sequence[Named], room: Room) -> Trail:
+def read_raw(recording: ProcessRecording, offset: int, wanted: Wanted, census: Sequence[Named], room: Room) -> Trail:
     """Read it from a recording. `offset` is added to its times; `census` says how many records there are.
 
     What was read into the same `room` before is gone.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis.records.names import Named, census_of
 from sonde.analysis.records.schema import quoted
-from sonde.analysis.training.cache import Kept, read_kept
+from sonde.analysis.training.cache import CachedSteps, read_kept
 from sonde.analysis.training.reader import Room, Trail, Wanted, read_raw, read_sealed
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from sonde.analysis.records.load import Seen
-    from sonde.store.reader import Recording
+    from sonde.analysis.records.load import ProcessSummary
+    from sonde.store.reader import ProcessRecording
 
 
-class Sealed(NamedTuple):
+class SealedEvents(NamedTuple):
     """Sealed processes, the query for their events, the file as SQL, what of their names is not in the file, and the folder."""
 
     events: str
@@ -34,21 +34,21 @@ class Sealed(NamedTuple):
         return f"read_parquet({self.file}) WHERE process = {quoted(process.removeprefix(self.prefix))}"
 
 
-class Source:
+class RecordSource:
     """The records of all processes of a run."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._sealed: list[Sealed] = []
-        self._raw: dict[str, tuple[Recording, int, list[Named]]] = {}
+        self._sealed: list[SealedEvents] = []
+        self._raw: dict[str, tuple[ProcessRecording, int, list[Named]]] = {}
         self._firsts: list[int] = []
         self._room = Room()
 
-    def add_sealed(self, sealed: Sealed) -> None:
+    def add_sealed(self, sealed: SealedEvents) -> None:
         """Know some sealed processes."""
         self._sealed.append(sealed)
 
-    def add_raw(self, process: str, recording: Recording, offset: int, seen: Seen) -> None:
+    def add_raw(self, process: str, recording: ProcessRecording, offset: int, seen: ProcessSummary) -> None:
         """Know a raw process. `offset` is added to its times."""
         self._raw[process] = (recording, offset, seen.named)
         if seen.first is not None:
@@ -66,11 +66,11 @@ class Source:
         return found
 
     @cached_property
-    def kept(self) -> list[tuple[Sealed, Kept | None]]:
+    def kept(self) -> list[tuple[SealedEvents, CachedSteps | None]]:
         """The sealed processes, and what is kept of their steps."""
         return [(sealed, self._kept_of(sealed)) for sealed in self._sealed]
 
-    def _kept_of(self, sealed: Sealed) -> Kept | None:
+    def _kept_of(self, sealed: SealedEvents) -> CachedSteps | None:
         kept = read_kept(sealed.folder, sealed.prefix)
         return kept if kept is not None and set(kept.census) == set(sealed.processes) else None
 
@@ -79,7 +79,7 @@ class Source:
         found = [*self._firsts, *(self._first_of(sealed) for sealed in self._sealed)]
         return min((one for one in found if one is not None), default=None)
 
-    def _first_of(self, sealed: Sealed) -> int | None:
+    def _first_of(self, sealed: SealedEvents) -> int | None:
         """The file says it in a moment; but it may hold more than the processes that are listed."""
         first = f"SELECT min(start_ns) FROM read_parquet({sealed.file})"
         right = f"SELECT start_ns FROM ({sealed.events}) WHERE start_ns = ({first}) LIMIT 1"

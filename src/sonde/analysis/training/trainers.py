@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sonde.analysis.records.names import Named
     from sonde.analysis.training.reader import Columns
-    from sonde.analysis.training.source import Source
+    from sonde.analysis.training.source import RecordSource
 
     Ints = NDArray[np.int64]
     Row = dict[str, Any]
@@ -54,7 +54,7 @@ class Trainer(NamedTuple):
     counters: dict[str, Columns]
 
 
-def trainers(source: Source, rows: Sequence[Row], but: Collection[str] = ()) -> Iterator[Trainer]:
+def trainers(source: RecordSource, rows: Sequence[Row], but: Collection[str] = ()) -> Iterator[Trainer]:
     """One after the other, `but` some, each read when its turn comes, into the memory of the one before it."""
     for number, row in enumerate(rows):
         if row["process"] in but:

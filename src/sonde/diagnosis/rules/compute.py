@@ -12,7 +12,7 @@ from sonde.finding import INFO, Finding
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
-    from sonde.diagnosis.speed import Device
+    from sonde.diagnosis.speed import DeviceTimes
 
 
 PHASES = ("forward", "backward", "optimizer")
@@ -50,7 +50,7 @@ def compute_bound(facts: Facts, policy: Policy) -> Finding | None:
     )
 
 
-def _on_device(facts: Facts, policy: Policy, device: Device) -> Finding | None:
+def _on_device(facts: Facts, policy: Policy, device: DeviceTimes) -> Finding | None:
     """The device decides, if it is still at work when the host has started everything."""
     if not device.share.at_least(policy["compute_bound.share"]) or not device.lags(policy["launch_bound.lag"]):
         return None

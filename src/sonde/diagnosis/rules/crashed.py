@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.ends import End, Failed
+from sonde.diagnosis.ends import End, FailedSpan
 from sonde.diagnosis.evidence import finding
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.rules.killed import signal_of
@@ -13,7 +13,7 @@ from sonde.store import probe
 from sonde.store.alive import TERMINATED
 
 if TYPE_CHECKING:
-    from sonde.analysis.postmortem.dumps import Item
+    from sonde.analysis.postmortem.dumps import FailedItem
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
 
@@ -64,7 +64,7 @@ def _raised(exception: str, message: str) -> str:
     return message.rstrip(".") if message.startswith(exception) else f"{exception}: {message.rstrip('.')}"
 
 
-def _in_box(facts: Facts, end: End) -> Item | None:
+def _in_box(facts: Facts, end: End) -> FailedItem | None:
     """The item that raised, as the black box says: of the process that ended, or of a loader worker of the run."""
     for dump in facts.box.dumps:
         named = dump.raised.item if dump.raised is not None else None
@@ -73,19 +73,19 @@ def _in_box(facts: Facts, end: End) -> Item | None:
     return None
 
 
-def _known_name(item: Item) -> str:
+def _known_name(item: FailedItem) -> str:
     if item.index is not None:
         return f"item {item.index}"
     return f"item {item.id!r}" if item.id is not None else f"the item at position {item.position}"
 
 
-def _boxed(item: Item) -> str:
+def _boxed(item: FailedItem) -> str:
     batch = "" if item.batch is None else f" of batch {probe.read_batch_key(item.batch).number}"
     loaded = "" if item.worker is None else f", which loader worker {item.worker} loaded"
     return f", raised by {_known_name(item)}{batch}{loaded}"
 
 
-def _plain_known(item: Item) -> dict[str, object]:
+def _plain_known(item: FailedItem) -> dict[str, object]:
     batch = None if item.batch is None else probe.read_batch_key(item.batch)
     return {
         "index": item.index,
@@ -106,11 +106,11 @@ def _ended_so(end: End) -> bool:
     return bool(end.exit_code) and signal_of(end) is None and end.worker is None
 
 
-def _soon(failed: Failed, end: End) -> bool:
+def _soon(failed: FailedSpan, end: End) -> bool:
     return end.when_ns is None or abs(end.when_ns - failed.end_ns) <= SOON_NS
 
 
-def _where(failed: list[Failed], item: Failed | None, fetch: Failed | None) -> str:
+def _where(failed: list[FailedSpan], item: FailedSpan | None, fetch: FailedSpan | None) -> str:
     if item is not None:
         batch = "" if fetch is None or fetch.key is None else f" of batch {probe.read_batch_key(fetch.key).number}"
         return f", raised by {_item_name(item)}{batch}, which {_maker(item)} loaded"
@@ -123,15 +123,15 @@ def _where(failed: list[Failed], item: Failed | None, fetch: Failed | None) -> s
     return f", raised in {inner.name.removeprefix(probe.COMMUNICATION)}{step}"
 
 
-def _item_name(item: Failed) -> str:
+def _item_name(item: FailedSpan) -> str:
     return f"item {item.text!r}" if item.text is not None else f"item {item.key}"
 
 
-def _maker(failed: Failed) -> str:
+def _maker(failed: FailedSpan) -> str:
     return "the training process" if failed.worker is None else f"loader worker {failed.worker}"
 
 
-def _next(item: Failed | None, fetch: Failed | None, end: End, facts: Facts) -> str:
+def _next(item: FailedSpan | None, fetch: FailedSpan | None, end: End, facts: Facts) -> str:
     if item is not None:
         return _load(_item_name(item))
     if fetch is not None:
@@ -149,7 +149,7 @@ def _load(name: str) -> str:
     return f"To reproduce it, load {name} from the dataset directly, without the loader."
 
 
-def _plain(item: Failed, fetch: Failed | None) -> dict[str, object]:
+def _plain(item: FailedSpan, fetch: FailedSpan | None) -> dict[str, object]:
     batch = None if fetch is None or fetch.key is None else probe.read_batch_key(fetch.key)
     return {
         "index": item.key if item.text is None else None,

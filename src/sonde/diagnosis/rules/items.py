@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sonde import units
 from sonde.diagnosis.evidence import finding
-from sonde.diagnosis.loading import Item
+from sonde.diagnosis.loading import SlowItem
 from sonde.finding import CRITICAL, WARN, Finding
 
 if TYPE_CHECKING:
@@ -67,15 +67,15 @@ def _chance(facts: Facts, policy: Policy) -> bool:
     return first.loads < 2 and facts.health.crowded(policy) and first.median_ns < 1e6 * policy["slow_items.crowded_ms"]
 
 
-def _loaded(item: Item) -> str:
+def _loaded(item: SlowItem) -> str:
     return "loaded once" if item.loads == 1 else f"loaded {item.loads} times"
 
 
-def _name(item: Item) -> str:
+def _name(item: SlowItem) -> str:
     return f"item {item.index}" if item.index is not None else f"item {item.id!r}"
 
 
-def _plain(item: Item) -> dict[str, object]:
+def _plain(item: SlowItem) -> dict[str, object]:
     return {
         "index": item.index,
         "id": item.id,

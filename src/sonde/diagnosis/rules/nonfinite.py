@@ -14,7 +14,7 @@ from sonde.store.certificate import announcement
 if TYPE_CHECKING:
     from sonde.analysis.postmortem.births import Birth
     from sonde.diagnosis.facts import Facts
-    from sonde.diagnosis.health import Losses
+    from sonde.diagnosis.health import LossFacts
     from sonde.diagnosis.policy import Policy
 
 GUESSED = 0.7  # the confidence where the operation was told by its name alone
@@ -49,7 +49,7 @@ def non_finite(facts: Facts, policy: Policy) -> Finding | None:
     )
 
 
-def _lost(losses: Losses) -> str:
+def _lost(losses: LossFacts) -> str:
     where = "" if losses.rank is None else f" of rank {losses.rank}"
     return (
         f"The loss is NaN or infinite in {losses.bad.or_zero():,.0f} of {units.plural(losses.seen.or_zero(), 'step')}, "
@@ -57,14 +57,14 @@ def _lost(losses: Losses) -> str:
     )
 
 
-def _next(losses: Losses) -> str:
+def _next(losses: LossFacts) -> str:
     return (
         f"Check the data and the learning rate of step {losses.first.or_zero():.0f}. `sonde run --blackbox "
         "--watch-nonfinite` finds the layer and item that produced the first NaN."
     )
 
 
-def _figures(losses: Losses, birth: Birth | None) -> dict[str, Figure]:
+def _figures(losses: LossFacts, birth: Birth | None) -> dict[str, Figure]:
     figures = {
         "non-finite losses": losses.bad,
         "losses": losses.seen,
@@ -77,13 +77,13 @@ def _figures(losses: Losses, birth: Birth | None) -> dict[str, Figure]:
     return known
 
 
-def _steps(losses: Losses, birth: Birth | None) -> list[int]:
+def _steps(losses: LossFacts, birth: Birth | None) -> list[int]:
     if birth is not None and birth.certificate.step is not None:
         return [birth.certificate.step]
     return [] if losses.first.value is None else [int(losses.first.value)]
 
 
-def _ranks(losses: Losses, birth: Birth | None) -> list[int]:
+def _ranks(losses: LossFacts, birth: Birth | None) -> list[int]:
     rank = losses.rank if birth is None else birth.rank
     return [] if rank is None else [rank]
 

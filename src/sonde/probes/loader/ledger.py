@@ -14,7 +14,7 @@ from sonde.guard import guard
 from sonde.probes.off import switch_off
 from sonde.store import filesystem, folder
 from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
-from sonde.store.usage import BYTES, Usage
+from sonde.store.usage import BYTES, RunUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,7 +164,7 @@ def _take(count: int) -> bool:
 
 def _take_shared(run: str, count: int, cap: int) -> bool:
     with folder.opened(run) as there:
-        counts = Usage(folder.open_usage(there))
+        counts = RunUsage(folder.open_usage(there))
     try:
         counts.add(BYTES, count)
         if 0 < cap < counts.known[BYTES]:
