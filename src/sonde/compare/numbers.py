@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sonde.analysis.ledger.book import Book
+    from sonde.analysis.ledger.book import Ledger
     from sonde.analysis.run import Run
 
 LOSS, RATE, BATCH = "loss", "learning rate", "batch"
@@ -210,7 +210,7 @@ def _trainers(run: Run) -> dict[int, str]:
     return found
 
 
-def _parting(run: Run, process: str, rank: int, left: Book, right: Book) -> Difference | None:
+def _parting(run: Run, process: str, rank: int, left: Ledger, right: Ledger) -> Difference | None:
     """The first batch of a training step whose items differ."""
     for tried, place in enumerate(_differing(left, right)):
         if tried >= MOST_TRIED:
@@ -225,7 +225,7 @@ def _parting(run: Run, process: str, rank: int, left: Book, right: Book) -> Diff
     return None
 
 
-def _differing(left: Book, right: Book) -> list[int]:
+def _differing(left: Ledger, right: Ledger) -> list[int]:
     """The places of the batches that differ, in the order in which they were delivered."""
     count = min(len(left), len(right))
     sizes = [np.diff(book.start[: count + 1].astype(np.int64)) for book in (left, right)]
@@ -242,7 +242,7 @@ def _differing(left: Book, right: Book) -> list[int]:
     return sorted({*at.tolist(), *np.flatnonzero(differs).tolist(), *texts})
 
 
-def _items(left: Book, right: Book, place: int) -> tuple[Any, Any]:
+def _items(left: Ledger, right: Ledger, place: int) -> tuple[Any, Any]:
     """The first items of a batch that differ."""
     one, other = (_content(book, place) for book in (left, right))
     for mine, theirs in zip(one, other, strict=False):
@@ -253,6 +253,6 @@ def _items(left: Book, right: Book, place: int) -> tuple[Any, Any]:
     )
 
 
-def _content(book: Book, place: int) -> list[Any]:
+def _content(book: Ledger, place: int) -> list[Any]:
     batch = book.batch(int(book.key[place]))
     return [] if batch is None else batch.indices or batch.keys or []

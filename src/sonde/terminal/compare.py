@@ -9,7 +9,7 @@ from rich.text import Text
 from sonde import units
 from sonde.compare.verdict import between, shown, signed
 from sonde.terminal.layout import block, grid, heading, items, note, pairs
-from sonde.terminal.table import Column
+from sonde.terminal.table import TextColumn
 from sonde.views.words import phase_name
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _round(value: float | None) -> float | None:
 
 def _table(console: Console, titles: list[str], rows: Sequence[tuple[str, ...]]) -> None:
     columns = [
-        Column(
+        TextColumn(
             title, [row[place] for row in rows], need=0 if place < 4 else 6 - place, right=0 < place < len(titles) - 1
         )
         for place, title in enumerate(titles)
@@ -149,9 +149,9 @@ def _settings(view: Comparison, console: Console) -> None:
     grid(
         console,
         [
-            Column("", [one.name for one in rows], right=False),
-            Column("A", [shown(one.a) for one in rows], right=False, least=12),
-            Column("B", [shown(one.b) for one in rows], right=False, least=12),
+            TextColumn("", [one.name for one in rows], right=False),
+            TextColumn("A", [shown(one.a) for one in rows], right=False, least=12),
+            TextColumn("B", [shown(one.b) for one in rows], right=False, least=12),
         ],
     )
 
@@ -164,23 +164,23 @@ def draw_ranking(view: Ranking, console: Console) -> None:
     grid(
         console,
         [
-            Column("run", [one.run for one in rows], right=False, least=16, keep_end=True),
-            Column(
+            TextColumn("run", [one.run for one in rows], right=False, least=16, keep_end=True),
+            TextColumn(
                 "verdict",
                 ["baseline" if one.baseline else (one.verdict or "") for one in rows],
                 right=False,
                 styles=styles,
             ),
-            Column("median step", [units.duration(one.p50_ns) for one in rows]),
-            Column("B / A", ["" if one.ratio is None else f"{one.ratio:.3f}" for one in rows]),
-            Column("95 % interval", [between(one.low, one.high) for one in rows], need=1),
+            TextColumn("median step", [units.duration(one.p50_ns) for one in rows]),
+            TextColumn("B / A", ["" if one.ratio is None else f"{one.ratio:.3f}" for one in rows]),
+            TextColumn("95 % interval", [between(one.low, one.high) for one in rows], need=1),
             *_metric(view),
-            Column("finding", [one.finding or "" for one in rows], need=2, right=False),
+            TextColumn("finding", [one.finding or "" for one in rows], need=2, right=False),
         ],
     )
 
 
-def _metric(view: Ranking) -> list[Column]:
+def _metric(view: Ranking) -> list[TextColumn]:
     """The column that they are ranked by, unless it is there in any case."""
     by = view.by
     if by in ("p50", "verdict"):
@@ -190,4 +190,4 @@ def _metric(view: Ranking) -> list[Column]:
     else:
         told = {"peak_rss": units.size, "input_wait_share": units.share}.get(by, units.number)
         cells = [told(getattr(one, by)) for one in view.ranking]
-    return [Column(by, cells)]
+    return [TextColumn(by, cells)]
