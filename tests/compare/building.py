@@ -70,6 +70,7 @@ def kept(
         "started_ns": None,
         "crowded": False,
         "drops": 0,
+        "notes": [],
         "ranks": [],
         "layers": [],
         "memory": {},
