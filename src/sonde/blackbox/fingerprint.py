@@ -124,7 +124,7 @@ def look(parts: Parts, complete: bool = True) -> Look:
         kind = type(part)
         if kind is tensor:
             with suppress(RuntimeError):  # one that is never changed counts no changes
-                versions.append(part._version)
+                versions.append(private.version(part))
             size += _size(part)
             elsewhere = elsewhere or not part.is_cpu
             reader.read_tensor(part)

@@ -23,6 +23,7 @@ from sonde.capture.result import TraceCall, TraceResult
 from sonde.events.recorder import loader_worker, thread_name
 from sonde.guard import guard
 from sonde.hooks.points import quiet
+from sonde.hooks.torch import private
 from sonde.values import identity
 from sonde.values.note import SEQUENCE, Kept, Note
 from sonde.values.snapshot import Keep, freeze
@@ -359,8 +360,7 @@ def follow(
 
 def _torch_records() -> bool:
     """Is torch.jit writing down every operation on tensors? Ours would become part of the user's graph."""
-    native = getattr(sys.modules.get("torch"), "_C", None)
-    return native is not None and native._get_tracing_state() is not None
+    return hasattr(sys.modules.get("torch"), "jit") and private.tracing_state()() is not None
 
 
 def leave(frame: Frame | None, result: object = None, error: BaseException | None = None) -> None:

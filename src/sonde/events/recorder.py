@@ -392,8 +392,8 @@ class Recorder:
 
 def loader_worker() -> int | None:
     """The number of this process among torch's loader workers; None if it is none of them."""
-    info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
-    number = getattr(info, "id", None)
+    worker_info = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", None)
+    number = None if worker_info is None else getattr(worker_info(), "id", None)
     return number if isinstance(number, int) else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.hooks.torch import private
 from sonde.nonfinite import operation
 from sonde.nonfinite.certificate import Location
 
@@ -47,7 +48,7 @@ def is_asked(module: Any) -> bool:
 def reaches(loss: Any, since: int) -> bool:
     """Does a backward pass from here go through something that autograd made before it had counted so far?"""
     root = getattr(loss, "grad_fn", None)
-    return root is not None and any(node._sequence_nr() < since for node in operation.users(root))
+    return root is not None and any(private.node_number(node) < since for node in operation.users(root))
 
 
 class SeenGradient(NamedTuple):
@@ -113,13 +114,13 @@ def _past(root: Any, chosen: NodeRange, finite: list[NodeRange], ranges: Sequenc
     The gradient of such a tensor is the sum of those of all ways. Ways through layers whose gradients were finite are good.
     """
     users = operation.users(root)
-    inside = [node for node in users if chosen.first <= node._sequence_nr() < chosen.end]
+    inside = [node for node in users if chosen.first <= private.node_number(node) < chosen.end]
     waiting = [one for node in inside for one, _ in node.next_functions if one is not None and one not in inside]
     seen = set(waiting)
     found: list[tuple[str, int]] = []
     for node in waiting:  # it grows meanwhile
         for user in users.get(node, ()):
-            number = user._sequence_nr()
+            number = private.node_number(user)
             if user in seen or any(one.first <= number < one.end for one in finite):
                 continue
             seen.add(user)

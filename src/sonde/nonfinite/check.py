@@ -61,7 +61,7 @@ def stored(tensor: Any) -> Any:
     torch = sys.modules["torch"]
     if tensor.layout is torch.strided:
         return tensor
-    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
+    return private.sparse_values(tensor) if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 def _reals(torch: Any, values: Any) -> Any:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.hooks.torch import memory
+from sonde.hooks.torch import memory, private
 from sonde.nonfinite import batches, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 MOST_NODES = 20_000
 MOST_VALUES = 1 << 24  # of a tensor of the batch that is compared
@@ -52,7 +52,7 @@ def _nodes(top: Any) -> list[Any]:
         following = {one for one, _ in node.next_functions if one is not None and one.next_functions}
         waiting += following - found if len(found) < MOST_NODES else ()
         found |= following
-    return sorted(found, key=lambda one: -one._sequence_nr())
+    return sorted(found, key=lambda one: -private.node_number(one))
 
 
 def _order(top: Any, known: list[Any], moves: dict[Any, Order | None], starts: list[Any], size: int) -> Order | None:
@@ -98,32 +98,26 @@ def _move(node: Any, size: int) -> Order | None:
         return same if values is None or not _is_first(node) else _chosen(node, size, write=True)
     if op not in CHOOSING or not _is_first(node):
         return same
-    shape = _shape(node)
+    shape = private.result_shape(node)
     if op in ("flip", "roll"):
         return same if not shape or shape[0] != size else same[::-1] if op == "flip" else None
-    before = getattr(node, "_saved_self_sym_sizes", shape)
+    before = private.saved(node, "self_sym_sizes", shape)
     return same if not before or before[0] != size else _chosen(node, size, write=False)
 
 
 def _is_first(node: Any) -> bool:
     """Does it choose along the first dimension?"""
-    if hasattr(type(node), "_saved_indices") and not hasattr(type(node), "_saved_dim"):
-        indices = operation.saved(node, "_saved_indices")
+    if private.can_save(node, "indices") and not private.can_save(node, "dim"):
+        indices = operation.saved(node, "indices")
         return indices is None or indices[0] is not None
-    dims = getattr(node, "_saved_dims", None) or (getattr(node, "_saved_dim", 0),)
-    rank = len(_shape(node))
+    dims = private.saved(node, "dims") or (private.saved(node, "dim", 0),)
+    rank = len(private.result_shape(node))
     return 0 in (one if one < NEGATIVE else one - 2 * NEGATIVE + rank for one in dims)
 
 
-def _shape(node: Any) -> Sequence[int]:
-    """The sizes of what a node gave."""
-    about = getattr(node, "_input_metadata", None)
-    return tuple(about[0].shape) if about else ()
-
-
 def _chosen(node: Any, size: int, *, write: bool) -> Order | None:
-    index = operation.saved(node, "_saved_index")
-    index = operation.saved(node, "_saved_indices") if index is None else index
+    index = operation.saved(node, "index")
+    index = operation.saved(node, "indices") if index is None else index
     index = index[0] if isinstance(index, tuple) else index
     if index is None or not index.ndim or memory.is_gone(index):
         return None
@@ -153,7 +147,7 @@ def _compared(rows: list[int], starts: list[Any], size: int, batch: Iterable[Any
 
 def _data(node: Any) -> list[Any]:
     if operation.name(node) == "embedding":
-        return [one for one in (operation.saved(node, "_saved_indices"),) if one is not None]
+        return [one for one in (operation.saved(node, "indices"),) if one is not None]
     return [one for place, one in operation.kept(node).items() if node.next_functions[place][0] is None]
 
 

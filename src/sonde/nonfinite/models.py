@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sonde.events import core
+from sonde.hooks.torch import private
 from sonde.hooks.torch.outermost import Routes
 from sonde.nonfinite import backward, check, fallback, safe
 from sonde.nonfinite.backward import NodeRange
@@ -30,7 +30,7 @@ class WatchedLayer:
     def __init__(self, name: str, module: Any) -> None:
         self.name = name
         self.type = type(names.inside(module)).__name__
-        self.loss = isinstance(module, sys.modules["torch"].nn.modules.loss._Loss)
+        self.loss = isinstance(module, private.loss_class())
         self.own = not type(module).__module__.startswith("torch.nn.")  # code of the program
         self.calm = not self.own and backward.is_calm(module)
         self.forgiven = 0  # suspicions that led to nothing

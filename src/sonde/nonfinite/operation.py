@@ -70,7 +70,7 @@ def forward(tensor: Any, since: int, layers: Ranges = ()) -> Origin:
     if not makers:
         return Origin(None)
     empty = next((one for one in makers if known[one].op == "mean" and _by_itself("mean", one, tensor)), None)
-    best = empty or min(makers, key=lambda one: (not _worst(one, bits) & sought & finite.NAN, one._sequence_nr()))
+    best = empty or min(makers, key=lambda one: (not _worst(one, bits) & sought & finite.NAN, private.node_number(one)))
     return _blamed(best, makers[best], known, sought)
 
 
@@ -81,7 +81,7 @@ def backward(root: Any, since: int, until: int) -> str | None:
     for node in waiting:
         if node is None or len(seen) > MOST_NODES * 10:
             break
-        if _made(node, since) and node._sequence_nr() < until:
+        if _made(node, since) and private.node_number(node) < until:
             names.append(name(node))
         for following, _ in node.next_functions:
             if following is not None and following not in seen and _made(following, since):
@@ -109,7 +109,7 @@ def users(root: Any) -> dict[Any, list[Any]]:
 def is_steep(node: Any) -> bool:
     """Can this operation make a gradient that is not finite of finite ones, though what it gave is finite?"""
     op = name(node)
-    exponent = getattr(node, "_saved_exponent", None) if op == "pow" else None
+    exponent = private.saved(node, "exponent") if op == "pow" else None
     return op in STEEP and not (isinstance(exponent, int | float) and exponent >= 1)
 
 
@@ -121,7 +121,7 @@ def name(node: Any) -> str:
 
 def _made(node: Any, since: int) -> bool:
     """Is this node of a call since then? Those that add to a parameter's gradient are the parameter's."""
-    return bool(node.next_functions) and node._sequence_nr() >= since
+    return bool(node.next_functions) and private.node_number(node) >= since
 
 
 def _choose(names: list[str]) -> str | None:
@@ -137,23 +137,23 @@ def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, Known]:
     for node in waiting:  # it grows meanwhile
         if node is None or node in found or len(found) > MOST_NODES or not _made(node, since):
             continue
-        number = node._sequence_nr()
+        number = private.node_number(node)
         if any(first <= number < end for first, end in layers):
             continue
         op, given = name(node), kept(node)
-        gave = _read(node, "_saved_result")
+        gave = _read(node, "result")
         gave = _asked_again(op, node, given) if gave is None else gave
         found[node] = Known(op, given, gave)
         good = {place for place, one in given.items() if not finite.look(one)}
         if gave is None or finite.look(gave):
             waiting += [one for place, (one, _) in enumerate(node.next_functions) if place not in good]
-    return dict(sorted(found.items(), key=lambda one: -one[0]._sequence_nr()))
+    return dict(sorted(found.items(), key=lambda one: -private.node_number(one[0])))
 
 
 def kept(node: Any) -> dict[int, Any]:
     """What went into a node, as far as it has kept it and still has it."""
     last = len(node.next_functions) - 1
-    values = ((min(place, last), _read(node, f"_saved_{word}")) for word, place in KEPT.items())
+    values = ((min(place, last), _read(node, word)) for word, place in KEPT.items())
     return {place: one for place, one in values if one is not None}
 
 
@@ -240,20 +240,20 @@ def _guessed(wild: list[str], names: list[str], sought: int) -> str | None:
     return chosen if chosen is None or len(wild) == 1 else PERHAPS + chosen
 
 
-def saved(node: Any, attribute: str) -> Any:
+def saved(node: Any, name: str) -> Any:
     """What a node has kept; None if it has it no more, or a checkpoint would have to compute it again."""
     try:
-        raw = getattr(node, attribute.replace("_saved", "_raw_saved", 1), None)
+        raw = private.raw_saved(node, name)
         hooks = (getattr(one, "unpack_hook", None) for one in (raw if isinstance(raw, tuple) else (raw,)))
         if any(getattr(one, "__module__", None) == CHECKPOINT for one in hooks):
             return None
-        return getattr(node, attribute, None)
+        return private.saved(node, name)
     except RuntimeError:  # the pass has gone through it
         return None
 
 
-def _read(node: Any, attribute: str) -> Any:
-    value = saved(node, attribute)
+def _read(node: Any, name: str) -> Any:
+    value = saved(node, name)
     torch = sys.modules["torch"]
     plain = type(value) in (torch.Tensor, torch.nn.Parameter)  # others decide for themselves what their values are
     return value if plain and not private.is_wrapped(value) and memory.is_there(value) else None
@@ -262,8 +262,8 @@ def _read(node: Any, attribute: str) -> Any:
 def _by_itself(op: str, node: Any, tensor: Any) -> bool:
     """Has this operation made what it was not given? The mean of nothing; or all of it is what was filled in."""
     if op == "mean":
-        return getattr(node, "_saved_self_sym_numel", 1) == 0
-    mask = _read(node, "_saved_mask") if op == "masked_fill" and node is tensor.grad_fn else None
+        return bool(private.saved(node, "self_sym_numel", 1) == 0)
+    mask = _read(node, "mask") if op == "masked_fill" and node is tensor.grad_fn else None
     return mask is not None and not bool((finite.bad(tensor) & ~mask.detach().cpu()).any())
 
 
@@ -275,8 +275,9 @@ def _asked_again(op: str, node: Any, given: dict[int, Any]) -> Any:
         with torch.no_grad():
             if op in UNARY and len(values) == 1:
                 return getattr(torch, op)(*values)
-            if op == "pow" and len(values) == 1 and isinstance(node._saved_exponent, int | float):
-                return torch.pow(values[0], node._saved_exponent)
+            exponent = private.saved(node, "exponent") if op == "pow" and len(values) == 1 else None
+            if isinstance(exponent, int | float):
+                return torch.pow(values[0], exponent)
             if op in BINARY and len(values) == 2:
                 return getattr(torch, BINARY[op])(*values)
     except RuntimeError:  # memory, or a dtype that it takes only in a mode of the program

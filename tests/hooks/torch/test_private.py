@@ -2,24 +2,134 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
 
 from sonde.hooks.torch import private
 
-FUNCTIONS = ["sequence_number", "graph_task", "tracing_state", "copy_on_write", "queue_callback"]
+ROOT = Path(private.__file__).parents[2]
+OURS = {  # attributes of our own with the same name
+    ("analysis/postmortem/untrusted.py", "_values"),
+    ("events/twin.py", "_base"),
+    ("events/twin.py", "_iterator"),
+    ("pipeline/config.py", "_values"),
+    ("store/blobs.py", "_base"),
+}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+def _node() -> Any:
+    return (torch.ones(2, requires_grad=True) * 2).grad_fn
+
+
+def _iterator(workers: int = 0) -> Any:
+    return iter(DataLoader([1, 2, 3, 4], num_workers=workers))  # type: ignore[arg-type]
+
+
+def _linear() -> Any:
+    return torch.nn.Linear(2, 2)
+
+
+# One row for each private name: the function of private.py that uses it, and something that it gives as long as the name is right.
+USES: dict[str, Callable[[], object]] = {
+    "sequence_number": private.sequence_number,
+    "graph_task": private.graph_task,
+    "tracing_state": private.tracing_state,
+    "copy_on_write": lambda: private.copy_on_write() is not private._perhaps,
+    "queue_callback": private.queue_callback,
+    "node_number": lambda: private.node_number(_node()) >= 0,
+    "sparse_values": lambda: private.sparse_values(torch.eye(2).to_sparse()).shape == (2,),
+    "version": lambda: private.version(torch.ones(2).add_(1)) == 1,
+    "is_view": lambda: private.is_view((base := torch.ones(2))[:1], base),
+    "saved": lambda: private.saved((torch.ones(2, requires_grad=True) ** 3).grad_fn, "exponent") == 3,
+    "can_save": lambda: private.can_save(_node(), "self"),
+    "raw_saved": lambda: private.raw_saved(torch.ones(2, requires_grad=True).exp().grad_fn, "result") is not None,
+    "result_shape": lambda: private.result_shape(_node()) == (2,),
+    "run_backward_code": private.run_backward_code,
+    "without_functions": private.without_functions,
+    "children": lambda: list(private.children(torch.nn.Sequential(_linear()))) == ["0"],
+    "is_compiled": lambda: hasattr(_linear(), "_compiled_call_impl"),
+    "COMPILED": lambda: hasattr(torch.compile(_linear()), private.COMPILED),
+    "loss_class": lambda: isinstance(torch.nn.MSELoss(), private.loss_class()),
+    "when_device_used": lambda: callable(torch.cuda._lazy_call),
+    "log_every_backward": lambda: callable(DistributedDataParallel._set_ddp_runtime_logging_sample_rate),
+    "ddp_log_targets": lambda: private.ddp_log_targets(torch),
+    "logged_times": lambda: callable(private.ddp_log_targets(torch)[0][0]._get_ddp_logging_data),
+    "auto_collation": lambda: private.auto_collation(_iterator()),
+    "collate_fn": lambda: private.collate_fn(_iterator()),
+    "dataset": lambda: private.dataset(_iterator()) == [1, 2, 3, 4],
+    "index_sampler": lambda: private.index_sampler(_iterator()),
+    "num_workers": lambda: private.num_workers(_iterator()) == 0,
+    "num_yielded": lambda: private.num_yielded(_iterator()) == 0,
+    "is_loader_iterator": lambda: private.is_loader_iterator(_iterator()),
+    "send_index": lambda: private.send_index(_iterator(1)) > 0,
+    "has_workers": lambda: private.has_workers(_iterator(1)),
+    "tasks": lambda: private.tasks(_iterator(1)),
+    "index_queues": lambda: private.index_queues(_iterator(1)),
+    "is_iterable": lambda: private.is_iterable(_stream()),
+    "has_endless_sampler": lambda: private.has_endless_sampler(_stream()),
+    "living_iterator": lambda: hasattr(_stream(), *private.WITHOUT_ITERATOR),
+    "fetcher": lambda: type(private.fetcher(_iterator())) is private.fetcher_class(iterable=False),
+    "iterator_classes": lambda: type(_iterator()) is private.iterator_classes()[0],
+    "next_index_target": lambda: _exist(private.next_index_target(torch)),
+    "next_batch_target": lambda: _exist(private.next_batch_target(torch)),
+    "put_target": lambda: _exist(private.put_target(torch)),
+    "fetcher_target": lambda: _exist(private.fetcher_target(torch)),
+    "fetch_targets": lambda: _exist(private.fetch_targets(torch)),
+    "worker_loop_target": lambda: _exist(private.worker_loop_target(torch)),
+    "worker_loop": private.worker_loop,
+}
+
+
+class _Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(4))
+
+
+def _stream() -> Any:
+    return DataLoader(_Stream())
+
+
+def _exist(targets: list[tuple[Any, str]]) -> bool:
+    return all(callable(getattr(owner, name)) for owner, name in targets)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", USES)
 def test_torch_has_the_name(name: str) -> None:
     """Each is found in this torch."""
     try:
-        found = getattr(private, name)()
+        found = USES[name]()
     except AttributeError as error:
         pytest.fail(f"torch {torch.__version__} has renamed what private.{name} uses: {error}")
-    assert callable(found)
+    assert found, f"torch {torch.__version__} has renamed what private.{name} uses"
+
+
+def test_private_names_of_torch_stand_in_one_file() -> None:
+    """No other module of ours names one of those that private.py names, nor another one below `torch`."""
+    names = set(re.findall(r"""(?:\.|["'])(_[a-zA-Z]\w+)""", (ROOT / "hooks/torch/private.py").read_text())) - {"_C"}
+    strays = []
+    for path in ROOT.rglob("*.py"):
+        where = path.relative_to(ROOT).as_posix()
+        if where == "hooks/torch/private.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "value", None)
+            if not isinstance(name, str) or (where, name) in OURS:
+                continue
+            own = isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "cls")
+            below = isinstance(node, ast.Attribute) and re.search(r"\btorch[.a-z]*\._[a-zA-Z]", ast.unparse(node))
+            known = (name in names and not own) or name.startswith("_saved_")
+            if known or below or re.search(r"\btorch[.a-z]*\._[a-zA-Z]", name):
+                strays.append(f"{where}:{getattr(node, 'lineno', 0)}: {name}")
+    assert not strays, "Move these private names of torch to hooks/torch/private.py: " + ", ".join(strays)
 
 
 def test_the_sequence_number_counts_the_nodes_of_autograd() -> None:

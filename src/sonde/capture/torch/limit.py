@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.capture import tape
 from sonde.capture.context import plain
 from sonde.guard import guard
+from sonde.hooks.torch import private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,7 +108,7 @@ def _feed(iterator: Any) -> None:
     Else the thread starts when the iterator ends. If that is in the garbage collector, as after an exception of a worker, the
     collector closes its pipe first, and the thread writes to and closes a number that may be the program's by then.
     """
-    for queue in getattr(iterator, "_index_queues", ()):
+    for queue in private.index_queues(iterator):
         with queue._notempty:
             if queue._thread is None:
                 queue._start_thread()
@@ -120,12 +121,12 @@ def view(loader: Any, count: int) -> Any:
     copy.__dict__.update(loader.__dict__)
     batched = loader.batch_sampler is not None
     sampler: Any
-    if _is_iterable(loader):
+    if private.has_endless_sampler(loader):
         sampler = Ordinals(count, batched=batched)
     else:
         sampler = OneBatch(_batches(loader), count) if batched else FewItems(loader.sampler, count)
     # Past __setattr__, which forbids all this on a loader that is in use.
-    copy.__dict__.update(drop_last=False, persistent_workers=False, _iterator=None)
+    copy.__dict__.update(drop_last=False, persistent_workers=False, **private.WITHOUT_ITERATOR)
     copy.__dict__["batch_sampler" if batched else "sampler"] = sampler
     return copy
 
@@ -142,14 +143,10 @@ def limited_len(original: Callable[[Any], int], loader: Any) -> int:
     length = original(loader)
     if count is None:
         return length
-    if not length and loader.drop_last and not _is_iterable(loader):
+    if not length and loader.drop_last and not private.has_endless_sampler(loader):
         length = len(loader.sampler)  # too few for a whole batch, but not for a small one
     several = loader.batch_sampler is None and not hasattr(loader.sampler, "batch_size")
     return min(length, count if several else 1)
-
-
-def _is_iterable(loader: Any) -> bool:
-    return type(loader.sampler).__name__ == "_InfiniteConstantSampler"
 
 
 def _asked() -> int | None:

@@ -130,7 +130,7 @@ def _items(fetcher: Any, indices: Any, *, hides: bool) -> list[Item]:
 
 def _among_others() -> int | None:
     """The number of this worker, if there are more of them."""
-    info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    info = sys.modules["torch"].utils.data.get_worker_info()
     return info.id if info is not None and info.num_workers > 1 else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.capture import tape as active, workers
@@ -10,7 +9,7 @@ from sonde.capture.context import items_of, rows
 from sonde.capture.decorate import is_traced
 from sonde.capture.definition import Arguments, TraceDef, shown_name
 from sonde.capture.torch import limit, loaders
-from sonde.hooks.torch import backward, loader, module, optimizer, transfer
+from sonde.hooks.torch import backward, loader, module, optimizer, private, transfer
 from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from sonde.capture.workers import Spool
     from sonde.values.note import Item
 
-WRAPPERS = {"OptimizedModule": "_orig_mod", "DistributedDataParallel": "module", "DataParallel": "module"}
+WRAPPERS = {"OptimizedModule": private.COMPILED, "DistributedDataParallel": "module", "DataParallel": "module"}
 MAX_WRAPPERS = 4  # around each other
 AHEAD = 2  # batches that a loop may fetch before it uses them
 
@@ -144,7 +143,7 @@ class _Loops:
         tape.loops += 1
         number = tape.place.loader(loader.loader_number(one))
         tape.phases[number] = tape.phase
-        old = getattr(one, "_iterator", None)
+        old = private.living_iterator(one)
         if old is not None and active.limit() is None and id(old) not in tape.iterators:
             tape.note(
                 f"The workers of loader {number} were started before the trace and live on (persistent_workers): what "
@@ -200,15 +199,10 @@ class _Batches:
 def _items(iterator: Any, batch: loader.Batch, value: Any, *, hides: bool) -> list[Item]:
     """The items of a delivered batch; of an iterable dataset, the last one may have fewer than were asked for."""
     indices = list(batch.indices or ())
-    if not _is_iterable(iterator):
-        return items_of(loaders.original(iterator._dataset, indices), hides=hides)
-    items = items_of(indices, batch.worker if iterator._num_workers > 1 else None)
+    if not private.is_iterable(iterator):
+        return items_of(loaders.original(private.dataset(iterator), indices), hides=hides)
+    items = items_of(indices, batch.worker if private.num_workers(iterator) > 1 else None)
     return items[: rows(value, len(items))] if len(items) > 1 else items
-
-
-def _is_iterable(iterator: Any) -> bool:
-    kinds = sys.modules["torch"].utils.data._DatasetKind
-    return bool(iterator._dataset_kind == kinds.Iterable)
 
 
 def _ended(tape: active.Tape, iterator: Any) -> None:

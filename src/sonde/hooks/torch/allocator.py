@@ -6,34 +6,18 @@ The points lie below all functions of torch that do so (`torch.cuda.max_memory_a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from sonde.hooks.points import Point
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    Place = tuple[Any, str]
-
-
-def _reading(torch: ModuleType) -> list[Place]:
-    return _there(torch, "_cuda_memoryStats", "_accelerator_getDeviceStats")
-
-
-def _resetting(torch: ModuleType) -> list[Place]:
-    return _there(torch, "_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
-
-
-def _there(torch: ModuleType, *names: str) -> list[Place]:
-    return [(torch._C, name) for name in names if hasattr(torch._C, name)]
-
+from sonde.hooks.torch import private
 
 device_stats = Point(
-    "torch._C._cuda_memoryStats", "to leave the program its own peaks of memory", library="torch", find=_reading
+    "torch memory statistics",
+    "to leave the program its own peaks of memory",
+    library="torch",
+    find=private.stats_targets,
 )
 peaks_reset = Point(
-    "torch._C._cuda_resetPeakMemoryStats",
+    "torch memory peaks",
     "to see the program reset its peaks of memory",
     library="torch",
-    find=_resetting,
+    find=private.reset_targets,
 )

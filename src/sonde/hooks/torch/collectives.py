@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.hooks.points import Point
+from sonde.hooks.torch import private
 from sonde.hooks.torch.outermost import OutermostPoint
 
 if TYPE_CHECKING:
@@ -43,11 +44,6 @@ def _group_places(torch: ModuleType) -> list[Place]:
     return [(owner, "init_process_group") for owner in owners if hasattr(owner, "init_process_group")]
 
 
-def _logger_place(torch: ModuleType) -> list[Place]:
-    logger = getattr(getattr(torch._C, "_distributed_c10d", None), "Logger", None)
-    return [(logger, "set_runtime_stats_and_log")] if hasattr(logger, "set_runtime_stats_and_log") else []
-
-
 def _model_place(torch: ModuleType) -> list[Place]:
     return [(torch.nn.parallel.DistributedDataParallel, "__init__")]
 
@@ -65,5 +61,5 @@ ddp_logged = Point(
     "torch Logger of DistributedDataParallel",
     "to learn when it has the times of a backward pass",
     library="torch",
-    find=_logger_place,
+    find=private.ddp_log_targets,
 )

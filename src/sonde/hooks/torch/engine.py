@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-COMPILER = "torch._dynamo"
 PYTHON = "__python_implementation__"  # where the compiler looks for it
 
 
@@ -51,7 +50,7 @@ def readable(replacement: Any, original: Callable[..., Any]) -> Callable[[], Non
     def register(compiler: ModuleType) -> None:
         private.read_instead(compiler, replacement)
 
-    return finder.when_imported(COMPILER, register)
+    return finder.when_imported(private.COMPILER, register)
 
 
 def unread(*functions: Callable[..., Any]) -> Callable[[], None]:
@@ -67,4 +66,4 @@ def unread(*functions: Callable[..., Any]) -> Callable[[], None]:
             for each in (code, *(inner for inner in code.co_consts if isinstance(inner, type(code)))):
                 private.pass_over(compiler, each)
 
-    return finder.when_imported(COMPILER, register)
+    return finder.when_imported(private.COMPILER, register)

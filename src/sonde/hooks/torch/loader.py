@@ -27,6 +27,7 @@ from weakref import ref
 
 from sonde.guard import guard
 from sonde.hooks.points import Point, dressed, telling
+from sonde.hooks.torch import private
 from sonde.hooks.torch.engine import native
 from sonde.store.probe import HIGHEST_NUMBER, batch_key
 from sonde.weak import WeakTable
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     Place = tuple[Any, str]
 
-WORKER = "torch.utils.data._utils.worker"
 _WHOLE = {int}
 ONE_BY_ONE, AT_ONCE, SINGLY, FLOWING = range(4)  # how a loader makes its batches: as in native/loader.h
 
@@ -195,7 +195,7 @@ def worker_number() -> int | None:
 
 def at_work() -> tuple[int, int] | None:
     """The loader that this worker works for, and its round; None: not known, or this is no worker."""
-    if _worker.loader is None or _worker.round is None or sys.modules[WORKER]._worker_info is None:
+    if _worker.loader is None or _worker.round is None or sys.modules["torch"].utils.data.get_worker_info() is None:
         return None
     return _worker.loader, _worker.round
 
@@ -254,7 +254,7 @@ def _iteration(iterator: Any) -> _Iteration:
     books = _iterations.get(iterator)
     if books is None:
         books = _iterations[iterator] = _Iteration()
-        for number, task in getattr(iterator, "_task_info", {}).items():
+        for number, task in private.tasks(iterator).items():
             books.filed[number] = (None, task[0])
     _thread.known = _Known(ref(iterator), books)
     return books
@@ -274,7 +274,7 @@ class _IterKeeper:
         starting, _thread.starting = _thread.starting, outer
         if native is not None:
             native.forget()
-        if error is None and hasattr(iterator, "_sampler_iter"):
+        if error is None and private.is_loader_iterator(iterator):
             iteration = _iteration(iterator)
             iteration.loader, iteration.round = starting or (None, None)
 
@@ -292,9 +292,9 @@ class _IndexKeeper:
         if iteration is None:
             iteration = _iteration(iterator)
         iteration.asked = index
-        if error is None and not hasattr(iterator, "_task_info"):  # no workers: what is asked for is loaded at once
+        if error is None and not private.has_workers(iterator):  # no workers: what is asked for is loaded at once
             indices = _indices(iterator, iteration, None)
-            iteration.batch = _batch((iteration.loader, iterator._num_yielded, indices, None, iteration.round))
+            iteration.batch = _batch((iteration.loader, private.num_yielded(iterator), indices, None, iteration.round))
 
 
 class _PutKeeper:
@@ -303,14 +303,14 @@ class _PutKeeper:
     def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _Iteration, int]:
         iterator = args[0]
         iteration = _iteration(iterator)
-        if iterator._send_idx == 0:
+        if private.send_index(iterator) == 0:
             iteration.renew()
-        return iterator, iteration, iterator._send_idx
+        return iterator, iteration, private.send_index(iterator)
 
     def after(self, token: tuple[Any, _Iteration, int], _result: None, _error: BaseException | None) -> None:
         iterator, iteration, number = token
-        if iterator._send_idx > number:
-            worker = iterator._task_info[number][0]
+        if private.send_index(iterator) > number:
+            worker = private.tasks(iterator)[number][0]
             iteration.filed[number] = (_indices(iterator, iteration, worker), worker)
 
 
@@ -336,7 +336,7 @@ class _NextKeeper:
 
 def _find_delivered(iterator: Any, iteration: _Iteration) -> None:
     """With workers, it is the one with the highest number that is outstanding no more."""
-    gone = [number for number in iteration.filed if number not in iterator._task_info]
+    gone = [number for number in iteration.filed if number not in private.tasks(iterator)]
     if gone:
         filed = {number: iteration.filed.pop(number) for number in gone}
         iteration.batch = _batch((iteration.loader, max(gone), *filed[max(gone)], iteration.round))
@@ -372,17 +372,12 @@ class _FetchKeeper:
 
 
 def _indices(iterator: Any, iteration: _Iteration, worker: int | None) -> tuple[Any, ...] | None:
-    indices = plain(iteration.asked, batched=iterator._auto_collation)
-    if indices is None or not is_stream(iterator):
+    indices = plain(iteration.asked, batched=private.auto_collation(iterator))
+    if indices is None or not private.is_iterable(iterator):
         return indices
     start = iteration.ordinals.get(worker, 0)
     iteration.ordinals[worker] = start + len(indices)
     return tuple(range(start, start + len(indices)))
-
-
-def is_stream(one: Any) -> bool:
-    """Is the dataset of this loader, or of this iterator of one, iterable?"""
-    return bool(one._dataset_kind == sys.modules["torch"].utils.data._DatasetKind.Iterable)
 
 
 def plain(asked: object, batched: bool) -> tuple[Any, ...] | None:
@@ -425,7 +420,9 @@ def _review() -> None:
         native.batches(None)
         return
     first = (HIGHEST_NUMBER, threading.main_thread().ident, Batch, _judging(_account), _judging(plain))
-    last = (None, None, None) if _Quick.judge is None else (_worker, _fetcher_class("_MapDatasetFetcher"), _Quick.judge)
+    last = (
+        (None, None, None) if _Quick.judge is None else (_worker, private.fetcher_class(iterable=False), _Quick.judge)
+    )
     native.batches((*first, *_Quick.parts, *last))
 
 
@@ -438,39 +435,34 @@ def _account(iterator: Any) -> tuple[Any, ...] | None:
     if books is None or books.loader is None or books.round is None or books.batch is None:
         return None
     torch = sys.modules["torch"]
-    data, stream = torch.utils.data, is_stream(iterator)
-    plain = type(iterator) in (
-        data.dataloader._SingleProcessDataLoaderIter,
-        data.dataloader._MultiProcessingDataLoaderIter,
-    )
+    data, stream = torch.utils.data, private.is_iterable(iterator)
+    plain = type(iterator) in private.iterator_classes()
     key = batch_key(books.loader, books.round, 0) if plain and not unpacks(iterator) else -1
-    filed, ordinals = books.filed if hasattr(iterator, "_task_info") else None, books.ordinals if stream else None
-    fetcher = getattr(iterator, "_dataset_fetcher", None)
-    if type(fetcher) is not _fetcher_class("_IterableDatasetFetcher" if stream else "_MapDatasetFetcher"):
+    filed, ordinals = books.filed if private.has_workers(iterator) else None, books.ordinals if stream else None
+    fetcher = private.fetcher(iterator)
+    if type(fetcher) is not private.fetcher_class(iterable=stream):
         fetcher = None
-    subset = not stream and isinstance(iterator._dataset, data.Subset)
+    subset = not stream and isinstance(private.dataset(iterator), data.Subset)
     known = (ref(iterator), key, books.loader, books.round, filed, ordinals, fetcher, subset)
-    return (*known, iterator._auto_collation, _making(iterator, stream=stream), torch.Tensor)
+    return (*known, private.auto_collation(iterator), _making(iterator, stream=stream), torch.Tensor)
 
 
 def unpacks(iterator: Any) -> bool:
     """Is a collate function of the program's given one item at a time? Then that may be a batch itself."""
     collate = sys.modules["torch"].utils.data.default_collate
-    return getattr(iterator._index_sampler, "batch_size", None) == 1 and iterator._collate_fn is not collate
+    return (
+        getattr(private.index_sampler(iterator), "batch_size", None) == 1
+        and private.collate_fn(iterator) is not collate
+    )
 
 
 def _making(iterator: Any, *, stream: bool) -> int:
     """How a loader makes its batches, as C calls it."""
     if stream:
         return FLOWING
-    if not iterator._auto_collation:
+    if not private.auto_collation(iterator):
         return SINGLY
-    return ONE_BY_ONE if item_by_item(iterator._dataset) else AT_ONCE
-
-
-def _fetcher_class(name: str) -> type:
-    found: type = getattr(sys.modules["torch"].utils.data._utils.fetch, name)
-    return found
+    return ONE_BY_ONE if item_by_item(private.dataset(iterator)) else AT_ONCE
 
 
 def item_by_item(dataset: Any) -> bool:
@@ -490,7 +482,7 @@ def item_by_item(dataset: Any) -> bool:
 
 
 def _worker_batch(fetcher: Any, asked: Any) -> Batch | None:
-    info = sys.modules[WORKER]._worker_info
+    info = sys.modules["torch"].utils.data.get_worker_info()
     if info is None:
         return None
     indices = plain(asked, batched=fetcher.auto_collation)
@@ -546,7 +538,7 @@ class Start:
         self.starters = starters
 
     def __call__(self, *args: Any) -> None:
-        original = import_module(WORKER)._worker_loop
+        original = private.worker_loop()
         run_worker(self.starting, self.starters, getattr(original, "original", original), args)
 
 
@@ -660,56 +652,31 @@ def _len_place(torch: ModuleType) -> list[Place]:
     return [(torch.utils.data.DataLoader, "__len__")]
 
 
-def _index_place(torch: ModuleType) -> list[Place]:
-    return [(torch.utils.data.dataloader._BaseDataLoaderIter, "_next_index")]
-
-
-def _next_place(torch: ModuleType) -> list[Place]:
-    return [(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__")]
-
-
-def _put_place(torch: ModuleType) -> list[Place]:
-    return [(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_try_put_index")]
-
-
-def _fetcher_place(torch: ModuleType) -> list[Place]:
-    return [(torch.utils.data._utils.fetch._BaseDatasetFetcher, "__init__")]
-
-
-def _fetch_places(torch: ModuleType) -> list[Place]:
-    kinds = torch.utils.data._utils.fetch
-    return [(kinds._MapDatasetFetcher, "fetch"), (kinds._IterableDatasetFetcher, "fetch")]
-
-
-def _loop_place(torch: ModuleType) -> list[Place]:
-    return [(torch.utils.data._utils.worker, "_worker_loop")]
-
-
 loader_iter = Point(
     "torch DataLoader.__iter__", "to see loops over data", library="torch", find=_iter_place, keeper=_IterKeeper()
 )
 loader_len = Point("torch DataLoader.__len__", "to see how long a loop over data is", library="torch", find=_len_place)
 next_index = _KeptPoint(
-    "torch loader's sampler", "to know the indices of a batch", way="index", library="torch", find=_index_place,
+    "torch loader's sampler", "to know the indices of a batch", way="index", library="torch", find=private.next_index_target,
     keeper=_IndexKeeper(), needs=[loader_iter],
 )  # fmt: skip
 _put = _KeptPoint(
     "torch loader's index queue", "to know which worker loads which batch", way="put", library="torch",
-    find=_put_place, keeper=_PutKeeper(),
+    find=private.put_target, keeper=_PutKeeper(),
 )  # fmt: skip
 next_batch = _KeptPoint(
-    "torch loader's __next__", "to see which batch is delivered", way="next", library="torch", find=_next_place,
+    "torch loader's __next__", "to see which batch is delivered", way="next", library="torch", find=private.next_batch_target,
     keeper=_NextKeeper(), needs=[loader_iter, next_index, _put],
 )  # fmt: skip
 worker_loop = _LoopPoint(
-    "torch loader's worker loop", "to follow workers that are not forked", library="torch", find=_loop_place,
+    "torch loader's worker loop", "to follow workers that are not forked", library="torch", find=private.worker_loop_target,
     needs=[loader_iter],
 )  # fmt: skip
 fetcher_made = Point(
-    "torch loader's fetcher", "to know the rounds in a worker", library="torch", find=_fetcher_place,
+    "torch loader's fetcher", "to know the rounds in a worker", library="torch", find=private.fetcher_target,
     keeper=_FetcherKeeper(),
 )  # fmt: skip
 fetch = _KeptPoint(
-    "torch loader's fetch", "to see items and batches being made", way="fetch", library="torch", find=_fetch_places,
+    "torch loader's fetch", "to see items and batches being made", way="fetch", library="torch", find=private.fetch_targets,
     keeper=_FetchKeeper(), needs=[next_batch, worker_loop],
 )  # fmt: skip

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sonde.guard import guard
 from sonde.hooks.points import Point, Subscriber, telling
+from sonde.hooks.torch import private
 from sonde.hooks.torch.engine import backward_test, compile_test, native, readable
 from sonde.hooks.torch.private import compile_flag, graph_task
 
@@ -141,8 +142,7 @@ class _OptimizerPoint(Point):
 
     def _make_hooks(self) -> tuple[Any, Any]:
         compiling, in_backward = compile_test(), backward_test()
-        engine = getattr(sys.modules.get("torch.autograd.graph"), "_engine_run_backward", None)
-        self._engine = getattr(engine, "__code__", None)
+        self._engine = private.run_backward_code()
 
         def step_begins(optimizer: Any, args: Arguments, kwargs: Keywords) -> None:
             if compiling() or telling():

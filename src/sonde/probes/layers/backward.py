@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sonde.hooks.torch import private
+
 native: Any = None
 try:
     from sonde.native import layers as native  # noqa: F401  layers.py takes it from here
@@ -38,9 +40,9 @@ def search(nodes: list[Any], first: int, given: Any) -> tuple[Any, int, tuple[in
     """
     waiting: list[tuple[Any, int, tuple[int, ...]]] = [(node, start, ()) for start, node in enumerate(nodes)]
     seen = {*nodes, given.grad_fn if isinstance(given, sys.modules["torch"].Tensor) else None}
-    best: tuple[Any, int, tuple[int, ...], int] = (nodes[0], 0, (), nodes[0]._sequence_nr() - first)
+    best: tuple[Any, int, tuple[int, ...], int] = (nodes[0], 0, (), private.node_number(nodes[0]) - first)
     for node, start, hops in waiting:  # it grows meanwhile
-        offset = node._sequence_nr() - first
+        offset = private.node_number(node) - first
         if offset < best[3]:
             best = (node, start, hops, offset)
         for hop, (following, _) in enumerate(node.next_functions):
@@ -54,7 +56,7 @@ def search(nodes: list[Any], first: int, given: Any) -> tuple[Any, int, tuple[in
 
 def _made_since(node: Any, first: int) -> bool:
     """Is this a node of the call? Those that add to a parameter's gradient are the parameter's, and have no node behind them."""
-    return node._sequence_nr() >= first and bool(node.next_functions)
+    return private.node_number(node) >= first and bool(node.next_functions)
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────

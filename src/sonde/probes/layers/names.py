@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.hooks.torch import private
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # parts of a path that are no layers
 PARAMETRIZED = "parametrizations"  # the child of a module with those of torch.nn.utils.parametrize
 PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"}
 
@@ -25,9 +26,9 @@ def modules(model: Any) -> Iterator[Module]:
     compiled: list[str] = []
     names: set[str] = set()
     for path, module in bare(model).named_modules():
-        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+        if private.is_compiled(module):
             compiled.append(f"{path}." if path else "")
-        name = ".".join(part for part in path.split(".") if part not in WRAPPERS)
+        name = ".".join(part for part in path.split(".") if part not in private.WRAPPERS)
         if name not in names:  # else it is what a wrapper wraps
             names.add(name)
             yield Module(name, module, f"{path}.".startswith(tuple(compiled)))
@@ -52,7 +53,7 @@ def shape(model: Any) -> tuple[int, ...]:
     """The addresses of a model's modules: others, or in another order, if one was put in, taken out or moved."""
     found, waiting = {id(model)}, [model]
     for one in waiting:  # it grows meanwhile
-        children = one._modules
+        children = private.children(one)
         if children:
             for child in children.values():
                 if child is not None and id(child) not in found:
@@ -85,7 +86,7 @@ def bare(model: Any) -> Any:
 
 def inside(module: Any) -> Any:
     """The module that torch.compile wrapped, or else the module itself: there are its class, and its own parameters."""
-    return getattr(module, "_orig_mod", module)
+    return getattr(module, private.COMPILED, module)
 
 
 def kind(model: Any) -> str:

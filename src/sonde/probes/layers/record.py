@@ -495,20 +495,15 @@ def _new_bytes(tensors: tuple[Any, ...], args: tuple[Any, ...]) -> int | None:
     total: int | None = None
     given = args[1] if len(args) > 1 else None
     for one in tensors:
-        size = 0 if one is given or _is_view(one, given) else nbytes(one)
+        size = 0 if one is given or private.is_view(one, given) else nbytes(one)
         if size is not None:
             total = (total or 0) + size
     return total
 
 
-def _is_view(tensor: Any, of: Any) -> bool:
-    base = tensor._base
-    return base is not None and (base is of or base is getattr(of, "_base", None))
-
-
 # All that runs between the modules of a program.
 FRAMES = (
-    guard.__enter__, _Following.__exit__, _timed, _tensors, _new_bytes, _is_view,
+    guard.__enter__, _Following.__exit__, _timed, _tensors, _new_bytes, private.is_view,
     Layers.describe, Layers.demote, Layer.facts, Layers.look, naming.shape,
 )  # fmt: skip
 

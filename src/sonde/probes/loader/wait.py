@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core, recorder
 from sonde.guard import guard
-from sonde.hooks.torch import loader as hooks
+from sonde.hooks.torch import loader as hooks, private
 from sonde.probes import step
 from sonde.probes.loader import ledger
 from sonde.probes.off import switch_off
@@ -235,7 +235,7 @@ def _length(loader: Any) -> int | None:
     """Of samplers whose length is torch's business alone: asking others may do anything, and so may iterable datasets."""
     sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     inner = getattr(sampler, "sampler", sampler)
-    if hooks.is_stream(loader) or not all(
+    if private.is_iterable(loader) or not all(
         type(one).__module__.startswith("torch.") and hasattr(one, "__len__") for one in (sampler, inner)
     ):
         return None
@@ -347,13 +347,13 @@ def _ending_key(iterator: Any) -> int | None:
 
 def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: Any) -> None:
     """The program gets a batch."""
-    stream = hooks.is_stream(iterator)
+    stream = private.is_iterable(iterator)
     count = _samples(iterator, batch, data, stream=stream)
     if count is not None:
         core.note(_sizes, count, key)
     batch = _settled(iterator, batch, count if stream else None)
     if key is not None and batch is not None and batch.indices is not None:
-        flags = (STREAM if stream else 0) | (0 if iterator._auto_collation else ALONE)
+        flags = (STREAM if stream else 0) | (0 if private.auto_collation(iterator) else ALONE)
         ledger.note(key, batch.indices, batch.worker, flags)
     for listener in _Here.listeners:
         listener(batch, key, data)
@@ -368,7 +368,7 @@ def _key(batch: hooks.Batch | None) -> int | None:
 
 def _samples(iterator: Any, batch: hooks.Batch | None, data: Any, *, stream: bool) -> int | None:
     """How many samples a batch has: as many as were asked for, or else what its first tensor has."""
-    asked = None if batch is None or stream or not iterator._auto_collation else batch.indices
+    asked = None if batch is None or stream or not private.auto_collation(iterator) else batch.indices
     if asked is None:
         return _rows(data, MAX_SEARCH)
     return _rows_of_item(data) or 1 if hooks.unpacks(iterator) else len(asked)
@@ -387,7 +387,7 @@ def _settled(iterator: Any, batch: hooks.Batch | None, came: int | None) -> hook
     """The same batch with its numbers in the innermost dataset; of a stream only those that came, if it ended here."""
     if batch is None or batch.indices is None:
         return batch
-    indices = _original(batch.indices, iterator._dataset)
+    indices = _original(batch.indices, private.dataset(iterator))
     if came is not None and came < len(indices) and _counts_rows(iterator):
         indices = indices[:came]
     return batch if indices is batch.indices else batch._replace(indices=tuple(indices))
@@ -395,7 +395,8 @@ def _settled(iterator: Any, batch: hooks.Batch | None, came: int | None) -> hook
 
 def _counts_rows(iterator: Any) -> bool:
     """Is the first dimension of what this loader delivers that of the items? Of a collate of the user's it is not known."""
-    return iterator._auto_collation and iterator._collate_fn is sys.modules["torch"].utils.data.default_collate
+    default = sys.modules["torch"].utils.data.default_collate
+    return private.auto_collation(iterator) and private.collate_fn(iterator) is default
 
 
 def _rows(data: Any, deeper: int) -> int | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.events import core
 from sonde.guard import guard
+from sonde.hooks.torch import private
 from sonde.hooks.torch.collectives import collective, ddp_logged, ddp_made
 from sonde.probes import step
 from sonde.probes.off import switch_off
@@ -74,7 +75,7 @@ class _Models:
 
     def after(self, model: Any, _result: None, error: BaseException | None) -> None:
         if error is None:
-            model._set_ddp_runtime_logging_sample_rate(1)
+            private.log_every_backward(model)
 
 
 class _Forward:
@@ -105,7 +106,7 @@ class _Loggers:
             if forward is None:
                 forward = self.forwards[logger] = _Forward()
             if forward.step is not None:
-                _tell(logger._get_ddp_logging_data().ints_map, forward)
+                _tell(private.logged_times(logger), forward)
             forward.step = core.get_context()[0] if step.phases.on else None
             return
         self.off = True

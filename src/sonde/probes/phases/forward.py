@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch import loader
+from sonde.hooks.torch import loader, private
 from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_step
@@ -42,7 +42,7 @@ def rest() -> None:
 
 def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
     torch = sys.modules["torch"]
-    grad, loss = torch.is_grad_enabled, torch.nn.modules.loss._Loss
+    grad, loss = torch.is_grad_enabled, private.loss_class()
     timed = tuple(core.Span(FORWARD, PROBE, key=bits, base=step.phases).wrap(original) for bits in range(10))
     now, fetching, stepping = step.now, loader.fetching, optimizer_step.stepping
     learned: dict[

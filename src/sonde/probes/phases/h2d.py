@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks import finder
+from sonde.hooks.torch import private
 from sonde.hooks.torch.copy import tensor_copy
 from sonde.hooks.torch.transfer import tensor_to
 from sonde.probes import step
@@ -58,9 +59,9 @@ def install(settings: Settings) -> Callable[[], None]:
 def _when_used(torch: ModuleType, put: Callable[[], None]) -> None:
     """Call when torch begins to use a device, or now if it may do so unseen. Asks no driver: that would break forks."""
     if torch.version.cuda or torch.version.hip:
-        torch.cuda._lazy_call(put)
+        private.when_device_used(torch.cuda, put)
     if getattr(torch.version, "xpu", None):
-        torch.xpu._lazy_call(put)
+        private.when_device_used(torch.xpu, put)
     if torch.backends.mps.is_built():
         put()
 

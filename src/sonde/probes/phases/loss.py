@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch import memory
+from sonde.hooks.torch import memory, private
 from sonde.hooks.torch.engine import native
 from sonde.probes import step
 from sonde.store.probe import LOSS, PROBE
@@ -125,9 +125,9 @@ def _divisor(loss: Any) -> int:
         return -_losses.micro_batches
     made_by = loss.grad_fn
     kind = type(made_by).__name__
-    if kind not in SCALING or made_by._saved_other is None or made_by._saved_other.numel() != 1:
+    factor = private.saved(made_by, "other") if kind in SCALING else None
+    if factor is None or factor.numel() != 1:
         return 0
-    factor = made_by._saved_other
     divisor = float(factor) if factor.is_cpu else 0.0
     if kind == SCALING[1]:
         divisor = 1 / divisor if divisor else 0.0
@@ -150,7 +150,7 @@ def note(tensors: Any) -> None:
     if type(loss) is torch.Tensor:
         _take(torch, loss, divisor)
     elif isinstance(loss, torch.Tensor) and type(loss).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
-        with torch._C.DisableTorchFunctionSubclass():  # what the program makes of such calls is not meant for ours
+        with private.without_functions(subclasses=True):  # what the program makes of such calls is not meant for ours
             _take(torch, loss, divisor)
 
 

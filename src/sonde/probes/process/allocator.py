@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.points import quiet
+from sonde.hooks.torch import private
 from sonde.hooks.torch.allocator import device_stats, peaks_reset
 from sonde.probes.off import switch_off
 from sonde.store.probe import DEVICE_PEAK, PROBE
@@ -74,10 +75,10 @@ def look(step: int | None) -> None:
     torch: Any = sys.modules["torch"]
     with quiet():
         if _peaks.looks % OFTEN == 0:
-            _peaks.devices = [one for one in range(torch.cuda.device_count()) if _in_use(torch, one)]
+            _peaks.devices = [one for one in range(torch.cuda.device_count()) if _in_use(one)]
         _peaks.looks += 1
         for device in _peaks.devices:
-            _take(torch, device, step)
+            _take(device, step)
 
 
 def highest(cuda: Any) -> int:
@@ -86,19 +87,19 @@ def highest(cuda: Any) -> int:
     return max(int(cuda.max_memory_allocated()), kept.get(HELD, 0))
 
 
-def _in_use(torch: Any, device: int) -> bool:
-    return any(leaf["current"] for place, leaf in _leaves(torch._C._cuda_memoryStats(device)) if place == RESERVED)
+def _in_use(device: int) -> bool:
+    return any(leaf["current"] for place, leaf in _leaves(private.memory_stats(device)) if place == RESERVED)
 
 
-def _take(torch: Any, device: int, step: int | None) -> None:
+def _take(device: int, step: int | None) -> None:
     kept = _peaks.kept.setdefault(device, {})
-    for place, leaf in _leaves(torch._C._cuda_memoryStats(device)):
+    for place, leaf in _leaves(private.memory_stats(device)):
         peak = leaf[PEAK]
         if peak > kept.get(place, 0):
             kept[place] = peak
         if place == HELD and peak and step is not None:  # an allocator that does not count says 0
             core.counter(DEVICE_PEAK, peak, PROBE, device, step=step)
-    torch._C._cuda_resetPeakMemoryStats(device)
+    private.reset_peaks(device)
 
 
 def _leaves(stats: dict[object, Any], above: Place = ()) -> Iterator[tuple[Place, dict[str, int]]]:

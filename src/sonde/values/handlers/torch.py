@@ -26,7 +26,7 @@ _tables: dict[torch.dtype, Any] = {}
 def tensor(value: torch.Tensor, walk: Walk) -> Frozen:
     """A tensor, also of a subclass."""
     # Nothing here may be seen by autograd, by modes around us, or by a subclass's own functions.
-    with torch._C.DisableTorchFunction(), torch.inference_mode(mode=False), torch.no_grad(), private.without_modes():
+    with private.without_functions(), torch.inference_mode(mode=False), torch.no_grad(), private.without_modes():
         if torch.nn.parameter.is_lazy(value):
             return walk.text(value)
         if value.is_nested:
