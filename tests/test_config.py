@@ -98,8 +98,8 @@ def test_wrong_value_names_source_value_and_what_is_allowed(monkeypatch: pytest.
     with pytest.raises(SettingError) as caught:
         config.load()
     assert str(caught.value) == (
-        "The setting writes is 'fast' (from the environment variable SONDE_WRITES), which is not allowed. "
-        "Give auto, mapped or block."
+        "The setting writes is 'fast' (from the environment variable SONDE_WRITES), which is not valid. "
+        "Use auto, mapped or block."
     )
 
 
@@ -250,7 +250,7 @@ def test_settle_passes_over_what_is_wrong_in_the_surroundings(folder: Path, monk
     assert [complaint.partition("'")[0] for complaint in complaints] == [
         f"{folder / 'sonde.toml'} has an unknown setting ",
         "The setting cap is ",
-        f"The setting writes is 3 (from {folder / 'sonde.toml'}), which is not allowed. Give auto, mapped or block.",
+        f"The setting writes is 3 (from {folder / 'sonde.toml'}), which is not valid. Use auto, mapped or block.",
     ]
 
 

@@ -101,7 +101,7 @@ def test_the_same_batches_with_their_micro_batches(tmp_path: Path, workers: int)
         assert found.same is True
         assert found.digest == found.recorded
         seal(path)
-    assert "the same data as in the run, by the digest of all of it" in str(found)
+    assert "same data as in the run, by the digest of all of it" in str(found)
     assert f"batch 4 of loader {found.rebuilt[0].loader} (round 0" in str(found)
     assert "dtype=float32" in str(found)
 
@@ -112,7 +112,7 @@ def test_data_that_has_changed_since_is_told(tmp_path: Path) -> None:
     found = sonde.flow.replay(path, 1, Pictures(plus=0.5))
     assert found.same is False
     assert found.digest != found.recorded
-    assert "NOT THE SAME DATA" in str(found)
+    assert "DIFFERENT DATA" in str(found)
 
 
 def test_without_a_digest_nobody_knows(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_large_batches_are_compared_by_a_sample(tmp_path: Path) -> None:
     path, _ = trained(tmp_path, data, blackbox=1)
     found = sonde.flow.replay(path, 1, data.dataset)
     assert found.same is True
-    assert "the same data as in the run, as far as it was read, by the digest of a sample of it" in str(found)
+    assert "same data as in the run (partly read), by the digest of a sample of it" in str(found)
 
 
 def turned(items: list[Any]) -> Any:
@@ -185,7 +185,7 @@ def test_what_was_not_read_is_not_said_to_be_the_same(tmp_path: Path, collate: A
     )
     path, _ = trained(tmp_path, data, blackbox=1)
     found = sonde.flow.replay(path, 1, DataLoader(Pictures(plus=0.5), collate_fn=data.collate_fn))
-    assert "the same data as in the run, as far as it was read" in str(found)
+    assert "same data as in the run (partly read)" in str(found)
     assert not found.rebuilt[0].whole
 
 
@@ -204,7 +204,7 @@ def test_a_subset_that_changes_its_items_is_asked_itself(tmp_path: Path) -> None
     data = Doubled(Numbers(20), [4, 8, 12, 16])
     path, came = trained(tmp_path, DataLoader(data, batch_size=2, shuffle=True))
     assert equal(sonde.flow.replay(path, 1, data).batches[0], came[1])
-    with pytest.raises(ReplayError, match="is not in the subset that was given"):
+    with pytest.raises(ReplayError, match="is not in the given subset"):
         sonde.flow.replay(path, 1, Subset(Numbers(20), [1, 2]))
 
 
@@ -254,7 +254,7 @@ def test_the_arrays_can_be_written(tmp_path: Path) -> None:
 def test_an_iterable_dataset_with_several_workers_is_refused(tmp_path: Path) -> None:
     """Each worker chooses its part itself."""
     path, _ = trained(tmp_path, DataLoader(Stream(4, 4), batch_size=2, num_workers=2))
-    with pytest.raises(ReplayError, match="was read by 2 workers"):
+    with pytest.raises(ReplayError, match="2 workers of loader"):
         sonde.flow.replay(path, 1, Stream(4, 4))
 
 
@@ -270,7 +270,7 @@ def test_an_iterable_dataset_that_is_shorter_now(tmp_path: Path) -> None:
 def test_a_dataset_that_is_smaller(tmp_path: Path) -> None:
     """It is another one."""
     path, _ = trained(tmp_path, DataLoader(Pictures(), batch_size=4))
-    with pytest.raises(ReplayError, match=r"Item 20 is not in the dataset that was given: it has 3 items"):
+    with pytest.raises(ReplayError, match=r"Item 20 is not in the given dataset, which has 3 items"):
         sonde.flow.replay(path, 5, Pictures(3))
 
 
@@ -293,7 +293,7 @@ def test_a_step_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_run_without_a_ledger(tmp_path: Path) -> None:
     """The probes may have been off, or it is older."""
-    with pytest.raises(ReplayError, match="the run has no ledger of it"):
+    with pytest.raises(ReplayError, match="the run has no ledger for it"):
         sonde.flow.replay(build_training(tmp_path / "run", steps=2), 1, Pictures())
 
 
@@ -346,8 +346,8 @@ def test_a_function_or_a_dataset_in_a_script(script: Path) -> None:
     [
         ("make_datset", "Did you mean 'make_dataset'?"),
         ("fails", r"fails\(\) of .* fails: ValueError: no such survey"),
-        ("nothing", "returns a NoneType: neither a dataset nor a loader"),
-        ("number", "is a int: neither a dataset nor a function"),
+        ("nothing", "returns a NoneType, not a dataset or a loader"),
+        ("number", "is a int, not a dataset or a function"),
     ],
 )
 def test_a_name_that_is_none(script: Path, name: str, answer: str) -> None:
@@ -359,12 +359,12 @@ def test_a_name_that_is_none(script: Path, name: str, answer: str) -> None:
 @pytest.mark.parametrize("target", ["train.py", ":x", "train.py:", "nowhere.py:make"])
 def test_a_target_that_is_none(target: str) -> None:
     """The form is told, or that the file is not there."""
-    with pytest.raises(ReplayError, match=r"There is no file|names no dataset"):
+    with pytest.raises(ReplayError, match=r"No such file|does not name a dataset"):
         load_target(target)
 
 
 def test_a_script_that_cannot_be_imported(tmp_path: Path) -> None:
     """A mistake in it is told."""
     (tmp_path / "wrong.py").write_text("def (")
-    with pytest.raises(ReplayError, match=r"wrong.py cannot be imported: SyntaxError"):
+    with pytest.raises(ReplayError, match=r"Cannot import .*wrong.py: SyntaxError"):
         load_target(f"{tmp_path / 'wrong.py'}:make")

@@ -212,106 +212,106 @@ _PATCHES = {
     "dataloader": "what a `DataLoader` does",
     "forward": "calls of models and losses",
     "backward": "backward passes and losses",
-    "optimizer": "the steps of optimizers",
+    "optimizer": "optimizer steps",
     "h2d": "copies from the host to a device",
 }
 TABLE = (
     Setting(
         "enabled", "SONDE", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: None, "not set",
-        "0: nothing is ever recorded, and `sonde.init()` does nothing. 1 in the environment: recording starts when "
-        "`sonde` is imported.",
+        "0: never record; `sonde.init()` does nothing. 1 in the environment: start recording when `sonde` is "
+        "imported.",
     ),
     Setting(
         "run", "SONDE_RUN", _path, "a path", lambda: None, "none",
-        "Join this run folder instead of making a new one. `sonde.init()` sets it in the environment for child processes.",
-        {"file": "every program started below that folder would write into one run"},
+        "Join this run folder instead of creating a new one. `sonde.init()` sets it in the environment for child "
+        "processes.",
+        {"file": "every program started below that folder would write to one run"},
     ),
     Setting(
         "dir", "SONDE_DIR", _path, "a path", lambda: "sonde-runs", "sonde-runs",
-        "The folder in which run folders are made. In a file, a relative path starts at the folder of that file.",
+        "Folder that holds the run folders. In a file, a relative path is relative to that file.",
     ),
     Setting(
-        "name", "SONDE_NAME", _text, "a text that is not empty", script_name, "the script's name",
-        "The name of the run, a part of its folder's name.",
+        "name", "SONDE_NAME", _text, "a non-empty text", script_name, "the script's name",
+        "Name of the run; part of its folder name.",
     ),
     Setting(
         "core", "SONDE_CORE", _choice("auto", "c", "python"), "auto, c or python", lambda: "auto", "auto",
-        "Which event core records. auto: the C core if it was built, else its Python twin.",
+        "Which event core to use. auto: the C core if it was built, else the Python core.",
         {"argument": "the core is chosen when sonde is imported, before init() is called"},
     ),
     Setting(
         "cap", "SONDE_CAP", _size, "a size in bytes such as 4GB, 500MB, 2GiB or 1e9", lambda: 4 * 10**9, "4GB",
-        "The largest size of a run. When a run nears it, details are left out first, steps last; what is left out is "
+        "Maximum size of a run. Near the limit, details are dropped first and steps last. Dropped records are "
         "counted.",
     ),
     Setting(
         "args_limit", "SONDE_ARGS_LIMIT", _between(1, LONGEST_ARGUMENT), f"a whole number from 1 to {LONGEST_ARGUMENT}",
         lambda: 4096, "4096",
-        "The longest text that is kept of one argument of an event, in characters.",
+        "Maximum length of one event argument, in characters.",
     ),
     Setting(
         "writes", "SONDE_WRITES", _choice("auto", "mapped", "block"), "auto, mapped or block", lambda: "auto", "auto",
-        "How records are written. mapped: into memory-mapped rings, which survive a kill. block: from plain memory, in "
-        "blocks; a kill loses the last of them. auto: mapped wherever the file system keeps its promise.",
+        "How records are written. mapped: to memory-mapped files, which survive a kill. block: from memory in "
+        "blocks; a kill loses the last block. auto: mapped where the file system supports it safely.",
     ),
     Setting(
         "scratch", "SONDE_SCRATCH", _path, "a path", _temporary_folder, "the system's folder for temporary files",
-        "Where the rings go when the run folder cannot be mapped (network file systems), and what a trace of values needs "
-        "while it runs.",
+        "Folder for memory-mapped files when the run folder cannot be mapped (network file systems), and for "
+        "temporary files of a trace.",
     ),
     Setting(
         "values", "SONDE_VALUES", _choice("full", "summary", "off"), "full, summary or off", lambda: "full", "full",
-        "What a trace keeps of the values that it meets. full: a copy, statistics and a digest. summary: no copy; "
-        "of texts, and of ids that are texts, only length and digest. off: only types and shapes.",
+        "What a trace stores of each value. full: a copy, statistics and a digest. summary: no copy; only length and "
+        "digest of texts and text ids. off: only types and shapes.",
     ),
     Setting(
         "values_limit", "SONDE_VALUES_LIMIT", _size, "a size in bytes such as 64MB", lambda: 64 * 10**6, "64MB",
-        "The most that is copied of one captured value. What is longer is cut, and marked; statistics and digest always "
-        "cover the whole value. All copies of one trace together may take 32 times as much; later values are then only "
-        "described.",
+        "Maximum copy of one captured value. Longer copies are cut and marked; statistics and digest always cover "
+        "the whole value. All copies of one trace may take 32 times as much; later values are only described.",
     ),
     Setting(
-        "exclude", "SONDE_EXCLUDE", _names, "names with commas between them, or a list of names", lambda: (), "none",
-        "Names of arguments, keys and fields that a trace never looks at, such as `password,patient`.",
+        "exclude", "SONDE_EXCLUDE", _names, "names separated by commas, or a list of names", lambda: (), "none",
+        "Arguments, keys and fields that a trace never reads, such as `password,patient`.",
     ),
     Setting(
         "mode", "SONDE_MODE", _choice("auto", "manual", "selective"), "auto, manual or selective", lambda: "auto", "auto",
-        "What of a training loop is recorded without an edit. auto: everything. selective: what the settings `patch_...` name. "
-        "manual: nothing; use `sonde.trace_step` and the functions `sonde.wrap_...`.",
+        "What to record of a training loop without edits. auto: everything. selective: what the `patch_...` settings "
+        "name. manual: nothing; use `sonde.trace_step` and the `sonde.wrap_...` functions.",
     ),
     *(
         Setting(
             f"patch_{name}", f"SONDE_PATCH_{name.upper()}", _switch, "1 or 0 (also true/false, yes/no, on/off)",
-            lambda: None, "not set", f'With `mode="selective"` only: record {what} without an edit.',
+            lambda: None, "not set", f'Only with `mode="selective"`: record {what} without edits.',
         )
         for name, what in _PATCHES.items()
     ),
     Setting(
         "deep", "SONDE_DEEP", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
-        "Record each layer of the model too: its forward and backward time, and its memory.",
+        "Also record each layer of the model: forward and backward time, and memory.",
     ),
     Setting(
         "steps", "SONDE_STEPS", _steps, "a step such as 100, or a range such as 100:200, 100: or :50", lambda: None, "all",
-        "Of which steps the phases are recorded; of a range, the end is not in it. Of other steps only the end is noted.",
+        "Record phases of these steps only; the end of a range is excluded. Other steps have only their end recorded.",
     ),
     Setting(
         "every", "SONDE_EVERY", _between(1, 2**31), "a whole number from 1", lambda: 1, "1",
-        "Record the phases of every so many steps, counted from the first one that is chosen.",
+        "Record phases every N steps, starting at the first selected step.",
     ),
     Setting(
-        "ranks", "SONDE_RANKS", _numbers, "ranks with commas between them, such as 0,3", lambda: None, "all",
-        "In which ranks the phases are recorded. Of other ranks only the ends of steps are noted. A process counts as rank 0 until "
-        "its rank is known: from its environment, or when it has made its process group.",
+        "ranks", "SONDE_RANKS", _numbers, "ranks separated by commas, such as 0,3", lambda: None, "all",
+        "Record phases of these ranks only; other ranks have only the ends of steps recorded. A process counts as "
+        "rank 0 until its rank is known, from its environment or its process group.",
     ),
     Setting(
         "blackbox", "SONDE_BLACKBOX", _between(0, MOST_BATCHES), f"a whole number from 0 to {MOST_BATCHES}", lambda: 0, "0",
-        "Keep so many of the last batches, and write them into the run when training fails. 0: none. `sonde run --blackbox` keeps 3.",
+        "Save the last N batches in the run when training fails. 0: off. `sonde run --blackbox` saves 3.",
     ),
     Setting(
         "watch_nonfinite", "SONDE_WATCH_NONFINITE", _choice("off", "record", "warn", "stop"), "off, record, warn or stop",
         lambda: "off", "off",
-        "Look for NaN and infinity in what every layer gives, in the loss and in gradients, and record where the first one was "
-        "born. warn: say so once as well. stop: raise NonFinite there.",
+        "Check layer outputs, the loss and gradients for NaN and infinity, and record where the first one appeared. "
+        "warn: also log it once. stop: raise NonFinite there.",
     ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
@@ -377,7 +377,7 @@ def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
     """What does not fit together in these settings."""
     given = [f"patch_{name}" for name in _PATCHES if values[f"patch_{name}"] is not None]
     if values["mode"] != "selective" and given:
-        yield f"The setting {given[0]} has a meaning only with mode='selective', and the mode is {values['mode']!r}."
+        yield f"The setting {given[0]} works only with mode='selective', and the mode is {values['mode']!r}."
     if values["mode"] == "selective" and not any(values[name] for name in given):
         yield f"The mode 'selective' records nothing: set one of {', '.join(f'patch_{name}' for name in _PATCHES)}."
 
@@ -444,7 +444,7 @@ def _made(row: Setting, given: object, kind: str, source: str) -> Found:
         value = row.read(given)
     except (TypeError, ValueError, OverflowError):
         raise SettingError(
-            f"The setting {row.name} is {repr(given)[:200]} (from {source}), which is not allowed. Give {row.allowed}."
+            f"The setting {row.name} is {repr(given)[:200]} (from {source}), which is not valid. Use {row.allowed}."
         ) from None
     return Found(_absolute(row, value, os.path.dirname(source) if kind == "file" else ""), source)
 
@@ -496,7 +496,7 @@ def _content(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise SettingError(f"{path} cannot be read: {error.strerror}. Make it readable, or remove it.") from None
+        raise SettingError(f"Cannot read {path}: {error.strerror}. Make it readable, or delete it.") from None
 
 
 def _parsed(path: str, content: bytes) -> dict[str, Any]:
@@ -505,7 +505,7 @@ def _parsed(path: str, content: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # also what is no UTF-8
-        raise SettingError(f"{path} is not valid TOML: {error}. Correct it, or remove it.") from None
+        raise SettingError(f"{path} is not valid TOML: {error}. Correct it, or delete it.") from None
 
 
 # ── the environment ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -676,22 +676,21 @@ def _number(name: str) -> int | None:
 
 # ── the documentation ────────────────────────────────────────────────────────────────────────────────────────────────
 
-_INTRODUCTION = """\
-# Settings
+_INTRODUCTION = """# Settings
 
 <!-- Made from the table in src/sonde/config.py by `make docs`. -->
 
-A value comes from the first of these that has one:
+A setting takes its value from the first of these sources:
 
 1. an argument: `sonde.init(cap="500MB")`;
-2. an environment variable: `SONDE_CAP=500MB` (set to nothing, it counts as not set);
+2. an environment variable: `SONDE_CAP=500MB` (an empty one is ignored);
 3. the nearest `sonde.toml`, or `[tool.sonde]` in `pyproject.toml`, in the working folder or one of its parents:
    `cap = "500MB"`;
 4. the default.
 
-A wrong argument raises `SettingError`, which says what is allowed. A wrong value in the environment or in a file is
-logged with its source and counts as not given: a program is not stopped by its surroundings. Settings are read when
-recording starts; later changes have no effect.
+An invalid argument raises `SettingError`, which says what is valid. An invalid value in the environment or in a file is
+logged with its source and ignored, so that it never stops your program. Settings are read when recording starts; later
+changes have no effect.
 """
 
 

@@ -196,8 +196,8 @@ def _tell(doing: str, reason: str, error: Exception) -> None:
 
     expected = isinstance(error, SondeError | OSError)
     logging.getLogger("sonde").warning(
-        "Sonde failed while %s (%s). Your program is not affected; the recording may be incomplete. "
-        "This is told once; later failures here are only counted.",
+        "Sonde failed while %s (%s). Your program is not affected; the recording may be incomplete. This message "
+        "appears once; later failures here are only counted.",
         doing,
         reason,
         exc_info=None if expected else (type(error), error, error.__traceback__),

@@ -72,13 +72,13 @@ class Rebuilt:
     def _verdict(self) -> str:
         part = "all of it" if self.whole else "a sample of it"
         if self.same is None:
-            return "not compared: no digest was recorded (the black box takes them)"
+            return "not compared: no digest was recorded (record with --blackbox)"
         if self.same:
-            far = "" if self.whole else ", as far as it was read"
-            return f"the same data as in the run{far}, by the digest of {part} ({self.digest})"
+            far = "" if self.whole else " (partly read)"
+            return f"same data as in the run{far}, by the digest of {part} ({self.digest})"
         return (
-            f"NOT THE SAME DATA: its digest is {self.digest}, that of the batch in the run was {self.recorded} (of {part}). "
-            "The files or the code have changed since, or the dataset makes something random of its items"
+            f"DIFFERENT DATA: the digest is {self.digest}, in the run it was {self.recorded} (of {part}). The files "
+            "or the code have changed, or the dataset is random"
         )
 
 
@@ -134,7 +134,7 @@ class Replay:
     def __str__(self) -> str:
         count = "1 batch" if len(self.rebuilt) == 1 else f"{len(self.rebuilt)} batches"
         whose = "" if self.rank is None else f", rank {self.rank}"
-        head = f"Step {self.step} of {self.run}{whose}: {count}, rebuilt from the ledger"
+        head = f"Step {self.step} of {self.run}{whose}: {count}, rebuilt from the recorded item order"
         return "\n".join([head, *map(str, self.rebuilt), *(f"Note: {note}." for note in self.notes)])
 
     __repr__ = __str__
@@ -143,10 +143,10 @@ class Replay:
 def replay(
     run: str | Path | Run, step: int, dataset: Any, rank: int = 0, collate: Callable[[list[Any]], Any] | None = None
 ) -> Replay:
-    """Rebuild the batches of a step with `dataset[index]` and `collate` (torch's own if there is none).
+    """Rebuild the batches of a step with `dataset[index]` and `collate` (default: torch's).
 
-    `dataset` is the one that the run was made with, or a subset of it, or a loader, whose collate function is used then.
-    Raises ReplayError if that cannot be done, UnknownName if the run has no such step.
+    `dataset` is the dataset used in the run, a subset of it, or a loader, whose collate function is then used. Raises
+    ReplayError if that is impossible, UnknownName if the run has no such step.
     """
     data = _torch_data()
     if isinstance(dataset, data.DataLoader):
@@ -166,7 +166,7 @@ def _of_one_process(batches: list[StepBatch], notes: list[str]) -> list[StepBatc
     last = batches[-1].process
     others = {one.process for one in batches} - {last}
     if others:
-        notes.append(f"{len(others) + 1} processes have made this step; this is that of {last}")
+        notes.append(f"{len(others) + 1} processes did this step; this one is from {last}")
     return [one for one in batches if one.process == last]
 
 
@@ -194,8 +194,8 @@ class _Rebuild:
         content = one.content
         if content is None:
             raise ReplayError(
-                f"It is not known which items were in batch {one.batch} of loader {one.loader}: the run has no ledger of it. "
-                "Runs that were recorded with the probe of loaders have one."
+                f"The items of batch {one.batch} of loader {one.loader} are unknown: the run has no ledger for it. "
+                "Record with the loader probe on."
             )
         indices, items, data = self._made(one, content)
         seen = fingerprint.glance(data, self._exclude)[1]
@@ -237,8 +237,8 @@ class _Rebuild:
             missing = [index for index in asked if index not in places]
             if missing:
                 raise ReplayError(
-                    f"Item {missing[0]} is not in the subset that was given: give the one that the run was made with, or the "
-                    "whole dataset."
+                    f"Item {missing[0]} is not in the given subset. Give the subset used in the run, or the whole "
+                    "dataset."
                 )
             asked = [places[index] for index in asked]
         return self._dataset, asked, indices
@@ -259,25 +259,25 @@ class _Rebuild:
         workers = loader_workers(self._run, one)
         if workers > 1:
             raise ReplayError(
-                f"The dataset of loader {one.loader} is iterable and was read by {workers} workers, each of which chooses its "
-                "part itself: it cannot be rebuilt in one process which items these were. With one worker, or none, it can."
+                f"Cannot rebuild this batch: {workers} workers of loader {one.loader} read an iterable dataset, and "
+                "each chose its own part. It works with one worker or none."
             )
         if not hasattr(self._dataset, "__iter__"):
             raise ReplayError(
-                f"Loader {one.loader} read an iterable dataset, and {type(self._dataset).__name__} is none: give the one that "
-                "the run was made with."
+                f"Loader {one.loader} read an iterable dataset, but {type(self._dataset).__name__} is not iterable. "
+                "Give the dataset used in the run."
             )
         indices = content.indices or []
         first, last = (indices[0], indices[-1]) if indices else (0, -1)
         if last >= MOST_READ:
             raise ReplayError(
-                f"The batch holds the items {first} to {last} of an iterable dataset: more than {MOST_READ} would have to be "
-                "read before it."
+                f"The batch holds items {first} to {last} of an iterable dataset: over {MOST_READ} items would have "
+                "to be read first."
             )
         items = list(islice(_iterated(self._dataset), first, last + 1))
         if not items:
             raise ReplayError(
-                f"The dataset ends before item {first}: it is not the one that the run was made with, or has changed since."
+                f"The dataset ends before item {first}: it is not the one used in the run, or it has changed."
             )
         return indices[: len(items)], items
 
@@ -288,14 +288,14 @@ def _keys(content: LedgerBatch) -> list[Any]:
         return content.indices
     if content.keys is None:
         raise ReplayError(
-            "The items of this batch are not available any more: an earlier version of Sonde sealed the run and kept their order "
-            "as a recipe."
+            "The items of this batch are no longer available: an earlier version of Sonde sealed the run and stored "
+            "their order as a recipe."
         )
     keys = content.keys
     if len(keys) < content.size or not all(isinstance(key, str) for key in keys):
         raise ReplayError(
-            "The items of this batch have keys that are neither numbers nor short texts: the ledger does not hold them as they "
-            "were."
+            "The items of this batch have keys that are neither numbers nor short texts, so the ledger does not "
+            "contain them."
         )
     return keys
 
@@ -308,8 +308,8 @@ def _check_range(dataset: Any, indices: Sequence[Any]) -> None:
     beyond = [index for index in indices if isinstance(index, int) and not -length <= index < length]
     if beyond:
         raise ReplayError(
-            f"Item {beyond[0]} is not in the dataset that was given: it has {_items(length)}. Give the one that the run was made "
-            "with."
+            f"Item {beyond[0]} is not in the given dataset, which has {_items(length)}. Give the dataset used in the "
+            "run."
         )
 
 
@@ -364,20 +364,18 @@ def load_target(target: str) -> Any:
     """
     file, colon, name = target.rpartition(":")
     if not colon or not name or not file:
-        raise ReplayError(f"{target!r} names no dataset: give SCRIPT:NAME, such as train.py:make_dataset.")
+        raise ReplayError(f"{target!r} does not name a dataset. Give SCRIPT:NAME, such as train.py:make_dataset.")
     if not os.path.isfile(file):
-        raise ReplayError(f"There is no file {file}. Give the script in which {name} stands.")
+        raise ReplayError(f"No such file: {file}. Give the script that defines {name}.")
     module = _imported(file)
     if not hasattr(module, name):
         names = [one for one, value in vars(module).items() if not one.startswith("_") and _may_be_meant(value, module)]
-        raise ReplayError(f"There is no {name!r} in {file}. {nearest(name, names) if names else 'It defines nothing.'}")
+        raise ReplayError(f"{file} has no {name!r}. {nearest(name, names) if names else 'It defines nothing.'}")
     found = getattr(module, name)
     if _is_data(found):
         return found
     if not callable(found):
-        raise ReplayError(
-            f"{name} in {file} is a {type(found).__name__}: neither a dataset nor a function that makes one."
-        )
+        raise ReplayError(f"{name} in {file} is a {type(found).__name__}, not a dataset or a function that makes one.")
     return _returned(found, f"{name}() of {file}")
 
 
@@ -386,18 +384,18 @@ def _imported(file: str) -> Any:
     stem = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(stem, path)
     if spec is None or spec.loader is None:
-        raise ReplayError(f"{file} is no Python file.")
+        raise ReplayError(f"{file} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(path))  # as for the script itself: it may import its neighbours
     sys.modules.setdefault(stem, module)
     try:
         spec.loader.exec_module(module)
     except (ImportError, SyntaxError) as error:
-        raise ReplayError(f"{file} cannot be imported: {type(error).__name__}: {error}.") from error
+        raise ReplayError(f"Cannot import {file}: {type(error).__name__}: {error}.") from error
     except _USUAL as error:
         said = f"{type(error).__name__}: {error}".rstrip(".")
-        advice = "If it trains when it is imported, put that below: if __name__ == '__main__'"
-        raise ReplayError(f"{file} cannot be imported: {said}. {advice}") from error
+        advice = "If it trains on import, move that below: if __name__ == '__main__'"
+        raise ReplayError(f"Cannot import {file}: {said}. {advice}") from error
     return module
 
 
@@ -407,7 +405,7 @@ def _returned(make: Callable[[], Any], what: str) -> Any:
     except _USUAL as error:
         raise ReplayError(f"{what} fails: {type(error).__name__}: {error}.") from error
     if not _is_data(found):
-        raise ReplayError(f"{what} returns a {type(found).__name__}: neither a dataset nor a loader.")
+        raise ReplayError(f"{what} returns a {type(found).__name__}, not a dataset or a loader.")
     return found
 
 

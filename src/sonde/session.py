@@ -44,10 +44,10 @@ if hasattr(os, "register_at_fork"):  # another thread may hold the lock when thi
 
 
 class Session:
-    """A recording: from `init()` to `finish()`, or to the end of the process. `with sonde.init():` does both.
+    """A recording, from `init()` to `finish()` or the end of the process. `with sonde.init():` does both.
 
-    `path` is the run folder, `name` the name of the run. When recording is switched off, or could not start, `path` is
-    None and everything else works as usual.
+    `path` is the run folder, `name` the name of the run. If recording is off or could not start, `path` is None and all
+    calls still work.
     """
 
     def __init__(self, name: str, recorder: Recorder | None, arguments: dict[str, object], outer: str | None) -> None:
@@ -68,11 +68,11 @@ class Session:
 
     @property
     def active(self) -> bool:
-        """Is this session recording now?"""
+        """Whether this session is recording."""
         return _state.session is self
 
     def finish(self) -> None:
-        """End the recording of this process. Harmless if it has ended, or never began."""
+        """Stop recording this process. Does nothing if recording has ended or never started."""
         _end(self, "finish", None)
 
     def __enter__(self) -> Self:
@@ -99,10 +99,10 @@ class Session:
 
 
 def init(name: str | None = None, dir: str | os.PathLike[str] | None = None, **settings: object) -> Session:
-    """Start to record this process and every child that it starts; see docs/reference/settings.md for all settings.
+    """Start recording this process and its child processes; docs/reference/settings.md lists all settings.
 
-    A second call returns the session that is running. A wrong setting raises SettingError; any other trouble (no space,
-    no permission) is logged, and the program runs on without being recorded.
+    A second call returns the active session. An invalid setting raises SettingError. Any other problem, such as a full
+    disk or missing permission, is logged and your program continues without recording.
     """
     arguments = {key: value for key, value in {"name": name, "dir": dir, **settings}.items() if value is not None}
     settled, complaints = config.settle(**arguments)
@@ -112,14 +112,14 @@ def init(name: str | None = None, dir: str | os.PathLike[str] | None = None, **s
             _compare(running, arguments)
             return running
         for complaint in complaints:
-            _tell(_WARNING, "%s It counts as not given.", complaint)
+            _tell(_WARNING, "%s It is ignored.", complaint)
         with guard("starting to record"):
             return _begin(settled, arguments)
         return Session(settled.name, None, arguments, None)
 
 
 def finish() -> None:
-    """End the recording of this process. Harmless if nothing is recorded."""
+    """Stop recording this process. Does nothing if nothing is being recorded."""
     session = _state.session
     if session is not None:
         session.finish()
@@ -155,7 +155,7 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
     outer = config.peek("run")
     wanted = settings.enabled is not False
     if wanted and not MAIN:
-        _tell(_WARNING, "Sonde records the main interpreter only: nothing of this subinterpreter is recorded.")
+        _tell(_WARNING, "Sonde records only the main interpreter: this subinterpreter is not recorded.")
     recorder = _recorder(settings) if wanted and MAIN else None
     session = Session(settings.name, recorder, arguments, outer)
     if recorder is None:
@@ -168,9 +168,9 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
         recorder.watch()
         hooks.install()
         install_probes(settings)
-    with guard("removing what killed processes have left"):
+    with guard("deleting files of killed processes"):
         scratch.remove_dead()
-    _tell(_INFO, "Sonde records this process in %s", recorder.run)
+    _tell(_INFO, "Sonde records this process to %s", recorder.run)
     return session
 
 
@@ -219,8 +219,8 @@ def _recorder(settings: config.Settings) -> Recorder | None:
         where = settings.run or settings.dir
         _tell(
             _WARNING,
-            "Sonde cannot record into %s: %s. The program runs on without being recorded. Give init(dir=...) or "
-            "SONDE_DIR a folder on which you may write%s.",
+            "Sonde cannot record to %s: %s. Your program continues without recording. Set init(dir=...) or SONDE_DIR "
+            "to a writable folder%s.",
             where,
             error,
             ", or unset SONDE_RUN" if settings.run else "",
@@ -265,7 +265,7 @@ def _end(session: Session, reason: str, error: BaseException | None) -> None:
 def _compare(running: Session, arguments: dict[str, object]) -> None:
     """Say so if a second call asks for something else than what runs. A process that joined has no say in it."""
     if arguments and arguments != running._arguments and running._outer is None:
-        _tell(_INFO, "Sonde records already (%r); the arguments of this call of init() have no effect.", running)
+        _tell(_INFO, "Sonde is already recording (%r); these init() arguments are ignored.", running)
 
 
 def _is_command() -> bool:

@@ -49,7 +49,7 @@ TRAINING = {
 
 
 class Recorded:
-    """What the block of `record()` has recorded: so far, or, after the block, altogether."""
+    """What a `record()` block has recorded: so far, or, after the block, in total."""
 
     def __init__(self, path: Path) -> None:
         """`path`: the run folder. It may be gone after the block."""
@@ -58,7 +58,7 @@ class Recorded:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The rows of the table `events`, in the order of their start; `args` as a dict, or None."""
+        """The rows of the table `events`, sorted by start; `args` as a dict or None."""
         return self._read() if self._kept is None else self._kept
 
     @property
@@ -67,11 +67,11 @@ class Recorded:
         return [str(event["name"]) for event in self.events]
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """The events of one name."""
+        """The events with this name."""
         return [event for event in self.events if event["name"] == name]
 
     def keep(self) -> None:
-        """Read all events into memory: the folder may go."""
+        """Read all events into memory, so that the folder can be deleted."""
         self._kept = self._read()
 
     def _read(self) -> list[dict[str, Any]]:
@@ -90,14 +90,14 @@ def record(**settings: object) -> Iterator[Recorded]:
     Takes the settings of `sonde.init()`. Whatever the environment says, this block is recorded, in a run of its own.
     """
     if session.current() is not None:
-        raise RunBusy(f"record() cannot start: {session.current()!r} is running. Call sonde.finish() before it.")
+        raise RunBusy(f"record() cannot start: {session.current()!r} is active. Call sonde.finish() first.")
     outer = config.peek("run")
     config.publish_run(None)
     temporary = None if settings.get("dir") else tempfile.mkdtemp(prefix="sonde-test-")
     try:
         running = session.init(**{"enabled": True, "dir": temporary, "name": "test", **settings})  # type: ignore[arg-type]
         if running.path is None:
-            raise SondeError(f"record() could not record into {temporary or settings['dir']}. The log says why.")
+            raise SondeError(f"record() could not record to {temporary or settings['dir']}. The log has the reason.")
         recorded = Recorded(running.path)
         try:
             yield recorded
@@ -111,7 +111,7 @@ def record(**settings: object) -> Iterator[Recorded]:
 
 
 class FakeClock:
-    """A monotonic clock that moves only by hand. `with FakeClock() as clock:` puts it in place of the real one."""
+    """A monotonic clock that you move by hand. `with FakeClock() as clock:` replaces the real one."""
 
     def __init__(self, start_ns: int = START_NS) -> None:
         """`start_ns`: the first reading."""
@@ -122,7 +122,7 @@ class FakeClock:
         return self.now_ns
 
     def advance(self, ns: int = 0, seconds: float = 0.0) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         self.now_ns += ns + round(seconds * 1_000_000_000)
 
     def __enter__(self) -> Self:
@@ -156,10 +156,11 @@ class BuiltRecord(NamedTuple):
 
 
 class BuiltProcess(NamedTuple):
-    """One process folder of a built run: its records, and what differs from a plain, properly ended process.
+    """One process folder of a built run: its records, and how it differs from a normal process that ended properly.
 
-    `spilled`: so many records of each thread lie in events.seg, the rest in its ring (what does not fit is spilled).
-    `next_seq` 0: right behind the last layout. `header` replaces fields of the rings header, `process` of process.json.
+    `spilled` records of each thread are in events.seg, the others in its ring; what does not fit is spilled. `next_seq`
+    0 means directly after the last record. `header` replaces fields of the rings header, `process` fields of
+    process.json.
     """
 
     records: Sequence[BuiltRecord] = ()
@@ -173,7 +174,7 @@ class BuiltProcess(NamedTuple):
 
 
 def build_run(path: str | Path, processes: Sequence[BuiltProcess] = (BuiltProcess(),), **run: object) -> Path:
-    """Write a run folder without a core, byte by byte. Keywords replace fields of run.json."""
+    """Write a run folder byte by byte, without a core. Keywords replace fields of run.json."""
     folder = Path(path)
     folder.mkdir(mode=0o700, parents=True)
     meta: dict[str, object] = {
@@ -198,7 +199,7 @@ def build_run(path: str | Path, processes: Sequence[BuiltProcess] = (BuiltProces
 
 
 def build_process(run: Path, process: BuiltProcess) -> Path:
-    """Write one process folder into a run folder."""
+    """Write one process folder to a run folder."""
     folder = run / f"{process.host}-{process.pid}-{process.n}"
     folder.mkdir(mode=0o700)
     names, packed, blobs = _pack(process.records)
@@ -232,7 +233,7 @@ def build_process(run: Path, process: BuiltProcess) -> Path:
 
 
 def build_training(path: str | Path, **training: Any) -> Path:
-    """Write the run of a training, as the probes would have recorded it. Takes what `training_processes` takes."""
+    """Write a training run as the probes would record it. Takes the arguments of `training_processes`."""
     return build_run(path, training_processes(**training))
 
 
@@ -253,14 +254,14 @@ def training_processes(
     rss: Callable[[int, int], int] | None = None,
     killed: bool = False,
 ) -> list[BuiltProcess]:
-    """The processes of a training: each rank is one (pid 1000 + rank), and so is each of its loader workers.
+    """The processes of a training: one per rank (pid 1000 + rank), and one per loader worker.
 
-    `phases` gives the ns of each phase of a step, or is a function of (rank, step) that does: input_wait, h2d, forward,
-    backward, optimizer, communication (inside backward), checkpoint, evaluation (of each batch, after every
-    `evaluate_every` steps) and residual. A phase that it leaves out is not recorded. Micro-batches share the times.
-    `item_ns(rank, index)`: how long the worker takes for an item. `loss(step)` and `rss(rank, step)` are recorded at each
-    step. `epoch_steps`: the epoch changes, and the loader begins again, after so many. `killed`: every rank ends without
-    a word in the forward of one more step.
+    `phases` maps the phases of a step to ns, or is a function of (rank, step) that returns such a dict. Phases are
+    input_wait, h2d, forward, backward, optimizer, communication (inside backward), checkpoint, evaluation and
+    `residual`. Evaluation is per batch, after every `evaluate_every` steps. Phases that are left out are not recorded.
+    Micro-batches share the times. `item_ns(rank, index)` is the time a worker takes for an item. `loss(step)` and
+    `rss(rank, step)` are recorded at each step. After `epoch_steps` steps the epoch changes and the loader starts
+    again. `killed`: every rank vanishes in the forward of one more step.
     """
     found: list[BuiltProcess] = []
     for rank in range(ranks):
@@ -332,7 +333,7 @@ class _Trainer:
         self._records[number - 1] = begun._replace(dur=self.now - begun.start)
 
     def pause(self, ns: int) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         self.now += ns
 
     def micro_batch(

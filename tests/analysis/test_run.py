@@ -305,7 +305,7 @@ def test_a_program_that_died_makes_the_run_died_though_its_launcher_ended(
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
     """The message names one that is."""
     build_run(tmp_path / "sonde-runs" / "first", [])
-    with pytest.raises(RunNotFound, match=r"is not a run, it holds 1: open one of them, such as .*first"):
+    with pytest.raises(RunNotFound, match=r"is a folder of runs \(1\). Open one of them, such as .*first"):
         open_run(tmp_path / "sonde-runs")
 
 
@@ -319,7 +319,7 @@ def test_a_wrong_name_brings_the_nearest(tmp_path: Path) -> None:
 def test_a_process_folder_is_no_run(tmp_path: Path) -> None:
     """The message names the run."""
     folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord()])])
-    with pytest.raises(RunNotFound, match=r"one process of a run: open the run, .*run\."):
+    with pytest.raises(RunNotFound, match=r"one process of a run. Open the run: .*run\."):
         open_run(folder / "testhost-1000-0")
 
 
@@ -331,12 +331,12 @@ def test_other_things_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "trained").mkdir()
     (tmp_path / "trained" / "run.json").write_text('{"verb": "train", "status": "completed"}')
     for path, text in (
-        (tmp_path / "trained", "run.json was not written by a recording"),
+        (tmp_path / "trained", "run.json was not written by Sonde"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "empty", "the folder is empty"),
-        (tmp_path / "a", "it holds no run.json, but b"),
-        (tmp_path / "none" / "b", "neither it nor the folder"),
-        (tmp_path / "empty" / "x", "nor any run in"),
+        (tmp_path / "a", "it has no run.json, but b"),
+        (tmp_path / "none" / "b", "neither it nor its parent folder"),
+        (tmp_path / "empty" / "x", "and no other runs in"),
     ):
         with pytest.raises(RunNotFound, match=text):
             open_run(path)
@@ -401,8 +401,8 @@ def test_batches_give_all_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("SELECT * FROM read_text('{0}')", "SQL reads the files of this run only"),
-        ("FROM glob('{0}*')", "SQL reads the files of this run only"),
+        ("SELECT * FROM read_text('{0}')", "SQL may only read the files of this run"),
+        ("FROM glob('{0}*')", "SQL may only read the files of this run"),
         ("COPY (SELECT 1) TO '{0}2'", "not COPY"),
         ("WITH c AS (COPY (SELECT 1) TO '{0}2' (USE_TMP_FILE false)) FROM c", "not COPY"),
         ("WITH c AS (DELETE FROM process_rows RETURNING pid) FROM c", "not DELETE"),

@@ -282,7 +282,7 @@ def test_sealing_that_was_killed_between_the_tables_can_be_done_again(tmp_path: 
     assert leftovers(folder) == []
 
 
-@pytest.mark.parametrize(("share", "what"), [(0.5, r"cut short or damaged \(No magic bytes.*\)"), (0, "empty")])
+@pytest.mark.parametrize(("share", "what"), [(0.5, r"truncated or damaged \(No magic bytes.*\)"), (0, "empty")])
 @pytest.mark.parametrize("name", ["events.parquet", "processes.parquet"])
 def test_damaged_sealed_tables_are_a_clear_error(tmp_path: Path, name: str, share: float, what: str) -> None:
     """A file that was cut short is told by its name, in one line."""
@@ -290,7 +290,7 @@ def test_damaged_sealed_tables_are_a_clear_error(tmp_path: Path, name: str, shar
     seal(folder)
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: int(len(content) * share)])
-    told = rf"sealed tables of .* cannot be read: {name} is {what}\. Restore the folder from a copy\.$"
+    told = rf"sealed tables of .* cannot be read: {name} is {what}\. Restore the folder from a backup\.$"
     with open_run(folder) as run, pytest.raises(RunUnreadable, match=told) as raised:
         run.table("events")
     assert "\n" not in str(raised.value)
@@ -344,7 +344,7 @@ def test_tables_for_which_there_is_no_room_are_not_left_half(tmp_path: Path) -> 
         check=False,
     )
     assert "cannot be written: " in done.stderr.splitlines()[-1]
-    assert "Its records are as they were." in done.stderr.splitlines()[-1]
+    assert "Its records are unchanged." in done.stderr.splitlines()[-1]
     assert sorted(path.relative_to(run) for path in run.rglob("*")) == before
 
 

@@ -195,7 +195,7 @@ def test_undo_may_be_called_twice() -> None:
     [
         (Base, "fitt", "Did you mean 'fit'"),
         (Base(), "__dict__", "no function"),
-        (np.ndarray, "sum", "cannot be captured"),
+        (np.ndarray, "sum", "Cannot capture"),
         (Base, "fit", "no parameter"),
     ],
 )

@@ -342,7 +342,7 @@ def test_a_file_of_something_else_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_told_as_such(tmp_path: Path) -> None:
     """Also as a FileNotFoundError."""
-    with pytest.raises(RunNotFound, match="There is no trace file"):
+    with pytest.raises(RunNotFound, match="No such trace file"):
         load(tmp_path / "none.sonde")
 
 

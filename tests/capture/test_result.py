@@ -166,7 +166,7 @@ def test_an_unknown_function_is_told_with_those_there_are(trace: TraceResult) ->
 
 def test_a_call_number_that_is_too_large_is_an_index_error(trace: TraceResult) -> None:
     """It says how many there are."""
-    with pytest.raises(IndexError, match="no call number 9 in the stage collate: it has 2"):
+    with pytest.raises(IndexError, match="No call number 9 in the stage collate: it has 2"):
         trace.collate[9]
 
 
@@ -323,7 +323,7 @@ def test_an_unknown_item_is_told_with_those_there_are(trace: TraceResult) -> Non
 
 def test_a_trace_without_items_says_so() -> None:
     """There is nothing to list."""
-    with pytest.raises(UnknownName, match="says which items"):
+    with pytest.raises(UnknownName, match="names its items"):
         TraceResult(calls=[TraceCall("f")]).item(0)
 
 

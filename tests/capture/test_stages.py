@@ -59,7 +59,7 @@ def test_a_near_miss_is_recognised() -> None:
 @pytest.mark.parametrize("name", ["", "two words", "_hidden", "1st", None, 7])
 def test_a_stage_needs_a_python_name(name: object) -> None:
     """It is to be reached as an attribute."""
-    with pytest.raises(SettingError, match="cannot be the name of a stage"):
+    with pytest.raises(SettingError, match="is not a valid stage name"):
         stages.declare_stage(name)  # type: ignore[arg-type]
 
 
@@ -72,5 +72,5 @@ def test_an_unknown_place_is_refused() -> None:
 @pytest.mark.parametrize("name", [name for name in vars(TraceResult) if not name.startswith("_")])
 def test_what_a_result_has_of_its_own_cannot_be_a_stage(name: str) -> None:
     """A stage named `save` could not be reached as an attribute."""
-    with pytest.raises(SettingError, match="has something of that name"):
+    with pytest.raises(SettingError, match="already has an attribute with that name"):
         stages.declare_stage(name)

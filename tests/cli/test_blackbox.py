@@ -62,7 +62,7 @@ def test_another_dump_is_asked_for_by_its_number(folder: Path) -> None:
     assert json.loads(call(folder, "old", "--dump", "2", "--json").stdout)["dump"].startswith("001-exception")
     found = call(folder, "old", "--dump", "9")
     assert found.exit_code == 1
-    assert "There is no dump 9 in this run: there is 1 to 2." in found.stderr
+    assert "This run has no dump 9. Choose 1 to 2 with --dump." in found.stderr
     assert call(folder, "old", "--dump", "0").exit_code == 2
 
 

@@ -76,7 +76,7 @@ def test_show_prints_the_trace_as_it_prints_itself(file: Path) -> None:
 
 def test_show_tells_the_findings(file: Path) -> None:
     """They are part of the text."""
-    assert "The first NaN or infinite numbers are in the output `image`" in flow("show", file).output
+    assert "The first NaN or infinity is in the output `image`" in flow("show", file).output
 
 
 def test_show_finds_the_traces_of_a_run(runs: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_file_that_is_no_trace_is_told(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("hello")
     result = flow("show", tmp_path / "t.txt")
     assert result.exit_code == 1
-    assert "is not a trace file" in result.output
+    assert "is not a readable trace file" in result.output
     assert isinstance(result.exception, SystemExit)
 
 

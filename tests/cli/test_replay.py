@@ -83,7 +83,7 @@ def test_other_data_is_told_and_is_an_exit_code(recorded: Path) -> None:
     (run,) = (recorded / "sonde-runs").iterdir()
     told = sonde(recorded, "flow", "replay", run.name, "train.py:make_other", "--step", "4")
     assert told.returncode == 1
-    assert "NOT THE SAME DATA" in told.stdout
+    assert "DIFFERENT DATA" in told.stdout
     assert told.stderr == ""
 
 

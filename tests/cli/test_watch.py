@@ -92,7 +92,7 @@ def test_a_missing_script_has_the_exit_code_of_python(name: str) -> None:
     """And says what is missing."""
     result = CliRunner().invoke(main, [name, "nothing-here.py"])
     assert result.exit_code == 2
-    assert "There is no script nothing-here.py" in result.output
+    assert "No such script: nothing-here.py" in result.output
 
 
 def test_a_wrong_option_is_a_usage_error() -> None:
@@ -189,4 +189,4 @@ def test_options_behind_a_word_with_a_typo_are_those_of_a_program(runs: Path) ->
     """If they are none of ours."""
     result = CliRunner().invoke(main, ["watch", "--dir", str(runs), "trian", "--epochs", "3"])
     assert result.exit_code == 127
-    assert "There is no command trian on the path" in result.output
+    assert "Command not found: trian." in result.output

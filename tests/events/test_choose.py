@@ -46,7 +46,7 @@ def test_a_missing_c_core_that_was_asked_for_is_told() -> None:
     done = python(WITHOUT + SHOW, SONDE_CORE="c")
     assert done.stdout.splitlines()[0] == "python"
     assert done.stderr.count("\n") == 1
-    assert "Reinstall sonde with a C compiler" in done.stderr
+    assert "Reinstall Sonde with a C compiler" in done.stderr
 
 
 def test_the_c_core_is_preferred(core_name: str) -> None:

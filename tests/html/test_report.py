@@ -85,9 +85,9 @@ def test_every_part_is_on_it(tmp_path: Path) -> None:
             "Slowest items",
             "Memory",
             "Layers",
-            "What Sonde cost",
-            "What could not be seen",
-            "What was lost",
+            "Cost of recording",
+            "Not seen in this run",
+            "Lost records",
         ),
         *(str(SLOW), "198 ms, worker 0", "body.first", "Evidence"),
     ):
@@ -130,7 +130,7 @@ def test_a_column_that_is_cut_off_is_marked(tmp_path: Path) -> None:
     )
     content = page_of(path)
     assert 'class="cut"' in content
-    assert "the longest takes 1.00 s" in content
+    assert "the longest is 1.00 s" in content
 
 
 def test_steps_are_sorted_where_the_title_says_so(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_steps_are_sorted_where_the_title_says_so(tmp_path: Path) -> None:
     assert len(took) == 60
     assert took == sorted(took)
     assert "from the fastest to the slowest" not in long
-    assert "Spread of the step time, over the run" in long
+    assert "Step time distribution over the run" in long
 
 
 def test_loss_cpu_and_disk_are_drawn(tmp_path: Path) -> None:

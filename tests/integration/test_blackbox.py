@@ -123,7 +123,7 @@ def test_an_item_that_ends_its_worker_is_named(programs: Programs, deed: str, ho
     dump = only(programs)
     assert dump["reason"] == "worker"
     assert dump["exception"]["item"] == {"index": 77, "position": position, "id": None, "worker": 1, "batch": 19}
-    assert re.search(rf"\(worker 1 \(process \d+\) {how} while making item 77\)$", dump["exception"]["message"])
+    assert re.search(rf"\(worker 1 \(process \d+\) {how} while loading item 77\)$", dump["exception"]["message"])
 
 
 def test_a_failure_that_the_program_has_caught_is_not_blamed_for_a_later_one(programs: Programs) -> None:
@@ -134,7 +134,7 @@ def test_a_failure_that_the_program_has_caught_is_not_blamed_for_a_later_one(pro
     programs.run(text, env=ON, code_expected=1)
     dump = only(programs)
     assert dump["exception"]["item"]["index"] == 9
-    assert "ended with exit code 4 while making item 9" in dump["exception"]["message"]
+    assert "ended with exit code 4 while loading item 9" in dump["exception"]["message"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -210,9 +210,9 @@ def test_children_that_sonde_does_not_reach_are_told(programs: Programs) -> None
 def test_a_program_that_was_given_no_environment_is_told(programs: Programs) -> None:
     """Also if it is the program itself, which was another one when it was started."""
     done = run(programs, "env", "-i", sys.executable, "-c", "import os, time; print(os.getpid()); time.sleep(2.5)")
-    assert f"Nothing of process {int(done.stdout)} (" in done.stderr
-    assert "an environment of its own" in done.stderr
-    assert "no Python that Sonde reached" not in done.stderr
+    assert f"Cannot record process {int(done.stdout)} (" in done.stderr
+    assert "its own environment" in done.stderr
+    assert "no Python process that Sonde started in" not in done.stderr
 
 
 def test_another_venv_is_named(programs: Programs) -> None:
@@ -223,7 +223,7 @@ def test_another_venv_is_named(programs: Programs) -> None:
     line = "bare/bin/python -c 'import time; time.sleep(2.5)'; true"
     assert named in run(programs, "bash", "-c", line).stderr
     line = f"{sys.executable} -c 'import time; time.sleep(2.5)'; true"
-    assert "no Python that Sonde reached" in run(programs, "bash", "-c", line).stderr
+    assert "no Python process that Sonde started in" in run(programs, "bash", "-c", line).stderr
 
 
 @pytest.mark.parametrize("folder", ["nothing-here", "."])
@@ -237,14 +237,14 @@ def test_a_run_that_cannot_be_joined_is_told_with_the_variable_that_names_it(pro
 
 def test_a_program_of_which_nothing_was_recorded_is_told(programs: Programs) -> None:
     """Nobody should look for numbers that are not there."""
-    assert "Nothing of the program itself was recorded" in run(programs, "-c", "pass").stderr
+    assert "The program itself was not recorded" in run(programs, "-c", "pass").stderr
 
 
 def test_of_a_python_that_sonde_cannot_reach_nobody_says_what_it_did(programs: Programs) -> None:
     """It may have trained."""
     told = run(programs, sys.executable, "-I", "-c", "pass").stderr
     assert "python -I ignores the environment" in told
-    assert "Nothing of the program itself was recorded.\n" in told
+    assert "The program itself was not recorded.\n" in told
     assert "trained" not in told
 
 
@@ -368,7 +368,7 @@ def test_where_nothing_can_be_written_the_program_runs_all_the_same(programs: Pr
     (programs.folder / "file").write_text("")
     done = run(programs, "--dir", "file/runs", "-c", "print('ran'); raise SystemExit(3)", code=3)
     assert done.stdout == "ran\n"
-    assert "Nothing is recorded" in done.stderr
+    assert "Not recording" in done.stderr
     assert "--dir" in done.stderr
 
 

@@ -214,7 +214,7 @@ def test_a_run_folder_that_is_removed_is_told(programs: Programs, terminals: Cal
     until(lambda: "forward" in other.text, "the second screen")
     shutil.rmtree(the_run(programs))
     for screen in (terminal, other):
-        until(lambda screen=screen: "the run folder is gone" in screen.text, "the notice")  # type: ignore[misc]
+        until(lambda screen=screen: "the run folder was deleted" in screen.text, "the notice")  # type: ignore[misc]
         until(lambda screen=screen: "✖ gone" in screen.text, "the state")  # type: ignore[misc]
     (programs.folder / "stop").touch()
     until(lambda: "✖ crashed (exit code 5)" in terminal.text, "the end")
@@ -391,6 +391,6 @@ def test_a_missing_script_is_told_before_there_is_a_screen(
     """With the exit code of Python, and no run."""
     terminal = terminals("watch", "trian.py")
     assert terminal.wait() == 2
-    assert "There is no script trian.py" in terminal.text
+    assert "No such script: trian.py" in terminal.text
     assert "\x1b[?1049h" not in terminal.raw.decode(errors="replace")
     assert not programs.dir.exists()

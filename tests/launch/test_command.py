@@ -42,16 +42,16 @@ def test_other_commands_stand_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ([], 2, "nothing to run"),
-        ([""], 2, "nothing to run"),
-        (["-m"], 2, "missing behind -m"),
+        ([], 2, "Nothing to run"),
+        ([""], 2, "Nothing to run"),
+        (["-m"], 2, "missing after -m"),
         (["trian.py"], 2, "Did you mean train.py?"),
-        (["missing/train.py"], 2, "no folder missing"),
+        (["missing/train.py"], 2, "folder missing does not exist"),
         (["empty"], 2, "without a __main__.py"),
         (["./start.sh"], 126, "sonde run bash ./start.sh"),
         (["start.sh"], 126, "sonde run bash start.sh"),
         (["train"], 127, "Did you mean the script train.py?"),
-        (["no-such-command"], 127, "no command no-such-command"),
+        (["no-such-command"], 127, "Command not found: no-such-command"),
     ],
 )
 def test_what_cannot_be_run_is_told_with_the_code_of_a_shell(words: list[str], code: int, told: str) -> None:
@@ -82,5 +82,5 @@ def test_a_run_has_the_name_of_what_trains(command: list[str], name: str) -> Non
 
 def test_a_folder_that_cannot_be_read_gives_no_hint(folder: Path) -> None:
     """A missing script is told all the same."""
-    with pytest.raises(CommandRefused, match="no script"):
+    with pytest.raises(CommandRefused, match="No such script"):
         command_of([os.path.join(str(folder), "gone", "x.py")])

@@ -205,7 +205,7 @@ def test_bad_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
 
 def test_missing_file_is_told(tmp_path: Path) -> None:
     """With its name."""
-    with pytest.raises(ConfigError, match=r"none.toml: The file cannot be read"):
+    with pytest.raises(ConfigError, match=r"none.toml: Cannot read the file"):
         Config.load(tmp_path / "none.toml")
 
 

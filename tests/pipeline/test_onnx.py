@@ -69,7 +69,7 @@ def test_an_export_that_differs_is_an_error_and_is_not_kept(tmp_path: Path) -> N
     (folder,) = (tmp_path / "results").glob("*-to-onnx-*")
     assert not list(folder.glob("*.onnx"))
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
-    with pytest.raises(ExportError, match="no exported model"):
+    with pytest.raises(ExportError, match="No exported model"):
         p.engine()
 
 

@@ -41,7 +41,7 @@ def test_each_built_in_model_exists(name: str) -> None:
 
 def test_registered_class_is_found_by_its_name() -> None:
     """And its table in the configuration exists from then on."""
-    with pytest.raises(ConfigError, match="has to be registered first"):
+    with pytest.raises(ConfigError, match="Register your own class first"):
         Config().set("data_set.Stars.size", 3)
     assert register_dataset(stars.Stars) is stars.Stars
     assert find_dataset("Stars") is stars.Stars
@@ -83,7 +83,7 @@ def test_name_of_a_built_in_class_is_refused() -> None:
         ("tests.pipeline.stars.Starz", "Did you mean 'Stars'?"),
         ("no.such.module.X", "there is no module 'no'"),
         ("tests.pipeline.nothing.X", "there is no module 'tests.pipeline.nothing'"),
-        ("tests.pipeline.stars.PATH", "which is no class"),
+        ("tests.pipeline.stars.PATH", "is not a class"),
         ("", "no dataset class ''"),
         ("not a name", "no dataset class 'not a name'"),
     ],

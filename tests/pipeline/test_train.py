@@ -335,7 +335,7 @@ def test_old_name_of_prepare_inputs_is_accepted_with_a_warning(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (lambda p: p.set_config("model.name", ""), ConfigError, "No model is chosen"),
+        (lambda p: p.set_config("model.name", ""), ConfigError, "No model chosen"),
         (lambda p: p.set_config("model.name", "Autoencodr"), ConfigError, "Autoencoder"),
         (lambda p: p.set_config("model.name", f"{PATH}.Points"), ModelError, "no model"),
         (lambda p: p.set_config("train.epochs", 0), ConfigError, r"train\.epochs is 0"),
@@ -425,7 +425,7 @@ def test_a_loss_that_is_no_number_any_more_is_told(tmp_path: Path, caplog: pytes
     made = pipeline(tmp_path)
     made.config["torch.optim.SGD"]["lr"] = 1e30
     folder = made.train()
-    assert "nothing is learned any more" in caplog.text
+    assert "the model no longer learns" in caplog.text
     record = json.loads((folder / "run.json").read_text(), parse_constant=pytest.fail)
     assert record["metrics"]["loss"] in ("nan", "inf")
     assert torch.load(folder / "latest.pt", weights_only=True)["best_epoch"] is None

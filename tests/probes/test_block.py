@@ -148,7 +148,7 @@ def test_an_asynchronous_generator_is_not_decorated(trace_step: Any) -> None:
     async def train_step() -> AsyncGenerator[int, None]:
         yield 1
 
-    with pytest.raises(WrapRefused, match="in the loop over it"):
+    with pytest.raises(WrapRefused, match="around each step in the loop"):
         trace_step()(train_step)
 
 

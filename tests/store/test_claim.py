@@ -98,6 +98,6 @@ def test_too_many_claims_are_an_error_that_says_what_to_remove(tmp_path: Path, m
     monkeypatch.setattr(claim, "MAX_TRIES", 2)
     join(tmp_path, 0)
     join(tmp_path, 0)
-    with pytest.raises(FolderRefused, match="Remove the files"):
+    with pytest.raises(FolderRefused, match="Delete the files"):
         join(tmp_path, 0)
     assert len(runs(tmp_path)) == 2

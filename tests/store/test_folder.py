@@ -101,7 +101,7 @@ def test_a_link_in_place_of_a_run_folder_is_refused(tmp_path: Path) -> None:
 def test_a_file_in_place_of_a_run_folder_is_refused(tmp_path: Path) -> None:
     """A plain file is no run folder."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderRefused, match="no folder"):
+    with pytest.raises(FolderRefused, match="not a folder"):
         folder.join_run(str(tmp_path / "file"))
 
 
@@ -114,7 +114,7 @@ def test_a_folder_without_run_json_is_refused(tmp_path: Path) -> None:
 def test_a_link_in_place_of_run_json_is_refused(tmp_path: Path) -> None:
     """A run folder whose run.json is a link is refused."""
     (tmp_path / "run.json").symlink_to("/etc/passwd")
-    with pytest.raises(FolderRefused, match="no plain file"):
+    with pytest.raises(FolderRefused, match="not a regular file"):
         folder.join_run(str(tmp_path))
 
 

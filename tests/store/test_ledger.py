@@ -318,7 +318,7 @@ def test_another_file_in_its_place_is_told(tmp_path: Path, content: bytes) -> No
     (tmp_path / "ledger.bin").write_bytes(content)
     found, notes = read(tmp_path / "ledger.bin")
     assert found == []
-    assert notes == ["ledger.bin is damaged: it does not begin as a ledger does"]
+    assert notes == ["ledger.bin is damaged: it has no ledger header"]
 
 
 def test_a_link_or_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_damage_in_the_file_costs_what_stands_behind_it_there(tmp_path: Path) ->
         file.write(b"\xee")
     found, notes = read(path)
     assert [one.key for one in found] == [*range(10), *buffered]
-    assert notes == [f"ledger.bin is damaged: the batches behind its first {place} bytes are lost"]
+    assert notes == [f"ledger.bin is damaged: the batches after its first {place} bytes are lost"]
 
 
 def test_a_file_that_was_cut_keeps_its_beginning(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_file_that_was_cut_keeps_its_beginning(tmp_path: Path) -> None:
     os.truncate(path, ledger.DATA + 10 * len(packed(0, *range(100, 0, -1))) + 5)
     found, notes = read(path)
     assert [one.key for one in found][:10] == list(range(10))
-    assert notes[0].startswith("ledger.bin is cut short")
+    assert notes[0].startswith("ledger.bin is truncated")
 
 
 @QUICK

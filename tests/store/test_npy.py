@@ -38,7 +38,7 @@ def test_of_a_large_file_only_the_rows_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(1000, MOST_BYTES // 100)).flush()
     assert read_rows(path, [999])[999].sum() == 0
-    with pytest.raises(ValueError, match="more than"):
+    with pytest.raises(ValueError, match="over the maximum"):
         read_whole(path)
 
 
@@ -56,7 +56,7 @@ def test_a_row_that_is_too_large_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_number_is_refused(tmp_path: Path, array: Any) -> None:
     """Objects above all."""
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
-    with pytest.raises(ValueError, match="does not hold numbers"):
+    with pytest.raises(ValueError, match="not numbers"):
         read_rows(tmp_path / "a.npy", [0])
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros(100))
     content = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(content[:-8])
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="does not match"):
         read_rows(tmp_path / "a.npy", [0])
 
 

@@ -375,7 +375,7 @@ def test_a_folder_that_tells_nothing_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "host-1-0"
     folder.mkdir()
     (folder / "names.jsonl").write_text("{}\n")
-    with pytest.raises(RunUnreadable, match=r"process.json is missing; rings is missing.*remove it"):
+    with pytest.raises(RunUnreadable, match=r"process.json is missing; rings is missing.*delete it"):
         read_process(folder)
 
 
@@ -417,4 +417,4 @@ def test_lines_of_names_that_make_no_sense_are_skipped(tmp_path: Path) -> None:
         file.write(b'7\n{"id": 5}\n\xff\n{"id": 6, "cat": "c", "name": "\\ud800"}\n{"id": 7, "ca')
     found = read(folder)
     assert found.names[6] == ("c", "\\ud800")
-    assert found.notes == ["names.jsonl is damaged: 3 lines cannot be understood"]
+    assert found.notes == ["names.jsonl is damaged: 3 lines are invalid"]

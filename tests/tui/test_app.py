@@ -190,7 +190,7 @@ def test_the_screen_of_a_run_whose_folder_is_gone(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "run")
         await until(pilot, lambda: "✖ gone" in text(app, "head"))
         assert "step 9" in text(app, "head")
-        await until(pilot, lambda: "the run folder is gone" in text(app, "notices"))
+        await until(pilot, lambda: "the run folder was deleted" in text(app, "notices"))
         assert "detach" in text(app, "keys")
         await pilot.press("ctrl+c")
         assert interrupted
@@ -243,7 +243,7 @@ def test_a_run_without_steps_waits(tmp_path: Path) -> None:
     live = Live(build_run(tmp_path / "run", []))
 
     async def act(app: Screen, pilot: Pilot[None]) -> None:
-        assert text(app, "steps") == "Waiting for the first training step to end."
+        assert text(app, "steps") == "Waiting for the first training step to finish."
         assert "n/a" in text(app, "head")
 
     drive(Screen(lambda: watch(live)), act)
@@ -302,7 +302,7 @@ def test_a_look_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     views = [still_running(look())]
 
     async def act(app: Screen, pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: guard.counts().get("reading the run for the screen", 0) > 0)
+        await until(pilot, lambda: guard.counts().get("updating the screen", 0) > 0)
         assert "step 19" in text(app, "head")
 
     drive(Screen(views.pop, lambda: b"", refresh=0.05), act)

@@ -16,7 +16,7 @@ from sonde.testing import build_run, build_training
 from sonde.tui import paint
 from sonde.views.watch import MemoryNow, Opinion, PhaseShare, SlowestItems, SlowItemRow, WatchView, watch
 
-PARTS = [PhaseShare("input wait", 2e6, 0.5), PhaseShare("forward", 1e6, 0.25), PhaseShare("residual", 1e6, 0.25)]
+PARTS = [PhaseShare("input wait", 2e6, 0.5), PhaseShare("forward", 1e6, 0.25), PhaseShare("untracked", 1e6, 0.25)]
 
 
 def view_of(folder: Path, **training: Any) -> WatchView:
@@ -41,15 +41,15 @@ def test_shares_fill_the_bar(values: list[float], width: int) -> None:
 
 def test_the_bar_has_letters_where_there_are_no_colours() -> None:
     """They are those of the legend."""
-    assert paint.bar(PARTS, 8, coloured=False).plain == "IIIIFFRR"
-    assert [line.plain[0] for line in paint.legend(PARTS, 30, coloured=False)] == ["I", "F", "R"]
+    assert paint.bar(PARTS, 8, coloured=False).plain == "IIIIFFUU"
+    assert [line.plain[0] for line in paint.legend(PARTS, 30, coloured=False)] == ["I", "F", "U"]
 
 
 def test_the_legend_is_in_columns_and_does_without_times_if_narrow() -> None:
     """Name, share, and time if there is room."""
     assert [line.plain for line in paint.legend(PARTS, 58, coloured=True)] == [
         "■ input wait       50 %   ■ forward          25 %",
-        "■ residual         25 %",
+        "■ untracked        25 %",
     ]
     assert paint.legend(PARTS, 118, coloured=True)[0].plain.startswith("■ input wait       50 %  2.00 ms   ■ forward")
 
@@ -114,14 +114,14 @@ def test_missing_is_na_and_never_zero(tmp_path: Path) -> None:
     live.look()
     view = watch(live)
     assert rows(paint.headline(view, 100))[1] == "step n/a · loss n/a · n/a steps/s · n/a samples/s"
-    assert paint.step_time(view, 100, rows=2, coloured=True).plain == "Waiting for the first training step to end."
-    assert paint.memory(view, 100, 5).plain == "No memory was measured yet."
+    assert paint.step_time(view, 100, rows=2, coloured=True).plain == "Waiting for the first training step to finish."
+    assert paint.memory(view, 100, 5).plain == "No memory samples yet."
 
 
 def test_a_run_that_is_over_waits_for_nothing(tmp_path: Path) -> None:
     """It says that there was no step."""
     view = view_of(tmp_path, steps=0)
-    assert "No training step was recorded." in paint.step_time(view, 100, rows=2, coloured=True).plain
+    assert "No training steps recorded." in paint.step_time(view, 100, rows=2, coloured=True).plain
 
 
 @pytest.mark.parametrize(

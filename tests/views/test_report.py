@@ -290,7 +290,7 @@ def test_ranks_that_never_reported_are_named(reported: Callable[[Build], Report]
 def test_clocks_that_disagree_make_no_long_run(reported: Callable[[Build], Report]) -> None:
     """The run lasted as long as on one host; the disagreement is told."""
     view = reported(clocks)
-    assert "disagree by 7.0 h" in unseen(view)
+    assert "differ by 7.0 h" in unseen(view)
     assert view.run.dur_ns is not None
     assert view.run.dur_ns < 10**10
 
@@ -305,7 +305,7 @@ def test_a_newer_format_is_noted(reported: Callable[[Build], Report]) -> None:
 def test_a_host_that_others_use_is_told(tmp_path: Path) -> None:
     """With what is not judged because of them."""
     told = unseen(report_of(build_run(tmp_path / "run", [*training_processes(steps=STEPS), crowd()])))
-    assert "single long steps, items and waits: other programs use 74 % of the cores of testhost" in told
+    assert "single slow steps, items and waits: other programs use 74 % of the cores of testhost" in told
 
 
 def test_a_probe_that_switched_itself_off_is_told(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_a_probe_that_switched_itself_off_is_told(tmp_path: Path) -> None:
 def test_steps_that_were_not_chosen_are_told(tmp_path: Path) -> None:
     """`--steps` and `--every` are settings of the run."""
     view = report_of(ranks(tmp_path / "run", settings={"steps": "10:20", "every": 1}))
-    assert "phases outside of steps 10:20" in unseen(view)
+    assert "phases outside steps 10:20" in unseen(view)
 
 
 def test_lost_records_are_told(tmp_path: Path) -> None:

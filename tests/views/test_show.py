@@ -122,7 +122,7 @@ def test_what_was_lost_with_a_file_is_not_known(tmp_path: Path) -> None:
     draw_show(view, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "No record was lost" not in text
-    assert "it is not known how many records" in text
+    assert "an unknown number of records" in text
 
 
 def test_nothing_lost_is_an_empty_list(tmp_path: Path) -> None:

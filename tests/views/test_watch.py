@@ -94,7 +94,7 @@ def test_samples_of_all_ranks_are_added_up(tmp_path: Path) -> None:
 def test_parts_add_up_to_the_step(tmp_path: Path) -> None:
     """Shares to one, times to the mean step; what was never seen is not there."""
     times = training(tmp_path, steps=20).step_time
-    assert [part.name for part in times.parts] == ["input wait", "forward", "backward", "optimizer", "residual"]
+    assert [part.name for part in times.parts] == ["input wait", "forward", "backward", "optimizer", "untracked"]
     assert sum(part.share for part in times.parts) == pytest.approx(1)
     assert sum(part.ns for part in times.parts) == pytest.approx(times.mean_ns)
 
@@ -232,7 +232,7 @@ def test_who_is_in_something_for_long_is_told(tmp_path: Path) -> None:
     view = view_of(build_run(tmp_path / "run", [process]))
     assert view.headline.state == "recording"
     (notice,) = view.notices
-    assert notice.startswith("rank 0 worker 2 is in item 8412 for 6")
+    assert notice.startswith("rank 0 worker 2 has been in item 8412 for 6")
 
 
 def test_what_lasts_a_moment_is_not_told(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_lost_and_aborted_are_counted(tmp_path: Path) -> None:
     ]
     view = view_of(build_run(tmp_path / "run", [BuiltProcess(marks, header={"lost_space": 12})]))
     assert "12 records could not be written" in view.notices[0]
-    assert "1 step did not come to an end" in view.notices[1]
+    assert "1 unfinished step not counted" in view.notices[1]
 
 
 def test_the_line_says_everything_at_once(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ class Database:
         except (duckdb.Error, UnicodeDecodeError) as error:
             fault = _fault(path, str(error))
         raise RunUnreadable(
-            f"The sealed tables of {folder.path} cannot be read: {fault}. Restore the folder from a copy."
+            f"Cannot read the sealed tables of {folder.path}: {fault}. Restore the folder from a backup."
         )
 
     # ── raw parts ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -296,7 +296,7 @@ def _fault(path: Path, said: str) -> str:
     except OSError as error:
         return f"{path.name} {why(error)}"
     reason = said.partition("\n")[0].partition(": ")[2].replace(f" in file '{path}'", "").replace(f" '{path}'", "")
-    return f"{path.name} is cut short or damaged ({reason})"
+    return f"{path.name} is truncated or damaged ({reason})"
 
 
 def _numbers(rows: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:

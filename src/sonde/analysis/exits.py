@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FINISHED, CRASHED, INTERRUPTED, KILLED, RUNNING = "finished", "crashed", "interrupted", "killed", "running"
 SHELL = 128  # a shell that saw death by signal n ends with 128 + n
 
-UNWRITTEN = "how it ended could not be written: the disk was full, or a limit of the size of files was reached"
+UNWRITTEN = "its end could not be written: the disk was full, or a file size limit was reached"
 MARKS = f"""
     SELECT host, key, start_ns, try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT),
            args->>'$.{probe.EXIT_BY}', process

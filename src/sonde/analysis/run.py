@@ -33,9 +33,9 @@ TRIES = 3  # to read a run that is being sealed meanwhile
 class Run:
     """One run. Use `open_run()` to get one.
 
-    What it tells is the state of the moment when it was first asked for records; `refresh()` looks again. Several
-    folders (hosts that could not agree on one) are read as one run. `thrifty`: the process is to stay small, for some CPU. `output`: a file that answers may be
-    written to.
+    It shows the run as it was when records were first read; `refresh()` reads it again. Several folders are read as one
+    run, for hosts without a common one. `thrifty` saves memory at the cost of CPU time. Results may be written to the
+    file `output`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """The run folder; of several, the first."""
+        """The run folder, or the first of several."""
         return self._folders[0].path
 
     @property
@@ -74,18 +74,18 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name that the run was given."""
+        """The name of the run."""
         name = self.meta.get("name")
         return name if isinstance(name, str) and name else self.id
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What run.json says: command, working folder, versions, host, git commit, settings."""
+        """The contents of run.json: command, working folder, versions, host, git commit, settings."""
         return self._folders[0].meta
 
     @property
     def started(self) -> int | None:
-        """When the run began, in wall-clock ns; None is not known."""
+        """Start of the run in wall-clock ns; None if unknown."""
         start = self.meta.get("start")
         wall = start.get("wall_ns") if isinstance(start, dict) else None
         if isinstance(wall, int):
@@ -94,21 +94,21 @@ class Run:
 
     @property
     def size(self) -> int:
-        """Bytes of all its files, now."""
+        """Size of all files in bytes."""
         return sum(size_of(folder.path) for folder in self._folders)
 
     @property
     def sealed(self) -> bool:
-        """Whether it has sealed tables. Processes that joined later may still lie beside them."""
+        """Whether the run is sealed. Processes that joined later may still have raw records."""
         return any(folder.sealed for folder in self._folders)
 
     @property
     def state(self) -> str:
         """recording, ended, died or unknown.
 
-        It is recording while any process runs, or a program whose launcher was killed. After that the processes count that no
-        other process of the run started, and those that a launcher did, unless the program that it started ended well: one
-        of them that did not end properly makes it died. Of another host it is only known if it ended.
+        A run is recording while any of its processes is alive. Afterwards its top-level processes decide, and those
+        started by a launcher. If one of them did not end properly, the run died, unless the launched program ended
+        well. For other hosts, only a recorded end is known.
         """
         if any(running(info) is not None for info in self.infos):
             return RECORDING
@@ -116,15 +116,16 @@ class Run:
 
     @property
     def ending(self) -> Ending:
-        """How it ended, in the words that every command uses: finished, crashed, interrupted, killed, running or unknown."""
+        """How the run ended: finished, crashed, interrupted, killed, running or unknown."""
         return ending((info, state_of(info)) for info in self.infos)
 
     # ── what it holds ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Ask with SQL over the tables (docs/reference/tables.md); `.fetchall()`, `.df()`, `.arrow()` or `.pl()` the answer.
+        """Query the tables with SQL (docs/reference/tables.md); get the result with `.fetchall()`, `.df()`, `.arrow()`
+        or `.pl()`.
 
-        Raises QueryRefused for anything but a SELECT, and for other files than those of the run.
+        Raises QueryRefused for anything but a SELECT, and for files outside the run.
         """
         self.database.prepare(query)
         with inside():
@@ -138,23 +139,22 @@ class Run:
         return self.database.connection.view(name)
 
     def items(self, step: int, rank: int | None = None) -> duckdb.DuckDBPyRelation:
-        """The items that went into a step, micro-batches included: of one rank, or of all.
+        """The items of a step, including its micro-batches, for one rank or all.
 
-        Which they are the ledger says; how long each took stands there if it was recorded. Raises UnknownName if there is
-        no such step.
+        Load times are included if they were recorded. Raises UnknownName if there is no such step.
         """
         return step_items(self, step, rank)
 
     @property
     def drops(self) -> Drops:
-        """What was lost: total, by reason, by process; `print(run.drops)` says it in words."""
+        """Lost records: total, by reason, by process. `print(run.drops)` explains them."""
         lost = sum(homeless(folder.path) for folder in self._folders)
         unseen = [ProcessDrops(NO_FOLDER, lost, space=lost)] if lost else []
         return drops_of([_loss(row) for row in self.database.rows] + unseen)
 
     @property
     def notes(self) -> list[str]:
-        """What was wrong with the files, in words; empty if nothing was."""
+        """Problems with the files, as sentences; empty if there are none."""
         found = self.database
         notes = [f"{folder.path.name}: {note}" for folder in self._folders for note in folder.notes]
         notes += found.notes
@@ -162,13 +162,13 @@ class Run:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What is known of each process, more than the table `processes` has."""
+        """All facts about each process; more than the table `processes` has."""
         return self.database.rows
 
     def batches(self, query: str, size: int = 10_000) -> Iterator[list[tuple[Any, ...]]]:
-        """The answer to a query in lists of `size` rows, for answers that do not fit into memory.
+        """The result of a query in lists of `size` rows, for results that do not fit into memory.
 
-        Ask nothing else of this run until they are all read.
+        Do not run other queries on this run until all rows are read.
         """
         self.database.prepare(query)
         with inside():
@@ -177,12 +177,12 @@ class Run:
             yield rows
 
     def refresh(self) -> None:
-        """Look at the files again. Answers that were not fetched yet are lost."""
+        """Read the files again. Results that were not fetched yet are lost."""
         self.close()
         self._look()
 
     def close(self) -> None:
-        """Let go of memory and files. The run opens again when it is asked."""
+        """Free memory and close files. The next query opens the run again."""
         if self._database is not None:
             self._database.close()
         self._database = None
@@ -207,7 +207,7 @@ class Run:
 
     @property
     def database(self) -> Database:
-        """The DuckDB database behind it."""
+        """The underlying DuckDB database."""
         if self._database is None:
             if not self.infos or any(running(info) is not None for info in self.infos):
                 self._look()  # processes may have joined since
@@ -225,7 +225,7 @@ class Run:
             database.close()
             self._look()
         else:
-            raise RunBusy(f"{self.path} is being sealed again and again: try later.")
+            raise RunBusy(f"{self.path} keeps being sealed. Try again later.")
         return database
 
     def _stamps(self) -> list[tuple[int, int] | None]:
@@ -265,10 +265,10 @@ def open_run(
     files: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
-    """Open a run folder, or several as one run. It may still be recorded, left behind by a killed program, or sealed.
+    """Open a run folder, or several as one run. The run may be recording, killed or sealed.
 
-    `files`: let SQL read and write other files too (`COPY ... TO`, `read_csv`). `progress` is called with (done, total)
-    while records are loaded. Raises RunNotFound if there is no run.
+    `files=True` allows SQL to read and write other files (`COPY ... TO`, `read_csv`). `progress` is called with (done,
+    total) while records load. Raises RunNotFound if there is no run.
     """
     folders = [path] if isinstance(path, str | os.PathLike) else list(path)
     return Run(folders, files=files, progress=progress)

@@ -97,7 +97,7 @@ def _alone(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise RunBusy(f"{folder} is just being sealed by another process: wait for it.") from None
+        raise RunBusy(f"{folder} is being sealed by another process. Wait for it.") from None
     finally:
         os.close(lock)
 
@@ -107,11 +107,11 @@ def _refuse_busy(folder: Path, *, force: bool) -> None:
     for one, info in zip(folders, settled([read_info(one, []) for one in folders]), strict=True):
         pid = running(info)
         if pid is not None:
-            raise RunBusy(f"{folder} is still recording: process {pid} ({one.name}) runs. Seal it when it has ended.")
+            raise RunBusy(f"{folder} is still recording: process {pid} ({one.name}) is running. Seal it after it ends.")
         if state_of(info) == UNKNOWN and not force:
             raise RunBusy(
-                f"Nobody here can say whether process {info.pid} on {info.host} still records into {folder}. "
-                "Seal the run on that host, or with force if you know that it has ended."
+                f"Process {info.pid} on {info.host} may still be recording to {folder}. Seal the run on that host, "
+                "or use --force if you know that it has ended."
             )
 
 
@@ -151,7 +151,7 @@ def _has_records(process: Path) -> bool:
 def _incomplete(folder: Path, lacking: str) -> str:
     return (
         f"The sealed tables of {folder} are incomplete: {lacking} {'are' if ' and ' in lacking else 'is'} missing. "
-        "Nothing was changed. Restore what is missing from a copy of the run, then seal again."
+        "Nothing was changed. Restore the missing files from a backup, then seal again."
     )
 
 
@@ -170,8 +170,8 @@ def _write_or_leave(run: Run, folder: Path) -> None:
         _clear_unfinished(folder)
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0].rpartition(": ")[2].partition('"')[0]
         raise FolderRefused(
-            f"The tables of {folder} cannot be written: {reason}. Its records are as they were. "
-            "Make room on the disk, or copy the run to another one, then seal again."
+            f"Cannot write the tables of {folder}: {reason}. Its records are unchanged. Free disk space or copy the "
+            "run to another disk, then seal again."
         ) from None
 
 
@@ -247,8 +247,8 @@ def _compare(connection: duckdb.DuckDBPyConnection, columns: schema.Columns, tab
     if found != expected:
         path.unlink()
         raise RunUnreadable(
-            f"{path.name} was written and read back differently ({found} instead of {expected}). "
-            "The run is as it was; check the disk, then seal again."
+            f"{path.name} differs after reading it back ({found} instead of {expected}). The run is unchanged; check "
+            "the disk, then seal again."
         )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # What a SELECT is made of. A WITH may also hold a COPY, an INSERT and the like: these have nodes of other names.
 _READING = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-_ALLOW = "open_run(path, files=True) allows everything."
+_ALLOW = "To allow everything, use open_run(path, files=True)."
 
 
 def refuse_writing(connection: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -54,7 +54,7 @@ def inside() -> Iterator[None]:
     try:
         yield
     except duckdb.PermissionException as error:
-        raise QueryRefused(f"SQL reads the files of this run only ({error}). {_ALLOW}") from None
+        raise QueryRefused(f"SQL may only read the files of this run ({error}). {_ALLOW}") from None
 
 
 def _refusal(kind: str) -> QueryRefused:

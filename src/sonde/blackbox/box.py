@@ -153,10 +153,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def blackbox(batches: int = 3) -> None:
-    """Keep the last `batches` batches from now on, and write them into the run when training fails; 0: no longer.
+    """Keep the last `batches` batches from now on, and save them in the run when training fails. 0 turns it off.
 
-    For a program that is recorded; another call changes the number. What is kept of values is up to the settings `values`,
-    `values_limit` and `exclude`. Raises SettingError for a number that is not allowed.
+    Works only while recording; call it again to change the number. The settings `values`, `values_limit` and `exclude`
+    control what is saved. Raises SettingError for an invalid number.
     """
     given: object = batches
     wanted = config.settle(blackbox="none" if given is None else given)[0].blackbox  # an argument None would not count
@@ -167,7 +167,7 @@ def blackbox(batches: int = 3) -> None:
     elif not _box.warned:
         _box.warned = True
         _say(
-            "sonde.flow.blackbox() keeps nothing, since this program is not recorded. Call sonde.init() before it, or start the "
+            "sonde.flow.blackbox() has no effect: nothing is being recorded. Call sonde.init() first, or start the "
             "program with: sonde run --blackbox"
         )
 
@@ -284,14 +284,14 @@ class _Alarms(alarm.Listener):
         withdraw(dump)
 
 
-@guard("taking back a dump of the black box")
+@guard("deleting a dump of the black box")
 def withdraw(name: str) -> None:
     """Take a dump back that this process has written: what it was written for has come to nothing."""
     recorder = serving()
     if recorder is not None:
         dump.remove(recorder.run, name)
         _box.written = False
-        _say(f"sonde: took back {dump.FOLDER}/{name}: that reached neither the loss nor a gradient.")
+        _say(f"sonde: deleted {dump.FOLDER}/{name}: the NaN or infinity never reached the loss or a gradient.")
 
 
 def fail(error: BaseException) -> None:
@@ -309,7 +309,7 @@ def check_requests() -> None:
     if recorder is None or _box.worker:
         return
     find(object)  # what describes values is loaded now, and not when there is no memory left
-    with guard("looking for a request for the black box"):
+    with guard("checking for a black box request"):
         request = _request(recorder.run)
         if request is not None and request != _box.request:
             _box.request = request
@@ -347,7 +347,7 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
         _box.dumps += 1
         _box.done |= causes
         _box.written = _box.written or reason == "nonfinite"
-        last = f"This is the last of {MOST_DUMPS} dumps of this process: later ones are not written."
+        last = f"This is the last of {MOST_DUMPS} dumps of this process; later ones are not written."
         item, ended = blamed(recorder.run, error)
         cause = dump.Cause(reason, error, item, certificate, ended)
         name = dump.write(recorder, cause, list(ring.kept), last if _box.dumps == MOST_DUMPS else None)
@@ -364,7 +364,7 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
 def _announce(why: str, name: str, run: str) -> None:
     # With its folder: a name alone is looked for in the usual one.
     where = min(run, os.path.relpath(run), key=len)
-    _say(f"sonde: wrote the last batches ({why}): {dump.FOLDER}/{name}. Look: sonde blackbox {where}")
+    _say(f"sonde: saved the last batches ({why}) to {dump.FOLDER}/{name}. Show them: sonde blackbox {where}")
 
 
 @guard("writing a message to the log")

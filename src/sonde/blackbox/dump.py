@@ -172,7 +172,7 @@ class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
         if caught and error is not None:
             full = isinstance(error, OSError) and error.errno in _NO_ROOM
             self._dump.leave_out(
-                f"{self._what}: {'the disk is full' if full else f'that failed ({type(error).__name__})'}."
+                f"{self._what}: {'the disk is full' if full else f'writing failed ({type(error).__name__})'}."
             )
         return caught
 
@@ -319,11 +319,11 @@ def _count_more(dump: _Dump, kept: Kept, name: str, keep: Keep) -> None:
     if more > 0:
         least = "At least " if found >= MOST_COUNTED else ""
         dump.leave_out(
-            f"{least}{more} more part{'s' * (more > 1)} of {name}: only the first {len(kept.parts)} are taken."
+            f"{least}{more} more part{'s' * (more > 1)} of {name}: only the first {len(kept.parts)} are saved."
         )
 
 
-_STATES = {"too large": "too large to be held on to", "gone": "let go before this"}
+_STATES = {"too large": "too large to keep", "gone": "already freed"}
 
 
 def _depth(keep: Keep) -> str:

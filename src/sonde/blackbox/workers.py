@@ -44,18 +44,18 @@ class Gone(NamedTuple):
         if self.code is None or self.code >= 0:
             return "ended" if self.code is None else f"ended with exit code {self.code}"
         names = {int(one): one.name for one in signal.Signals}
-        return f"was ended by {names.get(-self.code, f'signal {-self.code}')}"
+        return f"was killed by {names.get(-self.code, f'signal {-self.code}')}"
 
 
 def _doing(item: object) -> str:
-    return f" while making item {item}" if isinstance(item, int) else ""
+    return f" while loading item {item}" if isinstance(item, int) else ""
 
 
 def gone(run: str, told: Mapping[int, Failed]) -> list[Gone]:
     """Those that are gone, the newest last. `told`: by process, what it could not make, and nobody has got to know."""
     found: list[Gone] = []
     for path in Path(run).glob(f"{folder.host()}-*/{folder.PROCESS_FILE}"):
-        with guard("reading what a loader worker did when it died"):
+        with guard("reading what a loader worker did before it died"):
             info = read_info(path.parent, [])
             if info.role == "worker" and info.parent_pid == os.getpid() and info.pid is not None:
                 found += _ended(path.parent, info, info.pid, told.get(info.pid))

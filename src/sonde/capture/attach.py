@@ -23,7 +23,7 @@ REASON = "to capture its calls in traces"
 
 
 class Capture:
-    """A function whose calls are captured, until the block or the trace ends, or `undo()` is called."""
+    """A captured function, until the block or trace ends or `undo()` is called."""
 
     def __init__(self, site: _Site, definition: TraceDef, target: object) -> None:
         """Use `capture()` instead."""
@@ -34,7 +34,7 @@ class Capture:
         self._travel: Callable[[], None] = lambda: None
 
     def undo(self) -> None:
-        """Capture no more, and put the original back if nobody else needs the patch. Harmless if it was done."""
+        """Stop capturing and restore the original function. Does nothing the second time."""
         if self._on:
             self._on = False
             self._travel()
@@ -91,7 +91,7 @@ class _Site:
     def _close(self) -> None:
         if not self.captures and self.patch is not None:
             _sites.remove(self)
-            with guard("putting back a captured function"):
+            with guard("restoring a captured function"):
                 patches.restore(self.patch)
 
     def _open(self) -> None:
@@ -99,10 +99,10 @@ class _Site:
             self.patch = patches.replace(self.owner, self.name, self._made, REASON)
         except (TypeError, AttributeError) as error:
             raise SettingError(
-                f"{self.words()} cannot be captured: {error}. Capture a Python function that calls it instead."
+                f"Cannot capture {self.words()}: {error}. Capture a Python function that calls it instead."
             ) from None
         if self.patch is None:
-            raise SettingError(f"{self.words()} is watched by Sonde already: its calls appear in traces by themselves.")
+            raise SettingError(f"Sonde already captures {self.words()}: its calls appear in traces automatically.")
         _sites.append(self)
 
     def _made(self, function: Callable[..., Any]) -> Any:
@@ -129,10 +129,10 @@ def capture(
     result_name: str | None = None,
     disp_name: str = "",
 ) -> Capture:
-    """Capture the calls of `target.name`, where `target` is a class, a module, or one object.
+    """Capture the calls of `target.name`; `target` is a class, a module or an object.
 
-    As `with sonde.flow.capture(...):` it ends with the block; else with the trace that is active, or with the next one.
-    Of an object only the calls on that object are captured, and nothing is put on it: its class is patched.
+    With `with sonde.flow.capture(...):` it ends with the block, otherwise with the active or next trace. For an object,
+    only calls on that object are captured; its class is patched, not the object.
     """
     definition = TraceDef(disp_name, disp_name and name, params_to_capture, result_name, stage_name)
     owner, only = _owner(target, name)
@@ -168,14 +168,16 @@ def _owner(target: Any, name: str) -> tuple[Any, object]:
         kind = (target if isinstance(target, type) else type(target)).__name__
         raise SettingError(f"{kind} has no attribute {name!r} to capture. {nearest(str(name), _callables(target))}")
     if not callable(getattr(target, name)):
-        raise SettingError(f"{name!r} of {target!r:.100} is no function, but {type(getattr(target, name)).__name__}.")
+        raise SettingError(
+            f"{name!r} of {target!r:.100} is not a function, but {type(getattr(target, name)).__name__}."
+        )
     if isinstance(target, type) or name in getattr(target, "__dict__", {}):
         return target, ANY  # a class, a module, or a function that the object itself holds
     for holder in type(target).__mro__:
         if name in vars(holder):
             plain = not isinstance(vars(holder)[name], staticmethod | classmethod)
             return type(target), target if plain else ANY
-    raise SettingError(f"{name!r} of {target!r:.100} is made when it is asked for. Capture what it calls instead.")
+    raise SettingError(f"{name!r} of {target!r:.100} is created on access. Capture what it calls instead.")
 
 
 def _callables(target: Any) -> list[str]:

@@ -64,10 +64,10 @@ FIELDS = tuple(field.name for field in fields(About))
 class TraceCall:
     """One call of a traced function.
 
-    Captured values are reached by attribute, by name or by number (inputs first, then the output): `call.image`,
-    `call["image"]`, `call[-1]`. A name that is both an input and the output gives the pair (input, output). The facts
-    about the call (`call.step`, `call.pid`, `call.items`, ...) are attributes too, unless a captured value has that name;
-    `call.about` always has them.
+    Get captured values by attribute, name or number (inputs first, then the output): `call.image`, `call["image"]`,
+    `call[-1]`. If a name is both an input and the output, you get the pair (input, output). Facts about the call
+    (`call.step`, `call.pid`, `call.items`, ...) are attributes too, unless a captured value has that name; `call.about`
+    always has them.
     """
 
     __slots__ = ("about",)
@@ -79,14 +79,14 @@ class TraceCall:
 
     @classmethod
     def of(cls, about: About) -> TraceCall:
-        """A call of which these are the facts."""
+        """A call with these facts."""
         call = cls.__new__(cls)
         call.about = about
         return call
 
     @property
     def disp_name(self) -> str:
-        """The name that is shown: "<class>__<function>" as a rule."""
+        """The display name, normally "<class>__<function>"."""
         return self.about.disp_name
 
     @property
@@ -96,17 +96,17 @@ class TraceCall:
 
     @property
     def stage_name(self) -> str:
-        """The stage under which the call is filed."""
+        """The stage of the call."""
         return self.about.stage_name
 
     @property
     def result_name(self) -> str:
-        """The name under which the returned value is shown."""
+        """The name of the returned value."""
         return self.about.result_name
 
     @property
     def duration_ns(self) -> int | None:
-        """How long the call took, with the calls inside it; None while it runs."""
+        """Duration of the call, including the calls inside it; None while it runs."""
         return self.about.duration_ns
 
     @duration_ns.setter
@@ -115,12 +115,12 @@ class TraceCall:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The captured arguments by name, as they were when the function was entered."""
+        """The captured arguments by name, as they were at the start of the call."""
         return {kept.name: kept.value for kept in self.about.inputs}
 
     @property
     def retval(self) -> Any:
-        """What the function returned; None if it has not."""
+        """The returned value; None if the call has not returned."""
         return None if self.about.output is None else self.about.output.value
 
     def __getitem__(self, key: int | str | slice) -> Any:
@@ -137,7 +137,7 @@ class TraceCall:
             ) from None
 
     def names(self) -> list[str]:
-        """The names of the captured values, each one once."""
+        """The names of the captured values, without repetition."""
         return list(dict.fromkeys(kept.name for kept in self.about.captured()))
 
     def _named(self, name: str) -> Any:
@@ -165,7 +165,7 @@ class TraceCall:
             object.__setattr__(self, name, value)
             return
         if name not in FIELDS:
-            raise AttributeError(f"A call has no field {name!r} that could be set. {text.known(name, list(FIELDS))}")
+            raise AttributeError(f"A call has no settable field {name!r}. {text.known(name, list(FIELDS))}")
         setattr(self.about, name, value)
 
     def __dir__(self) -> list[str]:

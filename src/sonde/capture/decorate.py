@@ -44,7 +44,7 @@ def trace_dataset_func(
     result_name: str | None = None,
     stage_name: str = "dataset_getter",
 ) -> Any:
-    """Let a function of a dataset appear in traces, in the stage dataset_getter if nothing else is said."""
+    """Capture a dataset function in traces, by default in the stage dataset_getter."""
     return _decorator(func, params_to_capture, result_name, stage_name)
 
 
@@ -61,7 +61,7 @@ def trace_model_func(
     result_name: str | None = None,
     stage_name: str = "evaluation",
 ) -> Any:
-    """Let a function of a model appear in traces, in the stage evaluation if nothing else is said."""
+    """Capture a model function in traces, by default in the stage evaluation."""
     return _decorator(func, params_to_capture, result_name, stage_name)
 
 
@@ -78,7 +78,7 @@ def trace_func(
     result_name: str | None = None,
     stage_name: str,
 ) -> Any:
-    """Let any function appear in traces, in the stage `stage_name`."""
+    """Capture any function in traces, in the stage `stage_name`."""
     return _decorator(func, params_to_capture, result_name, stage_name)
 
 
@@ -87,7 +87,7 @@ def _decorator(func: Any, wanted: Wanted | None, result: str | None, stage: str)
 
     def decorate(function: Any) -> Any:
         if not callable(getattr(function, "__func__", function)):
-            raise SettingError(f"{function!r} is no function: a decorator of sonde.flow stands above a function.")
+            raise SettingError(f"{function!r} is not a function. sonde.flow decorators need a function.")
         return traced(function, definition)
 
     return decorate if func is None else decorate(func)

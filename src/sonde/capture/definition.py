@@ -18,8 +18,8 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 class TraceDef:
     """How calls of one function appear in a trace.
 
-    `params_to_capture` says which arguments: a dict from the name to show to the position in the call (0 is `self` in a
-    method), or a list of parameter names; None or empty is all of them, without `self`.
+    `params_to_capture` selects arguments: a list of parameter names, or a dict of display name to position in the call
+    (0 is `self` in a method). None or empty captures all arguments except `self`.
     """
 
     __slots__ = ("disp_name", "func_name", "params_to_capture", "result_name", "stage_name")
@@ -51,17 +51,17 @@ def _wanted(given: object) -> dict[str, int] | list[str] | None:
         for name, position in given.items():
             if not isinstance(name, str) or isinstance(position, bool) or not isinstance(position, int) or position < 0:
                 raise SettingError(
-                    f"params_to_capture has {name!r}: {position!r}. Give a name and its position in the call, counted from "
-                    "0 (which is self in a method)."
+                    f"params_to_capture has {name!r}: {position!r}. Give a name and its position in the call, from 0 "
+                    "(self, in a method)."
                 )
         return dict(given) or None
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise SettingError(
-            f"params_to_capture is {given!r}. Give a dict of name and position, or a list of parameter names."
+            f"params_to_capture is {given!r}. Give a dict of names and positions, or a list of parameter names."
         )
     names = list(given)
     if any(not isinstance(name, str) for name in names):
-        raise SettingError(f"params_to_capture is {names!r}. A list of it holds the names of parameters, as text.")
+        raise SettingError(f"params_to_capture is {names!r}. A list must hold parameter names, as text.")
     return names or None
 
 
@@ -70,7 +70,7 @@ def _name(given: object) -> str:
         return RESULT_NAME
     if isinstance(given, str) and given:
         return given
-    raise SettingError(f"result_name is {given!r}. Give a text that is not empty, or leave it out.")
+    raise SettingError(f"result_name is {given!r}. Give a non-empty text, or omit it.")
 
 
 class Arguments:
@@ -112,8 +112,8 @@ class Arguments:
         for name, position in wanted.items():
             if position >= len(self.parameters):
                 raise SettingError(
-                    f"{what} has no position {position} (asked for as {name!r}): it takes {len(self.parameters)} "
-                    f"arguments, numbered from 0: {', '.join(p.name for p in self.parameters)}."
+                    f"{what} has no position {position} (for {name!r}). It takes {len(self.parameters)} arguments, "
+                    f"numbered from 0: {', '.join(p.name for p in self.parameters)}."
                 )
 
     def of(self, definition: TraceDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -179,7 +179,14 @@ def is_method(function: Callable[..., Any]) -> bool:
 
 
 def shown_name(owner: str, function: str) -> str:
-    """The name that is shown: "<class>__<function>", also for "__getitem__", which brings its own underscores."""
+    """The name in printed traces: "<class>__<function>", also for "__getitem__", which brings its own underscores."""
     if not owner:
         return function
     return owner + function if function.startswith("__") else f"{owner}__{function}"
+
+
+def dotted_name(shown: str, function: str) -> str:
+    """The name on pages and in findings, as Python writes it: `Galaxies.__getitem__` for `Galaxies__getitem__`."""
+    owner = shown.removesuffix(function)
+    owner = owner if function.startswith("__") else owner.removesuffix("__")
+    return f"{owner}.{function}" if owner and shown == shown_name(owner, function) else shown

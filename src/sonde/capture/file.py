@@ -128,16 +128,15 @@ def read(path: str | os.PathLike[str]) -> Saved:
     """What stands in the trace file at `path`, whoever wrote it."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         with open(path, "rb") as stream:
             return _read(stream)
     except FileNotFoundError:
-        raise RunNotFound(f"There is no trace file {os.fspath(path)!r}.") from None
+        raise RunNotFound(f"No such trace file: {os.fspath(path)!r}.") from None
     except _UNREADABLE as error:
         why = str(error) or type(error).__name__
         raise RunUnreadable(
-            f"{os.fspath(path)!r} is not a trace file that Sonde can read ({why:.200}). "
-            "Trace files are written by trace.save(path)."
+            f"{os.fspath(path)!r} is not a readable trace file ({why:.200}). Write trace files with trace.save(path)."
         ) from error
 
 

@@ -38,8 +38,8 @@ def checked(items: object, batches: object, steps: object) -> Plan:
     given = [name for name, value in (("items", items), ("batches", batches), ("steps", steps)) if value is not None]
     if len(given) > 1:
         raise SettingError(
-            f"trace() was given {' and '.join(given)}. Give one of them: items=N limits loaders to one batch of N items; "
-            "batches=K and steps=range(...) observe and change nothing."
+            f"trace() got {' and '.join(given)}. Give only one: items=N limits loaders to one batch of N items; "
+            "batches=K and steps=range(...) only observe."
         )
     return Plan(_count("items", items), _count("batches", batches), _steps(steps))
 

@@ -38,7 +38,7 @@ MAX_LISTED = 20  # known items that an error message lists
 
 
 class TraceStage:
-    """The calls of one stage, in the order in which they were made."""
+    """The calls of one stage, in call order."""
 
     def __init__(self, name: str = "", calls: Iterable[TraceCall] = ()) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class TraceStage:
         try:
             return self.calls[key]
         except IndexError:
-            raise IndexError(f"There is no call number {key} in {self._words()}: it has {len(self.calls)}.") from None
+            raise IndexError(f"No call number {key} in {self._words()}: it has {len(self.calls)}.") from None
 
     def append(self, call: TraceCall) -> None:
         """Add a call at the end."""
@@ -72,13 +72,13 @@ class TraceStage:
         return found
 
     def names(self) -> list[str]:
-        """The names of the functions that were called, each one once."""
+        """The names of the called functions, without repetition."""
         return list(self.func_dict)
 
     def _named(self, name: str) -> TraceStage:
         found = self._calls_of(name)
         if not found:
-            raise KeyError(f"There is no call of {name!r} in {self._words()}. {text.known(name, self.names())}")
+            raise KeyError(f"No call of {name!r} in {self._words()}. {text.known(name, self.names())}")
         return TraceStage(self.name, found)
 
     def _calls_of(self, name: str) -> list[TraceCall]:
@@ -95,7 +95,7 @@ class TraceStage:
             raise AttributeError(name)
         found = self._calls_of(name)
         if not found:
-            raise AttributeError(f"There is no call of {name!r} in {self._words()}. {text.known(name, self.names())}")
+            raise AttributeError(f"No call of {name!r} in {self._words()}. {text.known(name, self.names())}")
         return TraceStage(self.name, found)
 
     def __dir__(self) -> list[str]:
@@ -118,10 +118,10 @@ class TraceStage:
 
 
 class TraceItem(TraceStage):
-    """The path of one item: every call that was about it, in order.
+    """The path of one item: every call that involved it, in order.
 
-    It prints with what each call held of this item only; the calls themselves (`path[0]`, `path.collate[0]`) hold the
-    whole batch. `rows` has the item's row in each of them.
+    Printing shows only this item's part of each call. The calls themselves (`path[0]`, `path.collate[0]`) hold the
+    whole batch; `rows` has the item's row in each.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class TraceItem(TraceStage):
         return {name: TraceStage(name, [call for call in self.calls if call.stage_name == name]) for name in names}
 
     def values(self, number: int) -> TraceCall:
-        """The call of that number, with only what it held of this item."""
+        """The call with that number, reduced to this item."""
         call, row = self[number], self.rows[number]
         count = len(call.about.items)
         mine = copy(call.about)
@@ -194,7 +194,7 @@ def _order(call: TraceCall) -> int:
 
 
 class TraceResult:
-    """What was captured: stages in the order of the pipeline, and notes on what was cut, dropped or not seen."""
+    """The captured values: stages in pipeline order, and notes on what was cut, dropped or missed."""
 
     def __init__(self, items: int | None = None, calls: Iterable[TraceCall] = (), notes: Iterable[str] = ()) -> None:
         self.items = items  # how many were asked for; None: not limited
@@ -206,7 +206,7 @@ class TraceResult:
         self.extend(calls)
 
     def add(self, call: TraceCall) -> None:
-        """File a call under its stage; called when the function is entered, so parents stand before children."""
+        """Add a call to its stage when the function is entered, so that parents come before children."""
         name = call.stage_name
         with self._lock:
             if name not in self._stages:
@@ -214,18 +214,18 @@ class TraceResult:
             self._stages[name].append(call)
 
     def reset(self) -> None:
-        """Forget all calls, also those that loader workers have captured so far."""
+        """Delete all calls, including those from loader workers."""
         with self._lock:
             for stage in self.stages.values():
                 stage.calls.clear()
 
     @property
     def trace_batch_size(self) -> int | None:
-        """How many items the trace was limited to: `items`, under another name."""
+        """Number of items that the trace was limited to; another name for `items`."""
         return self.items
 
     def extend(self, calls: Iterable[TraceCall]) -> None:
-        """File several calls, and bring each stage into the order of `seq`."""
+        """Add several calls and sort each stage by `seq`."""
         with self._lock:
             more = list(calls)
             for call in more:
@@ -235,9 +235,9 @@ class TraceResult:
 
     @property
     def stages(self) -> dict[str, TraceStage]:
-        """The stages by name, in order; also those without calls."""
+        """The stages by name, in order, including those without calls."""
         if self.source is not None:
-            with guard("collecting calls that were captured elsewhere"), self._lock:
+            with guard("collecting calls captured in other processes"), self._lock:
                 self.extend(self.source())
         return self._stages
 
@@ -250,14 +250,12 @@ class TraceResult:
         stages = self.stages
         if isinstance(key, str):
             if key not in stages:
-                raise KeyError(f"There is no stage {key!r}. {text.known(key, list(stages))}")
+                raise KeyError(f"No stage {key!r}. {text.known(key, list(stages))}")
             return stages[key]
         try:
             return list(stages.values())[key]
         except IndexError:
-            raise IndexError(
-                f"There is no stage number {key}: there are {len(stages)} ({', '.join(stages)})."
-            ) from None
+            raise IndexError(f"No stage number {key}: there are {len(stages)} ({', '.join(stages)}).") from None
 
     def __getattr__(self, name: str) -> TraceStage:
         # Also asked on an empty object, by copy and pickle: then there is nothing to look into.
@@ -265,7 +263,7 @@ class TraceResult:
             raise AttributeError(name)
         stages = self.stages
         if name not in stages:
-            raise AttributeError(f"There is no stage {name!r}. {text.known(name, list(stages))}")
+            raise AttributeError(f"No stage {name!r}. {text.known(name, list(stages))}")
         return stages[name]
 
     def __dir__(self) -> list[str]:
@@ -291,18 +289,18 @@ class TraceResult:
         self.__dict__.update(state, source=None, _lock=RLock())
 
     def calls(self) -> list[TraceCall]:
-        """All calls of all stages, in the order in which they were made."""
+        """All calls of all stages, in call order."""
         return sorted((call for stage in self for call in stage), key=_order)
 
     def item(self, index: int | str | None = None, *, id: object = None) -> TraceItem:
-        """The path of one item through the stages: by its index in the dataset, or by its id."""
+        """The path of one item through the stages, by its index in the dataset or its id."""
         wanted = _Wanted(index, None if id is None else str(id), self.calls())
         if not wanted.calls:
-            raise UnknownName(f"No captured call was about {text.item_words(index, wanted.id)}. {self._known()}")
+            raise UnknownName(f"No captured call involved {text.item_words(index, wanted.id)}. {self._known()}")
         return TraceItem(*wanted.names(), wanted.calls, wanted.rows)
 
     def known_items(self) -> list[Item]:
-        """Each item of which a call was captured, once."""
+        """Each item with a captured call, without repetition."""
         found: dict[tuple[int | str | None, str | None], Item] = {}
         for call in self.calls():
             for item in call.about.items:
@@ -313,25 +311,25 @@ class TraceResult:
     def _known(self) -> str:
         known = self.known_items()
         if not known:
-            return "No call of this trace says which items it was about."
+            return "No call of this trace names its items."
         words = "; ".join(text.item_words(item.index, item.id) for item in known[:MAX_LISTED])
         more = f"; and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
         return f"Known: {words}{more}."
 
     def findings(self) -> list[Finding]:
-        """What looks wrong in the values, each with stage, function, field and item."""
+        """Suspicious values, each with stage, function, field and item."""
         return rules.find(self)
 
     def diff(self, other: TraceResult, *, rtol: float = 0.0) -> compare.Diff:
-        """Where two traces differ first. It is false if they do not: `assert not a.diff(b)`."""
+        """The first difference between two traces; false if there is none: `assert not a.diff(b)`."""
         return compare.compare(self, other, rtol=rtol)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything into one file; `sonde.flow.load(path)` reads it back."""
+        """Write everything to one file; read it with `sonde.flow.load(path)`."""
         file.write(path, file.Saved(self.calls(), list(self.stages), self.items, self.notes))
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that needs nothing but a browser."""
+        """Write a standalone HTML page."""
         html.write(path, self._content())
 
     def _content(self) -> html.Content:
@@ -348,7 +346,7 @@ class TraceResult:
         return str(self)
 
 
-@guard("looking for what is wrong in a trace", default=())
+@guard("checking a trace for problems", default=())
 def _found(result: TraceResult) -> Sequence[Finding]:
     """What is printed below a result: a rule that fails must not keep the result from being seen."""
     return result.findings()
@@ -391,7 +389,7 @@ class _Wanted:
 
 
 def load(path: str | os.PathLike[str]) -> TraceResult:
-    """The result that `TraceResult.save` wrote to `path`. Arrays come back as NumPy arrays, tensors too."""
+    """Load a result written by `TraceResult.save`. Arrays and tensors become NumPy arrays."""
     saved = file.read(path)
     result = TraceResult(saved.items, notes=saved.notes)
     result._stages = {name: TraceStage(name) for name in saved.stages}

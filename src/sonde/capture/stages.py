@@ -29,12 +29,12 @@ _declared = list(DEFAULT_STAGES)
 
 
 def stage_names() -> tuple[str, ...]:
-    """All stages, in the order in which they are shown."""
+    """All stages, in display order."""
     return tuple(_declared)
 
 
 def declare_stage(name: str, after: str | None = None) -> None:
-    """Add a stage, behind the stage `after`, or at the end. Declaring it again changes nothing."""
+    """Add a stage after the stage `after`, or at the end. Declaring it again has no effect."""
     _check_new(name)
     if after is not None:
         check_stage(after)
@@ -48,17 +48,15 @@ def check_stage(name: object) -> str:
     if isinstance(name, str) and name in _declared:
         return name
     raise SettingError(
-        f"There is no stage {name!r}. {nearest(str(name), list(_declared))} "
-        "A new one is declared with sonde.flow.declare_stage(name)."
+        f"No stage {name!r}. {nearest(str(name), list(_declared))} Declare a new one with "
+        "sonde.flow.declare_stage(name)."
     )
 
 
 def _check_new(name: object) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise SettingError(
-            f"{name!r} cannot be the name of a stage: take a Python name that does not begin with an underscore."
-        )
+        raise SettingError(f"{name!r} is not a valid stage name. Use a Python name without a leading underscore.")
     if name in RESERVED:
         raise SettingError(
-            f"{name!r} cannot be the name of a stage: a TraceResult has something of that name. Take another."
+            f"{name!r} is not a valid stage name: TraceResult already has an attribute with that name. Choose another."
         )

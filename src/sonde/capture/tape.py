@@ -185,7 +185,7 @@ class Tape:
         if frame.outer is not None:
             frame.outer.cost += frame.cost + time.monotonic_ns() - stopped
 
-    @guard("looking at the arguments of a call again")
+    @guard("checking the arguments of a call for changes")
     def look_again(self, frame: Frame, result: object) -> None:
         """Keep the arguments that the call has changed in place, unless it gives back what it has changed."""
         about = frame.call.about
@@ -294,12 +294,12 @@ def remember(result: TraceResult) -> None:
 
 
 def last() -> TraceResult | None:
-    """The result of the trace that ended last, also if an exception ended it; None if there was none."""
+    """The result of the last trace, even if an exception ended it; None if there is none."""
     return _state.last
 
 
 def get_trace() -> TraceResult | None:
-    """The result that is being filled now; None if no trace is active."""
+    """The result of the active trace; None if no trace is active."""
     tape = current()
     return None if tape is None else tape.result
 
@@ -319,7 +319,7 @@ def phase(name: str | None) -> Iterator[None]:
 
 
 def reset_trace() -> None:
-    """Forget what the active trace has captured so far. Harmless if none is active."""
+    """Delete what the active trace has captured so far. Does nothing if no trace is active."""
     tape = current()
     if tape is not None:
         tape.reset()
@@ -340,7 +340,7 @@ def enter(
         return None
     _busy.now = True
     try:
-        with guard("noting the arguments of a call"), quiet():
+        with guard("capturing the arguments of a call"), quiet():
             return tape.begin(definition, disp_name, arguments(), items)
     finally:
         _busy.now = False
@@ -371,7 +371,7 @@ def leave(frame: Frame | None, result: object = None, error: BaseException | Non
     _frame.set(frame.outer)
     _busy.now = True
     try:
-        with guard("noting the result of a call"), quiet():
+        with guard("capturing the result of a call"), quiet():
             name = frame.call.about.result_name
             output = None if error is not None else frame.tape._keep(result, name)
             if error is None:
@@ -430,7 +430,7 @@ class Life:
         started = time.monotonic_ns()
         _busy.now = True
         try:
-            with guard("noting what a generator yields"), quiet():
+            with guard("capturing the output of a generator"), quiet():
                 frame.yielded.append(frame.tape._keep(value, str(len(frame.yielded))))
         finally:
             _busy.now = False
@@ -444,7 +444,7 @@ class Life:
         outer, frame.outer = frame.outer, None
         _busy.now = True
         try:
-            with guard("noting the end of a generator"), quiet():
+            with guard("capturing the end of a generator"), quiet():
                 name = frame.call.about.result_name
                 output = _yielded(frame.yielded, name) if gives else None
                 if not gives and error is None:

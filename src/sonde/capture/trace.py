@@ -48,10 +48,10 @@ def trace(
 ) -> Tracing:
     """Capture the values that flow through a program, stage by stage, while the block runs.
 
-    `items=N` limits: every loop over a loader gives one batch of N different items, and ends. The others observe, and
-    change no result: `batches=K` the first K batches of each loader, `steps=range(...)` these steps, nothing everything.
-    `values`, `values_limit` and `exclude` are settings, see docs/reference/settings.md. With `automatic=False` torch is not followed:
-    only functions that were named, by a decorator or `capture`, appear. Raises SettingError before anything runs.
+    `items=N` limits the run: each loop over a loader gets one batch of N different items, and ends. The others only
+    observe: `batches=K` the first K batches of each loader, `steps=range(...)` these steps, no argument everything.
+    `values`, `values_limit` and `exclude` are settings (docs/reference/settings.md). `automatic=False` captures only
+    functions you name with a decorator or `capture`. Raises SettingError before anything runs.
     """
     plan = checked(items, batches, steps)._replace(automatic=automatic)
     settings, complaints = config.settle(values=values, values_limit=values_limit, exclude=exclude)
@@ -60,7 +60,7 @@ def trace(
 
 
 class Tracing:
-    """A trace before, while and after it runs: `with trace(...) as result:`. It can be used once."""
+    """A trace before, during and after its block: `with trace(...) as result:`. Use it once."""
 
     def __init__(self, plan: Plan, keep: Keep) -> None:
         """Use `trace()` instead."""
@@ -70,7 +70,7 @@ class Tracing:
 
     def __enter__(self) -> TraceResult:
         if self._used:
-            raise SettingError("This trace has run already. Call sonde.flow.trace(...) again for another one.")
+            raise SettingError("This trace is already finished. Call sonde.flow.trace(...) again for a new one.")
         self._used = True
         _tell(self._tape.plan)
         try:
@@ -85,7 +85,7 @@ class Tracing:
     ) -> None:
         path = _stop(self._tape)
         if error is not None and not isinstance(error, GeneratorExit | SystemExit):
-            with guard("keeping the trace of an exception"):
+            with guard("attaching the trace to an exception"):
                 _attach(error, self.result, path)
 
 
@@ -141,7 +141,7 @@ def _stop(tape: active.Tape) -> str | None:
                 tape.starter()
     if tape.pid != os.getpid():  # a forked child leaves the block of its parent, who puts the trace together
         return None
-    with guard("putting a trace together"):
+    with guard("assembling a trace"):
         _settle(tape)
         if not _following.tapes:
             identity.forget()
@@ -154,7 +154,7 @@ def _stop(tape: active.Tape) -> str | None:
 
 def _arrivals(tape: active.Tape) -> Callable[[], list[TraceCall]]:
     def arrivals() -> list[TraceCall]:
-        with guard("reading what loader workers have captured"):
+        with guard("reading what loader workers captured"):
             return workers.merge(tape, [] if tape.spool is None else tape.spool.read(), final=False)
         return []
 
@@ -174,11 +174,11 @@ def _settle(tape: active.Tape) -> None:
     workers.name_items(result.calls())
     tape.dropped += lost
     if tape.dropped:
-        tape.note(f"{tape.dropped} more calls were not captured: a trace holds {active.MAX_CALLS}.")
+        tape.note(f"{tape.dropped} more calls were not captured: a trace holds at most {active.MAX_CALLS}.")
     if tape.copied > active.TOTAL_COPIES * tape.keep.limit:
-        tape.note("Later values were described, but not copied: the copies of this trace had grown too large.")
+        tape.note("Later values were described but not copied: the copies of this trace had reached their limit.")
     if tape.plan.items is not None and tape.plan.automatic and not tape.loops:
-        tape.note(f"items={tape.plan.items} has limited nothing: no torch DataLoader was used in the block.")
+        tape.note(f"items={tape.plan.items} had no effect: no torch DataLoader was used in the block.")
 
 
 def _tell(plan: Plan) -> None:
@@ -202,7 +202,7 @@ def _complain(complaints: list[str]) -> None:
 
     for complaint in complaints:
         if any(f"The setting {name} " in complaint for name in ("values", "values_limit", "exclude")):
-            logging.getLogger("sonde.flow").warning("%s It counts as not given.", complaint)
+            logging.getLogger("sonde.flow").warning("%s It is ignored.", complaint)
 
 
 # ── exceptions, and the run folder ───────────────────────────────────────────────────────────────────────────────────
@@ -215,7 +215,7 @@ def _attach(error: BaseException, result: TraceResult, path: str | None) -> None
         with guard("saving the trace of an exception"):
             path = _save(result, scratch.folder())
     error.add_note(
-        "Sonde has kept the values of what ran before this exception: error.sonde_trace, or sonde.flow.last()"
+        "Sonde captured the values up to this exception: see error.sonde_trace or sonde.flow.last()"
         + (f"; saved in {path}" if path else "")
     )
 

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def trace_verb_data(verb_run_func: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function the keyword `trace=N`: it then runs on N items, and returns the TraceResult, not its value.
+    """Add the keyword `trace=N` to a function: it then runs on N items and returns the TraceResult instead of its
+    value.
 
-    With `trace` left out, None, False or 0 it runs as always.
+    Without `trace`, or with None, False or 0, the function runs normally.
     """
 
     @wraps(verb_run_func)
@@ -28,10 +29,10 @@ def trace_verb_data(verb_run_func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TraceContext:
-    """The same as a block, for a verb that takes `trace` itself: `with TraceContext(trace) as result:`.
+    """A block for a verb that handles `trace` itself: `with TraceContext(trace) as result:`.
 
-    The result is None, and nothing is traced, if `trace` is None, False or 0. With a second argument, the configuration
-    of the program, the block gets that instead, as it is: loaders are limited without it. `get_trace()` gives the result.
+    If `trace` is None, False or 0, nothing is traced and the result is None. A second argument, the program's
+    configuration, is returned unchanged instead of the result; get the result with `get_trace()`.
     """
 
     def __init__(self, trace_arg: int | None, config: Any = None) -> None:

@@ -41,7 +41,7 @@ class Spool:
 
     def read(self) -> list[TraceCall]:
         """The calls that have arrived since the last look."""
-        with guard("reading what loader workers have captured"):
+        with guard("reading what loader workers captured"):
             if os.path.isdir(self.path):
                 return file.read_calls(self.path, self.seen)
         return []
@@ -59,7 +59,7 @@ class Spool:
     def lost(self) -> int:
         """How many calls all workers together have not captured."""
         total = 0
-        with guard("counting what loader workers have not captured"):
+        with guard("counting calls that loader workers did not capture"):
             for name in os.listdir(self.path):
                 if name.startswith(LOST):
                     with open(os.path.join(self.path, name), encoding="utf-8") as stream:
@@ -68,7 +68,7 @@ class Spool:
 
     def signal(self, name: str) -> None:
         """Tell workers that the steps that are wanted are near, or over."""
-        with guard("telling loader workers when to capture"), open(os.path.join(self.path, name), "xb"):
+        with guard("signalling loader workers when to capture"), open(os.path.join(self.path, name), "xb"):
             pass
 
     def signalled(self) -> bool:
@@ -82,7 +82,7 @@ class Spool:
 
 def new_spool() -> Spool:
     """A folder that only this user can read. What killed traces have left is removed."""
-    with guard("removing what killed processes have left"):
+    with guard("deleting files of killed processes"):
         scratch.remove_dead()
     return Spool(os.path.join(scratch.folder(), scratch.name()))
 

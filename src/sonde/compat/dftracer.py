@@ -56,7 +56,7 @@ class _Kind(type(Node)):  # type: ignore[misc]
 
 
 class DFTracerAI(Node, metaclass=_Kind):
-    """A profiler of a category of its own; the given values go to all its events. Without a name it is called like that."""
+    """A profiler with its own category; the given values go to all its events. Its default name is the category."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class DFTracerAI(Node, metaclass=_Kind):
 
 
 class dftracer:  # noqa: N801  their name
-    """The logger: starts the recording, and writes the `.pfw` file at its end. A process has one."""
+    """The logger: starts the recording and writes the `.pfw` file at the end. One per process."""
 
     _instance: dftracer | None = None
 
@@ -97,10 +97,10 @@ class dftracer:  # noqa: N801  their name
     def initialize_log(
         cls, logfile: str | os.PathLike[str] | None = None, data_dir: str | None = None, process_id: int = -1
     ) -> dftracer:
-        """Record from now on, if DFTRACER_ENABLE is 1; the `.pfw` file will be `logfile`.
+        """Start recording if DFTRACER_ENABLE is 1; the `.pfw` file will be `logfile`.
 
-        `data_dir` and `process_id` have no effect: Sonde does not intercept file access, and it knows the process.
-        A child of a process that records takes part in its recording; the parent's file has the child's events.
+        `data_dir` and `process_id` have no effect: Sonde does not intercept file access, and it knows the process. A
+        child process joins its parent's recording; the parent's file has the child's events.
         """
         del data_dir, process_id
         logger = cls.get_instance()
@@ -121,7 +121,7 @@ class dftracer:  # noqa: N801  their name
             atexit.register(self.finalize)
 
     def finalize(self) -> None:
-        """Record no more, and write the `.pfw` file. Harmless when nothing is recorded, and in a child process."""
+        """Stop recording and write the `.pfw` file. Does nothing in a child process, or if nothing is being recorded."""
         log, running = self._log, self._session
         if log is None or running is None or self._pid != os.getpid():
             return
@@ -141,10 +141,10 @@ class dftracer:  # noqa: N801  their name
         return time.time_ns() // 1000
 
     def enter_event(self) -> None:
-        """Nothing: each record says itself what it is inside of."""
+        """Does nothing: each record knows its parent."""
 
     def exit_event(self) -> None:
-        """Nothing, see `enter_event`."""
+        """Does nothing, see `enter_event`."""
 
     def log_event(
         self,
@@ -156,7 +156,7 @@ class dftracer:  # noqa: N801  their name
         float_args: Mapping[str, float] | None = None,
         string_args: Mapping[str, str] | None = None,
     ) -> None:
-        """A mark with these arguments; times that were measured elsewhere (in microseconds) stand among them."""
+        """Record a mark with these arguments, including times measured elsewhere (in microseconds)."""
         args: dict[str, object] = {"start_time": start_time, "duration": duration}
         for given in (int_args, float_args, string_args):
             args.update(given or {})

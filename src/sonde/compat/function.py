@@ -30,7 +30,7 @@ class _Open(threading.local):
 class dft_fn:  # noqa: N801  their name
     """Records functions (`@fn.log`), constructors, loops and blocks (`with fn:`) under one category.
 
-    `name` is the name of a block's event; without it, the name of the function that made this object.
+    `name` is the name of a block's event. Default: the name of the function that created this object.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class dft_fn:  # noqa: N801  their name
     def update(
         self, *, epoch: Any = None, step: Any = None, args: Mapping[str, object] | None = None, **more: object
     ) -> Self:
-        """Set the step and epoch of the process. Other arguments go to the event that is open, else to later ones.
+        """Set the step and epoch of the process. Other arguments go to the open event, or to later ones.
 
-        What is learnt while an event is open is recorded as a mark `<name>.update` inside it.
+        Arguments added while an event is open are recorded as a mark `<name>.update` inside it.
         """
         self._node.update(epoch=epoch, step=step)
         given = arguments(args, more)
@@ -81,15 +81,15 @@ class dft_fn:  # noqa: N801  their name
         self._node.flush()
 
     def reset(self) -> None:
-        """Record the open block up to here, and begin it anew."""
+        """Record the open block up to here, and start it again."""
         self._node.reset()
 
     def enable(self) -> None:
-        """Record from the next entry on."""
+        """Start recording at the next entry."""
         self._node.enable()
 
     def disable(self) -> None:
-        """Record nothing from the next entry on."""
+        """Stop recording at the next entry."""
         self._node.disable()
 
     @overload
@@ -99,7 +99,7 @@ class dft_fn:  # noqa: N801  their name
     def log(self, function: Any = None, /, *, name: str | None = None) -> Any:
         """Record each call of a function, under its qualified name or `name`.
 
-        Parameters, and attributes of `self`, that are called epoch, step, image_idx or image_size become arguments.
+        Parameters and attributes of `self` named epoch, step, image_idx or image_size become arguments.
         """
         if function is None:
             return functools.partial(self.log, name=name)
@@ -135,7 +135,7 @@ class dft_fn:  # noqa: N801  their name
         include_block: bool = True,
         include_iter: bool = True,
     ) -> Iterator[_T]:
-        """Iterate; `<name>.iter` is the wait for an item, `<name>.yield` the use of it, counted from 1.
+        """Iterate; `<name>.iter` is the wait for an item, `<name>.yield` its use, counted from 1.
 
         `iter_name` has no effect: the count is the key of both events.
         """
@@ -145,7 +145,7 @@ class dft_fn:  # noqa: N801  their name
         return core.iterate(iterable, wait, block)
 
     def log_metadata(self, key: str, value: object) -> None:
-        """A fact about the run, written at once."""
+        """Record a fact about the run immediately."""
         if self._node.on:
             core.mark(key, "dftracer", args={"value": value}, metadata=True)
 

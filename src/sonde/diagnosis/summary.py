@@ -20,9 +20,9 @@ _SPREAD = ("mean", "p50", "p95", "p99")
 
 
 def summary(run: Run | str | Path | None = None) -> dict[str, Value]:
-    """The verdict and the main numbers of a run: `sonde/verdict/kind`, `sonde/steps/p50_ms`, ... None is not known.
+    """The verdict and key figures of a run: `sonde/verdict/kind`, `sonde/steps/p50_ms`, ... None means unknown.
 
-    `run`: an opened run, or its folder. Without it the one that this process records, or else the newest one.
+    `run` is an open run or its folder. Default: the run that this process records, else the newest one.
     """
     if isinstance(run, Run):
         return _flat(diagnose(run), run)

@@ -15,7 +15,7 @@ else:
     core = None
     _wanted = config.peek("core")
     if _wanted == "python":
-        CORE_NOTE = "the setting core (SONDE_CORE) is python"
+        CORE_NOTE = "the setting `core` (SONDE_CORE) is python"
     else:
         try:
             import sonde.native.core as core  # noqa: PLR0402  not "from": its error would tell of a circular import
@@ -27,8 +27,8 @@ else:
             import logging
 
             logging.getLogger("sonde").warning(
-                "The setting core is c, but %s. The Python core records instead; it is slower. "
-                "Reinstall sonde with a C compiler, or set SONDE_CORE=auto.",
+                "The setting `core` is c, but %s. Using the slower Python core. Reinstall Sonde with a C compiler, "
+                "or set SONDE_CORE=auto.",
                 CORE_NOTE,
             )
     if core is not None and not core.is_main():

@@ -8,9 +8,10 @@ from sonde.store.probe import LOG
 
 
 def log(step: int | None = None, **values: object) -> None:
-    """Record values under their names, at the current step or the given one. Never raises.
+    """Record values by name, at the current or the given step. Never raises.
 
-    A number may also be an array or a tensor of one element. While nothing is recorded, no value is looked at.
+    A value may be a number, or an array or tensor with one element. Values are not read while nothing is being
+    recorded.
     """
     if not core.info()["recording"]:
         return

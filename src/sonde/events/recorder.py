@@ -53,7 +53,7 @@ class _Now:
     ends: tuple[Callable[[], None], ...] = ()
 
 
-_telling = guard("telling of an exception that ends the program")
+_telling = guard("recording an exception that ends the program")
 
 
 def serving() -> Recorder | None:
@@ -141,13 +141,14 @@ class Recorder:
         with folder.opened(self.run) as run:
             return folder.open_usage(run)
 
-    @guard("saying that the rings were truncated")
+    @guard("reporting truncated buffers")
     def torn(self) -> None:
         """Say why recording has ended."""
         import logging
 
         logging.getLogger("sonde").warning(
-            "Another program truncated the file rings in %s. Sonde records no more of this process; what was in that file is lost.",
+            "Another program truncated the file `rings` in %s. Recording of this process has stopped; the records in "
+            "that file are lost.",
             self.folder,
         )
 
@@ -201,7 +202,7 @@ class Recorder:
         if wish == "mapped" or (wish == "auto" and filesystem.may_map(made.path)):
             return folder.open_new(here, folder.RINGS_FILE), "mapped", None
         if wish == "auto" and filesystem.may_map(self.settings.scratch):
-            with guard("opening the rings on the local disk"):
+            with guard("opening the buffers on the local disk"):
                 return self._open_scratch(made)
         return -1, "block", None
 
@@ -305,14 +306,14 @@ class Recorder:
         """Note that the process ends. Recording goes on: handlers that come later may still have something to tell."""
         if not self.watching:
             return
-        with guard("writing what is left at the end of the process"):
+        with guard("writing the last records of the process"):
             if core.info()["waiting"]:
                 core.flush()
         if self.pid != os.getpid():
             return
         self._tell_of_child()
         self._tell_of_unheard()
-        with guard("writing what is left at the end of the process"):
+        with guard("writing the last records of the process"):
             for end in _Now.ends:
                 end()
         self.note_end("exit")

@@ -15,9 +15,9 @@ _R = TypeVar("_R")
 
 
 class Span(core.Span):
-    """A named place in a program: `with sonde.span("load"):`, or `@sonde.span("load")` over a function.
+    """A named span: `with sonde.span("load"):`, or `@sonde.span("load")` on a function.
 
-    One object may be entered any number of times at once: recursion, threads, tasks.
+    One object can be entered any number of times at once: by recursion, threads and tasks.
     """
 
     __slots__ = ()

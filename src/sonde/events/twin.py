@@ -650,7 +650,7 @@ def counter(
     name: str, value: float, cat: str = "user", key: int | None = None, args: Mapping[str, object] | None = None,
     level: int = NORMAL, step: int | None = None, epoch: int | None = None,
 ) -> None:  # fmt: skip
-    """Record a number. What is no number is recorded as a mark, with the value among its arguments."""
+    """Record a number. Anything else is recorded as a mark, with the value among its arguments."""
     if _recording is None:
         return
     number = value if type(value) is float else as_number(value)

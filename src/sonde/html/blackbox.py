@@ -10,6 +10,7 @@ from sonde.html.document import document
 from sonde.html.items import gallery
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import BLACKBOX_STYLE
+from sonde.store.certificate import FIRST_WORDS
 from sonde.views.blackbox import item_names
 from sonde.views.words import extent, later
 
@@ -39,7 +40,7 @@ def box_page(view: Page, cases: list[Case]) -> str:
         _dumps(view.dumps),
         _foot(view),
     ]
-    title = "Birth certificate" if view.births else view.raised.type if view.raised else "Black box"
+    title = "First NaN" if view.births else view.raised.type if view.raised else "Black box"
     content = "\n".join(part for part in parts if part)
     return document(f"{title}: {view.name}", KIND, BLACKBOX_STYLE, content, pictures=True)
 
@@ -66,7 +67,7 @@ def _certificate(view: Page) -> str:
     others = tag("p", "In other processes, later:", "caps") + tag("ul", then, "then") if then else ""
     others += tag("p", safe(f"{later(view.later)}."), "note") if view.later else ""
     told, _, tail = first.sentence.partition("; ")
-    inner = tag("p", "Certificate of birth", "caps") + tag("h2", f"First non-finite value: {_marked(told)}")
+    inner = tag("p", "Black box", "caps") + tag("h2", f"{FIRST_WORDS[first.certificate['kind']]}: {_marked(told)}")
     inner += tag("p", safe(tail), "tail") if tail else ""
     return tag("div", tag("div", inner + tag("dl", facts) + _next(f"{first.next}.") + others), "deed")
 
@@ -81,7 +82,7 @@ def _rows(birth: BirthLine) -> dict[str, str]:
     one = birth.certificate
     step = "n/a" if one["step"] is None else units.count(one["step"])
     epoch = "" if one["epoch"] is None else f", epoch {one['epoch']}"
-    purpose = ", in an evaluation" if one["evaluation"] else ""
+    purpose = ", evaluation" if one["evaluation"] else ""
     process = "" if birth.pid is None else f"process {birth.pid}"
     rank = "" if birth.rank is None else f"rank {birth.rank}, "
     worker = "" if birth.worker is None else f"worker {birth.worker}, "
@@ -140,10 +141,10 @@ def _raised(raised: RaisedLine | None) -> str:
 def _cases(cases: list[Case]) -> str:
     drawn = "".join(map(_case, cases))
     shown = any(case.exhibits for case in cases)
-    told = "The newest first."
+    told = "Newest first."
     if shown:
-        told += ' Items that carry what went wrong stand first; <i class="dot swatch"></i>marks what is not finite.'
-    return section("The last batches", told, drawn) if drawn else ""
+        told += ' Affected items come first; <i class="dot swatch"></i>marks non-finite values.'
+    return section("Last batches", told, drawn) if drawn else ""
 
 
 def _case(case: Case) -> str:
@@ -171,8 +172,8 @@ def _title(line: BatchLine) -> str:
     if line.digest is not None:
         spans += tag("span", safe(f"digest {line.digest}" + (" (of a sample)" if line.sampled else "")))
     if line.changed is not None:
-        same = "the same as when it was delivered" + (", as far as it was read" if line.sampled else "")
-        told = "changed since it was delivered" if line.changed else same
+        same = "unchanged since delivery" + (" (digest of a sample)" if line.sampled else "")
+        told = "changed since delivery" if line.changed else same
         spans += tag("span", told, "turned" if line.changed else "")
     return tag("h3", safe(f"Batch {number}") + spans)
 
@@ -208,7 +209,7 @@ def _names(line: BatchLine) -> str:
         return ""
     more = f" ... ({units.plural(len(names) - MOST_NAMES, 'more')})" if len(names) > MOST_NAMES else ""
     listed = ", ".join(names[:MOST_NAMES]) + more
-    return tag("details", tag("summary", "Items, in their order") + tag("pre", safe(listed)))
+    return tag("details", tag("summary", "Items, in order") + tag("pre", safe(listed)))
 
 
 # ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,13 +221,13 @@ def _open(view: Page) -> str:
         for one in view.open[:MOST_OPEN]
     ]
     return section(
-        "Open spans", "Entered, and not left.", table(["<process", "<span", "for", "<thread"], rows) if rows else ""
+        "Open spans", "Entered and not left.", table(["<process", "<span", "for", "<thread"], rows) if rows else ""
     )
 
 
 def _threads(threads: list[ThreadLine]) -> str:
     drawn = "".join(_thread(one) for one in sorted(threads, key=lambda one: not one.current)[:MOST_THREADS])
-    return section("Threads", "Where each one was; the innermost call first.", drawn)
+    return section("Threads", "Stack of each thread, innermost call first.", drawn)
 
 
 def _thread(one: ThreadLine) -> str:
@@ -254,7 +255,9 @@ def _dumps(dumps: list[DumpLine]) -> str:
     ]
     titles = ["number", "<written", "<by", "step", "<because", "<"]
     return section(
-        "All dumps of the run", safe("`sonde blackbox RUN --dump N --html FILE` draws another."), table(titles, rows)
+        "All dumps of the run",
+        safe("Show another with `sonde blackbox RUN --dump N --html FILE`."),
+        table(titles, rows),
     )
 
 

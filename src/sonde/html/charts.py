@@ -39,7 +39,7 @@ def stacked(pieces: Sequence[Piece], along: Axis, phases: Sequence[str]) -> str:
     hints = [_hint(piece.place, _stack_hint(piece, along)) for piece in known]
     cut = [piece.place for piece in known if clipped and sum((piece.phases or {}).values()) > top]
     paths.append(f'<path class="cut" d="{"".join(f"M{place} 0h1v24h-1z" for place in cut)}"/>' if cut else "")
-    note = f"Columns with a red top are cut off: the longest takes {units.duration(clipped)}." if clipped else ""
+    note = f"Columns with a red top are cut off; the longest is {units.duration(clipped)}." if clipped else ""
     key = _key(*((phase, phase_name(phase)) for phase in phases))
     return _framed("".join(paths + hints), along, _ticks(top, units.duration), along.pieces) + key + _note(note)
 
@@ -86,7 +86,7 @@ def spread(pieces: Sequence[Piece], along: Axis) -> str:
     ]
     hints = [_hint(piece.place, _spread_hint(piece, along)) for piece in known]
     drawn = f'<path class="band" d="{band}"/>' + "".join(lines + hints)
-    return _framed(drawn, along, ticks, along.pieces) + _key(("band", "least to most"), ("p50", "p50"), ("p95", "p95"))
+    return _framed(drawn, along, ticks, along.pieces) + _key(("band", "min to max"), ("p50", "p50"), ("p95", "p95"))
 
 
 _POINTS: dict[str, Callable[[Piece], float]] = {"p50": lambda piece: piece.p50_ns, "p95": lambda piece: piece.p95_ns}

@@ -171,9 +171,9 @@ def _breakdown(view: Report) -> str:
         *(_phase(one, steps.count, device) for one in phases),
     ]
     told = (
-        f"{units.plural(steps.count, 'step')} after the warm-up; the first {steps.warmup} stand apart, in the last column. "
-        "Shares are of all the time of these steps, also in the verdict. "
-        "Percentiles of a phase are over the steps that have it."
+        f"{units.plural(steps.count, 'step')} after warm-up; the first {steps.warmup} are in the last column. Shares "
+        "are of the total time of these steps, here and in the verdict. Percentiles are over the steps that have "
+        "the phase."
     )
     bar = draw.bar([(phase, share * (steps.mean_ns or 0.0)) for phase, share in whole], steps.mean_ns or 0.0)
     return section(
@@ -197,19 +197,19 @@ def _over_time(view: Report, charts: Charts) -> str:
         return ""
     each = "" if charts.axis.width <= 1 else f" Each column is the mean of {_several(charts)}."
     stack = draw.stacked(charts.pieces, charts.axis, [one.phase for one in view.phases])
-    drawn = section("Step time by phase, over the run", safe(f"Point at a column for its numbers.{each}"), stack)
+    drawn = section("Step time by phase, over the run", safe(f"Hover over a column for its numbers.{each}"), stack)
     if charts.axis.width <= 1 and len(view.ranks) < 2:
-        told = "Every step, on a logarithmic scale."
+        told = "All steps, on a logarithmic scale."
         return drawn + section(
             "Step time, from the fastest to the slowest", told, draw.ordered(charts.pieces, charts.axis)
         )
-    told = "A logarithmic scale: single slow steps stand out and none is left out."
-    return drawn + section("Spread of the step time, over the run", told, draw.spread(charts.pieces, charts.axis))
+    told = "Logarithmic scale. Every slow step is included."
+    return drawn + section("Step time distribution over the run", told, draw.spread(charts.pieces, charts.axis))
 
 
 def _loss(charts: Charts) -> str:
     drawn = draw.lines(charts.losses, charts.losses_ns, lambda value: f"{value:.3g}", from_zero=False)
-    return section("Loss", "Values that are not finite are left out.", drawn)
+    return section("Loss", "Non-finite values are left out.", drawn)
 
 
 def _several(charts: Charts) -> str:
@@ -223,10 +223,13 @@ def _ranks(view: Report, charts: Charts) -> str:
     if len(view.ranks) < 2:
         return ""
     rows = [_rank(one) for one in view.ranks[:MOST_RANKS]]
-    told = "Ranks that wait for each other take the same time. Their own time, without communication, tells who is waited for."
+    told = (
+        "Ranks that wait for each other take equally long. Their own time, without communication, shows which "
+        "one is late."
+    )
     titles = ["<rank", "<host", "steps", "p50", "p95", "own time", "", "<largest", "<state"]
     if view.run.trainings > 1:
-        told, titles = "Each in a process of its own, without a rank.", ["<process", *titles[1:]]
+        told, titles = "Separate processes without ranks.", ["<process", *titles[1:]]
     return section(
         "Trainings" if view.run.trainings > 1 else "Ranks", told, draw.heat(charts) + "<br>" + table(titles, rows)
     )
@@ -258,10 +261,10 @@ def _slowest(view: Report) -> str:
     longest = max(one.dur_ns for one in slowest)
     several = len(view.ranks) > 1 and any(one.rank is not None for one in slowest)
     rows = [_slow_step(one, longest, several) for one in slowest]
-    titles = ["step", *(["rank"] if several else []), "took", "", "<most of it", "<its slowest items", "<its phases"]
+    titles = ["step", *(["rank"] if several else []), "took", "", "<mostly", "<slowest items", "<phases"]
     return section(
         "Slowest steps",
-        "After the warm-up, with the items of their batches that took longest.",
+        "After warm-up, with the slowest items of their batches.",
         tag("div", table(titles, rows), "cards"),
     )
 
@@ -312,7 +315,10 @@ def _items(view: Report) -> str:
         ]
         for one in found.slowest
     ]
-    told = f"{units.count(found.seen)} seen: median {took(found.p50_ns)}, p99 {took(found.p99_ns)}, the longest {took(found.max_ns)}."
+    told = (
+        f"{units.count(found.seen)} seen: median {took(found.p50_ns)}, p99 {took(found.p99_ns)}, longest "
+        f"{took(found.max_ns)}."
+    )
     return section(
         "Slowest items of the dataset",
         safe(told),
@@ -343,8 +349,8 @@ def _memory(view: Report, charts: Charts) -> str:
 def _usage(charts: Charts) -> str:
     cpu = draw.lines(charts.cpu, charts.usage_ns, lambda value: f"{value:.0f} %")
     disk = draw.lines(charts.disk, charts.usage_ns, lambda value: f"{units.size(round(value))}/s")
-    told = "100 % is one core for a process, and all cores for the host."
-    return section("CPU", told, cpu) + section("Disk", "Bytes read and written in a second.", disk)
+    told = "100 % is one core for a process and all cores for the host."
+    return section("CPU", told, cpu) + section("Disk", "Bytes read and written per second.", disk)
 
 
 def _layers(view: Report) -> str:
@@ -364,9 +370,9 @@ def _layers(view: Report) -> str:
         ]
         for one in shown
     ]
-    more = f" The {MOST_LAYERS} costliest of {len(view.layers)}." if len(view.layers) > len(shown) else ""
+    more = f" The {MOST_LAYERS} most expensive of {len(view.layers)}." if len(view.layers) > len(shown) else ""
     titles = ["<layer", "<type", "<", "share", "forward", "backward", "activations", "parameters"]
-    return section("Layers", safe(f"Means of a step; a layer includes those inside of it.{more}"), table(titles, rows))
+    return section("Layers", safe(f"Mean per step; a layer includes its children.{more}"), table(titles, rows))
 
 
 # ── what stands below ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -380,10 +386,10 @@ def _foot(view: Report) -> str:
     box = tag("h3", "Black box") + tag("p", safe(kept(view))) if view.black_box.command is not None else ""
     parts = [
         box,
-        tag("h3", "What Sonde cost") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),
-        tag("h3", "What could not be seen") + _list(here),
-        tag("details", tag("summary", f"{len(always)} things that no run shows") + _list(always)),
-        tag("h3", "What was lost") + (_list(lost) or tag("p", "Nothing: every record that was begun is there.")),
+        tag("h3", "Cost of recording") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),
+        tag("h3", "Not seen in this run") + _list(here),
+        tag("details", tag("summary", f"{len(always)} known limitations of every run") + _list(always)),
+        tag("h3", "Lost records") + (_list(lost) or tag("p", "No records lost.")),
         tag("h3", "Notes") + _list(run.notes) if run.notes else "",
     ]
     about = [f"sonde {run.sonde or 'n/a'}", f"Python {run.python or 'n/a'}", *run.hosts]

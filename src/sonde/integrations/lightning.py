@@ -67,7 +67,7 @@ class _Callback:
         self._progress.failed(exception)
         self.on_fit_end(trainer, pl_module)
 
-    @guard("asking a trainer for its steps", default=0)
+    @guard("querying a trainer for its steps", default=0)
     def _steps(self, trainer: Any) -> int:
         """How many steps lie behind. Lightning counts the updates of all optimizers together; a step has one of each."""
         updates, ours = self._reached

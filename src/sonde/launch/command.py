@@ -37,12 +37,12 @@ def command_of(words: Sequence[str]) -> list[str]:
     Raises CommandRefused if there is no such thing.
     """
     if not words or not words[0]:
-        raise CommandRefused("There is nothing to run. Give a script or a command: sonde run train.py", NO_SCRIPT)
+        raise CommandRefused("Nothing to run. Give a script or a command: sonde run train.py", NO_SCRIPT)
     first = words[0]
     if first in ("-m", "-c"):
         if len(words) == 1:
             example = {"-m": "package.train", "-c": "'print(1)'"}[first]
-            raise CommandRefused(f"Something is missing behind {first}: sonde run {first} {example}", NO_SCRIPT)
+            raise CommandRefused(f"Something is missing after {first}: sonde run {first} {example}", NO_SCRIPT)
         return [sys.executable, *words]
     if _is_script(first):
         return [sys.executable, *_checked(words)]
@@ -79,17 +79,17 @@ def _checked(words: Sequence[str]) -> Sequence[str]:
     if os.path.isdir(script) and not os.path.isfile(os.path.join(script, "__main__.py")):
         raise CommandRefused(f"{script} is a folder without a __main__.py. Give a script in it.", NO_SCRIPT)
     if not os.path.exists(script):
-        raise CommandRefused(f"There is no script {script}.{_hint(script)}", NO_SCRIPT)
+        raise CommandRefused(f"No such script: {script}.{_hint(script)}", NO_SCRIPT)
     return [os.path.join(".", script), *words[1:]] if script.startswith("-") else words  # no option of Python
 
 
 def _refused(word: str) -> CommandRefused:
     if os.path.isfile(word):
         shell = "bash" if word.endswith(".sh") else "python"
-        return CommandRefused(f"{word} is not executable. Say what runs it: sonde run {shell} {word}", REFUSED)
+        return CommandRefused(f"{word} is not executable. Name its interpreter: sonde run {shell} {word}", REFUSED)
     if os.path.isfile(word + ".py"):
-        return CommandRefused(f"There is no command {word}. Did you mean the script {word}.py?", MISSING)
-    return CommandRefused(f"There is no command {word} on the path, and no such script.{_hint(word)}", MISSING)
+        return CommandRefused(f"Command not found: {word}. Did you mean the script {word}.py?", MISSING)
+    return CommandRefused(f"Command not found: {word}. There is no such script either.{_hint(word)}", MISSING)
 
 
 def _hint(word: str) -> str:
@@ -100,6 +100,6 @@ def _hint(word: str) -> str:
     try:
         scripts = [name for name in os.listdir(folder)[:1000] if name.endswith(".py")]
     except OSError:
-        return f" There is no folder {folder} that can be read."
+        return f" The folder {folder} does not exist or cannot be read."
     close = difflib.get_close_matches(os.path.basename(word), scripts, n=1)
     return f" Did you mean {os.path.join(os.path.dirname(word), close[0])}?" if close else ""

@@ -20,7 +20,7 @@ class Devices:
             pynvml = importlib.import_module("pynvml")
         except ImportError:
             return
-        with guard("asking for devices"):
+        with guard("querying GPUs"):
             try:
                 pynvml.nvmlInit()
             except pynvml.NVMLError:  # no driver: a machine without a device

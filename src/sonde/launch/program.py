@@ -122,9 +122,7 @@ def start(
     except OSError as error:
         desk.discard()
         missing = isinstance(error, FileNotFoundError)
-        raise CommandRefused(
-            f"{command[0]} cannot be started: {error.strerror}.", MISSING if missing else REFUSED
-        ) from None
+        raise CommandRefused(f"Cannot start {command[0]}: {error.strerror}.", MISSING if missing else REFUSED) from None
     desk.open(pid, command)
     return Launched(pid, command, desk, group=output is not None)
 
@@ -135,9 +133,7 @@ def replace(command: Sequence[str]) -> NoReturn:
         os.execvpe(command[0], list(command), config.of_program(None, BOOT, {}))  # noqa: S606  it is what was asked for
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
-        raise CommandRefused(
-            f"{command[0]} cannot be started: {error.strerror}.", MISSING if missing else REFUSED
-        ) from None
+        raise CommandRefused(f"Cannot start {command[0]}: {error.strerror}.", MISSING if missing else REFUSED) from None
 
 
 def wanted(options: Options) -> bool:
@@ -156,7 +152,7 @@ class _Desk:
         settings, complaints = config.settle(**self._given)
         if options.name is None and settings.name == config.script_name():  # of the launcher, which nobody meant
             settings = settings._replace(name=name_of(command))
-        self.notices += [f"{complaint} It counts as not given." for complaint in complaints]
+        self.notices += [f"{complaint} It is ignored." for complaint in complaints]
         self._settings = settings
         self.run = self._made(command) if settings.enabled is not False else None
         self._recorder: Recorder | None = None
@@ -171,12 +167,12 @@ class _Desk:
                 return join_run(settings.run)
             return create_run(settings.dir, settings.name, settings._asdict(), __version__, command)
         except (SondeError, OSError) as error:
-            remedy = "Give --dir a folder on which you may write."
+            remedy = "Choose a writable folder with --dir."
             if settings.run is not None:
-                remedy = "SONDE_RUN names that folder, to join a run in it: unset it to make a new run."
+                remedy = "SONDE_RUN names that folder; unset it to start a new run."
             self.notices.append(
-                f"Nothing is recorded: {settings.run or settings.dir} cannot be used ({_told(error)}). The program runs "
-                f"all the same. {remedy}"
+                f"Not recording: cannot use {settings.run or settings.dir} ({_told(error)}). The program runs "
+                f"anyway. {remedy}"
             )
             return None
 
@@ -191,8 +187,8 @@ class _Desk:
             return
         reason = unseen.ignored(command)
         if reason is not None:
-            self.notices.append(f"Nothing of {' '.join(redact(command[:3]))} can be seen: {reason}.")
-        with guard("starting to record beside the program"):
+            self.notices.append(f"Cannot record {' '.join(redact(command[:3]))}: {reason}.")
+        with guard("starting to sample the host"):
             self._recorder = Recorder(self.run, self._settings, role="launcher")
             self._recorder.more = {"program": pid, "program_ticks": config.start_ticks(pid)}
             core.begin(self._recorder, self._settings.cap)
@@ -214,7 +210,7 @@ class _Desk:
                 if ending is not None:
                     self._sampler.look_after()
                 self.notices += self._sampler.notices
-        with guard("ending the recording beside the program"):
+        with guard("ending the recording of the host"):
             if ending is not None:
                 core.mark(EXIT, PROCESS, pid, ending._asdict(), ESSENTIAL)
             core.end()
@@ -222,7 +218,7 @@ class _Desk:
             if ending is not None:
                 self._recorder.facts["program_exit"] = ending.exit_code
             self._recorder.note_end("finish")
-        with guard("looking at what was recorded"):
+        with guard("reading the recording"):
             told = unseen.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)
             lost = unseen.without_folder(self.run)
             self.notices += lost or unseen.nothing(self.run, self._pythons(), told=told)
@@ -235,7 +231,7 @@ class _Desk:
     def discard(self) -> None:
         """Take back the run folder of a program that could not be started."""
         if self.run is not None and self._settings.run is None:
-            with guard("removing the run of a program that could not be started"):
+            with guard("deleting the run of a program that could not be started"):
                 discard_run(self.run)
 
 

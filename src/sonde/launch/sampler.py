@@ -86,7 +86,7 @@ class Sampler:
         self._done.set()
         self._thread.join(timeout=JOIN_SECONDS)
         if self.unseen > MOST_NOTICES:
-            self.notices.append(f"{self.unseen - MOST_NOTICES} more processes could not be seen.")
+            self.notices.append(f"{self.unseen - MOST_NOTICES} more processes could not be recorded.")
 
     def look_after(self) -> None:
         """Note which processes the program has left behind."""
@@ -96,7 +96,7 @@ class Sampler:
             time.sleep(LEAVE_SECONDS / 20)
         if left:
             pids = ", ".join(str(one.pid) for one in left)
-            self.notices.append(f"The program has ended, and left processes that still run: {pids}.")
+            self.notices.append(f"The program has ended, but these of its processes are still running: {pids}.")
 
     def _loop(self) -> None:
         pause, samples, start = 0.0, 0, time.monotonic()
@@ -109,12 +109,12 @@ class Sampler:
 
     def sample(self) -> None:
         """Look once."""
-        with guard("looking at the host"):
+        with guard("sampling the host"):
             self._host()
-        with guard("looking at the processes of the program"):
+        with guard("sampling the program's processes"):
             for followed in self._tree():
                 self._process(followed)
-        with guard("looking at the devices"):
+        with guard("sampling the GPUs"):
             self._gpus.sample()
 
     def _tree(self) -> list[_Followed]:
@@ -171,7 +171,7 @@ class Sampler:
         self.unseen += 1
         if not (pid == self._root and self._told) and self.unseen <= MOST_NOTICES:
             shown = " ".join(command)[:80]
-            self.notices.append(f"Nothing of process {pid} ({shown}) can be seen: {reason}.")
+            self.notices.append(f"Cannot record process {pid} ({shown}): {reason}.")
 
     # ── the host ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

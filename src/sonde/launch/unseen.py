@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 VALUED = "WX"  # options of Python with a value, which may be the next word
 LAST = "cm"  # options after which everything belongs to the program
 MOST_TOLD = 5
-_NOTHING = "Nothing of the program itself was recorded"
+_NOTHING = "The program itself was not recorded"
 
 
 def is_python(program: str) -> bool:
@@ -32,8 +32,8 @@ def ignored(command: Sequence[str]) -> str | None:
     if option is None:
         return None
     if option == "S":
-        return "python -S does without site, which starts Sonde"
-    return f"python -{option} ignores the environment, which brings Sonde into it"
+        return "python -S skips the site module, which starts Sonde"
+    return f"python -{option} ignores the environment variables that start Sonde"
 
 
 def _deaf_option(words: Sequence[str]) -> str | None:
@@ -70,7 +70,7 @@ def cleaned(pid: int, run: str) -> str | None:
         return None
     if ended or environment.startswith(b"\0"):  # some write their own title over it
         return None
-    return "it was started with an environment of its own, without Sonde's variables"
+    return "it was started with its own environment, without Sonde's variables"
 
 
 def path_of(pid: int) -> str | None:
@@ -98,7 +98,7 @@ def interpreter(named: str, program: str, folder: str, path: str | None) -> str:
 def without_folder(run: str) -> list[str]:
     """A notice if processes of the run could not create their folders."""
     lost = homeless(run)
-    where = f"their processes could not create a folder in {run}. Check the free space and the rights there"
+    where = f"their processes could not create a folder in {run}. Check the free space and permissions there"
     return [f"{lost:,} records were lost: {where}."] if lost else []
 
 
@@ -113,9 +113,9 @@ def nothing(run: str, pythons: Iterable[str], *, told: bool = False) -> list[str
     here = _environment(sys.executable)
     others = sorted({os.path.abspath(path) for path in pythons if _environment(path) != here})[:MOST_TOLD]
     if others:
-        ran = f"It ran with {', '.join(others)}, and Sonde is installed for {sys.executable}"
-        return [f"{_NOTHING}. {ran}. If it is missing there, install it, or start the program with this one."]
-    return [f"{_NOTHING}: no Python that Sonde reached trained with torch, or used sonde."]
+        ran = f"It ran with {', '.join(others)}, but Sonde is installed for {sys.executable}"
+        return [f"{_NOTHING}. {ran}. Install Sonde there, or start the program with this Python."]
+    return [f"{_NOTHING}: no Python process that Sonde started in trained with torch or used sonde."]
 
 
 def _environment(python: str) -> str:

@@ -43,7 +43,7 @@ BLACKBOX = "sonde.blackbox.box"  # is asked for what it holds, if it is in use
 ID_FIELDS = ("object_id", "id", "ids")
 MOST_TEXT = 200
 
-_looking = guard("looking at a batch for the watch of non-finite values")
+_looking = guard("checking a batch for non-finite values")
 
 
 class Arrival(NamedTuple):

@@ -51,46 +51,47 @@ ACTIONS = ("record", "warn", "stop")
 
 
 def watch_nonfinite(model: Any = None, action: str = "record") -> NonFiniteWatch:
-    """Watch this model, or, without one, all models, for NaN and infinity from now on.
+    """Watch this model, or all models, for NaN and infinity from now on.
 
-    `action`: "record" writes where the first one was born into the run; "warn" says so once too, through the logger "sonde";
-    "stop" raises NonFinite there. The result has `birth` (None while all is well) and `close()`, and is a context manager.
+    `action`: "record" writes the origin of the first one to the run. "warn" also logs it once, with the logger "sonde".
+    "stop" raises NonFinite there. The result has `birth` (None while all values are finite) and `close()`, and is a
+    context manager.
     """
     if action not in ACTIONS:
-        raise SettingError(f"action={action!r} of watch_nonfinite() is none. {nearest(str(action), list(ACTIONS))}")
+        raise SettingError(f"watch_nonfinite() has no action {action!r}. {nearest(str(action), list(ACTIONS))}")
     torch = sys.modules.get("torch")
     if model is not None and (torch is None or not isinstance(model, torch.nn.Module)):
-        raise WrapRefused(f"watch_nonfinite() needs a torch.nn.Module, and was given {type(model).__name__}.")
+        raise WrapRefused(f"watch_nonfinite() needs a torch.nn.Module, not {type(model).__name__}.")
     with _watching:
         _watch.begin(model, action)
     return NonFiniteWatch()
 
 
 class NonFiniteWatch:
-    """The watch that runs."""
+    """The active watch for NaN and infinity."""
 
     @property
     def birth(self) -> dict[str, Any] | None:
-        """The certificate of the first non-finite value; None: there was none."""
+        """Facts about the first NaN or infinity; None if there is none."""
         return None if _watch.alarm.first is None else dict(_watch.alarm.first)
 
     @property
     def forgiven(self) -> int:
-        """How often something was not finite and came to nothing: an infinity in a mask, a step that a GradScaler skipped."""
+        """Number of harmless non-finite values: infinities in a mask, steps skipped by a GradScaler."""
         return _watch.alarm.forgiven
 
     @property
     def unused(self) -> dict[str, Any] | None:
-        """The certificate of the first NaN of a layer that reached neither the loss nor a gradient; None: there was none."""
+        """Facts about the first NaN of a layer that never reached the loss or a gradient; None if there is none."""
         return None if _watch.alarm.unused is None else dict(_watch.alarm.unused)
 
     @property
     def later(self) -> int:
-        """How many losses were not finite after the first birth."""
+        """Number of non-finite losses after the first NaN."""
         return _watch.alarm.later
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         _watch.leave()
 
     def __enter__(self) -> Self:
@@ -100,9 +101,7 @@ class NonFiniteWatch:
         self.close()
 
     def __repr__(self) -> str:
-        return (
-            f"<NonFiniteWatch: {certificate.sentence(_watch.alarm.first) if _watch.alarm.first else 'all was finite'}>"
-        )
+        return f"<NonFiniteWatch: {certificate.sentence(_watch.alarm.first) if _watch.alarm.first else 'all values finite'}>"
 
 
 class _Watching(guard[None]):

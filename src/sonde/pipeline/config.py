@@ -170,9 +170,9 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
-        raise ConfigError(f"The file cannot be read: {error.strerror}.") from None
+        raise ConfigError(f"Cannot read the file: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"This is no valid TOML: {error}.") from None
+        raise ConfigError(f"This is not valid TOML: {error}.") from None
 
 
 def _merge(table: Table, values: Mapping[str, Any]) -> None:
@@ -203,7 +203,7 @@ def _parts(table: Any, key: str) -> list[str]:
         inner = table.get(part) if table is not None and part in table else None
         table = inner if isinstance(inner, Table) else None
     if not found or "" in found:
-        raise ConfigError(f"{key!r} is no key. A key looks like 'train.epochs'.")
+        raise ConfigError(f"{key!r} is not a key. A key looks like 'train.epochs'.")
     return found
 
 
@@ -215,7 +215,7 @@ def _check_key(place: Place, known: Mapping[str, Any] | None, key: object) -> No
     if known is None or key in known or (place in CLASSES and is_class(place[0], key)) or (not place and is_path(key)):
         return
     classes = class_names(place[0]) if place in CLASSES else []
-    hint = " A class of your own has to be registered first, or be given by its import path." if classes else ""
+    hint = " Register your own class first, or give its import path." if classes else ""
     raise ConfigError(f"{where} has no key {key!r}. {nearest(key, list(dict.fromkeys([*known, *classes])))}{hint}")
 
 
@@ -301,14 +301,14 @@ def _text(place: Place, key: object) -> str:
 
 _HEAD = """# Configuration of the pipeline
 
-Made from `src/sonde/pipeline/defaults.toml` by `make docs`; do not edit. A value comes from the first of these that has one:
+Made from `src/sonde/pipeline/defaults.toml` by `make docs`; do not edit. A value comes from the first of these sources:
 `p.config[...]` or `p.set_config(...)`, the file given with `sonde.Pipeline("my.toml")` or `sonde pipeline ... -c my.toml`,
-the default. A key that does not exist is an error, which names the nearest one; so is a value of another type. Every run
-saves the configuration that it ran with as `config.toml`.
+the default. An unknown key is an error that names the nearest one; so is a value of another type. Every run saves its
+configuration as `config.toml`.
 
-The tables of classes take other keys as well, if the class knows them: `data_set.<class>` and `model.<class>` for a class
-of your own, registered or by import path (`[data_set."my.module.MyDataset"]`), and the arguments of an optimizer, criterion
-or scheduler (`["torch.optim.Adam"]`). [dataset.md](dataset.md) tells of `data_request`.
+The tables of classes accept other keys too, if the class knows them: `data_set.<class>` and `model.<class>` for your own
+class, registered or by import path (`[data_set."my.module.MyDataset"]`). The same holds for the arguments of an optimizer,
+criterion or scheduler (`["torch.optim.Adam"]`). [dataset.md](dataset.md) explains `data_request`.
 """
 
 

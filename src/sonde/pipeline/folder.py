@@ -54,8 +54,8 @@ def create(results_dir: str | Path, verb: str, config: Config) -> RunFolder:
         _write(path, _beginning(verb, config))
     except OSError as error:
         raise FolderRefused(
-            f"The results of {verb} cannot be written into {str(parent)!r}: {error.strerror or error}. Give "
-            'config["general"]["results_dir"] a folder on which you may write.'
+            f"Cannot write the results of {verb} to {str(parent)!r}: {error.strerror or error}. Set "
+            'config["general"]["results_dir"] to a writable folder.'
         ) from error
     return RunFolder(path)
 
@@ -82,7 +82,7 @@ def _ended(folder: RunFolder, status: str, error: BaseException) -> None:
     try:
         folder.tell(status=status, ended_ns=time.time_ns(), error=f"{type(error).__name__}: {error}"[:1000])
     except OSError as also:  # a full disk, which may be what ended the run: its own exception says more
-        error.add_note(f"That the run was {status} could not be written into {str(folder.path)!r}: {also}")
+        error.add_note(f"Could not record in {str(folder.path)!r} that the run was {status}: {also}")
 
 
 def newest(results_dir: str | Path, verb: str = "train", status: tuple[str, ...] = (COMPLETED,)) -> Path | None:
@@ -128,7 +128,7 @@ def _new(parent: Path, verb: str) -> Path:
         except FileExistsError:
             continue
         return parent / name
-    raise FolderRefused(f"No free name for a run of {verb} was found in {str(parent)!r}. Take another results_dir.")
+    raise FolderRefused(f"No free name for a run of {verb} in {str(parent)!r}. Choose another results_dir.")
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ class Job:
         """The items that this run visits, in order: all of them, or the first few."""
         count = len(provider)
         if self.items is not None and count < self.items:
-            note(f"The group {provider.group} has only {count} of the {self.items} items that were asked for.")
+            note(f"The group {provider.group} has only {count} of the {self.items} requested items.")
         return range(count if self.items is None else min(self.items, count))
 
     def number(self, table: str, key: str, least: int = 1) -> int:

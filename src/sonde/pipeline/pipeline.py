@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """A config, and what can be done with it. Every verb works on its own copy of the config."""
+    """A config and its verbs. Every verb works on its own copy of the config."""
 
     def __init__(self, config: str | os.PathLike[str] | Config | None = None, *, progress: Progress = SILENT) -> None:
         """`config` is a TOML file, or a Config, which is copied; without it the defaults hold."""
@@ -37,27 +37,27 @@ class Pipeline:
         self.config.set(key, value)
 
     def train(self, *, trace: int | None = None) -> Any:
-        """Train the model; the folder of the run."""
+        """Train the model and return the run folder."""
         return self._call("train", trace)
 
     def infer(self, *, trace: int | None = None) -> Any:
-        """Run the model over the group `infer`; the folder with the results."""
+        """Run the model on the group `infer` and return the results folder."""
         return self._call("infer", trace)
 
     def test(self, *, trace: int | None = None) -> Any:
-        """Test the model with the group `test`; its metrics."""
+        """Test the model on the group `test` and return its metrics."""
         return self._call("test", trace)
 
     def to_onnx(self, *, trace: int | None = None) -> Any:
-        """Export the model; the folder with model.onnx."""
+        """Export the model to ONNX and return the folder of model.onnx."""
         return self._call("to-onnx", trace)
 
     def engine(self, *, trace: int | None = None) -> Any:
-        """Run the exported model over the group `infer`, without torch; the folder with the results."""
+        """Run the exported model on the group `infer`, without torch, and return the results folder."""
         return self._call("engine", trace)
 
     def run(self, body: Callable[..., Any], *, trace: int | None = None, **arguments: Any) -> Any:
-        """Run a verb of your own: a function that takes a Job, and these arguments."""
+        """Run your own verb: a function that takes a Job and these arguments."""
         return verb(body)(self.config, trace=trace, progress=self.progress, **arguments)
 
     def _call(self, name: str, trace: int | None) -> Any:

@@ -114,10 +114,10 @@ def _register(registry: _Kind, kind: _C) -> _C:
     name = kind.__name__
     other = registry.registered.get(name)
     if name in registry.built_in:
-        raise ConfigError(f"There is a built-in {registry.word} {name!r}. Give your class another name.")
+        raise ConfigError(f"{name!r} is a built-in {registry.word}. Give your class another name.")
     if other is not None and (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ConfigError(
-            f"There is a {registry.word} {name!r} already, of {other.__module__}. Give your class another name, or use its "
+            f"The {registry.word} {name!r} already exists, from {other.__module__}. Rename your class, or use its "
             f"import path {kind.__module__}.{kind.__qualname__} without registering it."
         )
     registry.registered[name] = kind  # the same one again: a cell of a notebook that runs a second time
@@ -130,10 +130,10 @@ def _find(registry: _Kind, name: str) -> type:
     path = registry.built_in.get(name, name)
     if not is_path(path):
         raise ConfigError(
-            f"There is no {registry.word} class {name!r}. {nearest(name, registry.names())} "
-            f"A class of your own: sonde.pipeline.{registry.register}, or its import path."
+            f"No {registry.word} class {name!r}. {nearest(name, registry.names())} For your own class, use "
+            f"sonde.pipeline.{registry.register} or its import path."
         )
     found = import_path(path, f"The {registry.word} class")
     if not isinstance(found, type):
-        raise ConfigError(f"The {registry.word} class is {name!r}, which is no class, but {type(found).__name__}.")
+        raise ConfigError(f"The {registry.word} class {name!r} is not a class, but {type(found).__name__}.")
     return found

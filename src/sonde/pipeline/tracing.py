@@ -79,7 +79,7 @@ class Told:
         return result
 
 
-@guard("finding the item that a call is about", default=None)
+@guard("identifying the item of a call", default=None)
 def _placed(stage: str, index: Any) -> Fetch | None:
     """Say which item of the batch is at hand now: that with this index; or all of them, where they are collated."""
     tape = active.current()

@@ -86,7 +86,7 @@ def at_uninstall(leave: Callable[[], None]) -> None:
 def uninstall() -> None:
     """Take all of them away."""
     while _leave:
-        with guard("taking a probe away"):
+        with guard("removing a probe"):
             _leave.pop()()
 
 

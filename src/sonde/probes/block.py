@@ -88,12 +88,11 @@ else:
 
 
 class trace_step(Fast):  # noqa: N801  it is used like a function
-    """A step of training: `with sonde.trace_step(model):` around what belongs to it, or as a decorator of a function.
+    """A training step: `with sonde.trace_step(model):` around its code, or as a decorator.
 
-    From the first one on, these blocks say where steps end, and updates of optimizers do not. `step` is the number of the
-    step; without it steps are counted on. A block inside another one is a part of that step. A block that is left by an
-    exception is an aborted step: it is marked, and not counted among the others. `model` is what is trained; it is left
-    alone. Harmless if nothing is recorded.
+    Once used, these blocks define where steps end, instead of optimizer updates. `step` is the step number; by default
+    steps are counted. A nested block is part of the outer step. A block left by an exception is an aborted step: it is
+    marked and not counted. `model` is the trained model; it is not changed. Does nothing if nothing is being recorded.
     """
 
     __slots__ = ()
@@ -103,8 +102,8 @@ class trace_step(Fast):  # noqa: N801  it is used like a function
         flags = flags_of(function)
         if flags & ASYNC_GENERATOR:
             raise WrapRefused(
-                "trace_step() cannot decorate an asynchronous generator. "
-                "Write `with sonde.trace_step():` around what belongs to a step, in the loop over it."
+                "trace_step() cannot decorate an asynchronous generator. Use `with sonde.trace_step():` around each "
+                "step in the loop instead."
             )
         around = next((one for bit, one in _AROUND if flags & bit), _around_call)
         return cast("Callable[_P, _R]", wraps(function)(around(lambda: type(self)(step=self._step), function)))

@@ -10,5 +10,5 @@ from sonde.store.record import ESSENTIAL
 
 def switch_off(name: str, doing: str) -> None:
     """Write that the probe `name` is off; `doing` is the place at which the guard caught its failure."""
-    with guard.guard("writing that a probe is off"):
+    with guard.guard("recording that a probe is off"):
         core.mark(name, OFF, key=0, args={"reason": guard.reasons().get(doing, "unknown")}, level=ESSENTIAL)

@@ -68,7 +68,7 @@ class _Now:
 
 now = _Now()
 _ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(2 * UPDATE_BACKWARD)]
-_telling = guard("telling a probe that a step has ended")
+_telling = guard("notifying a probe of the end of a step")
 _begins: list[Callable[[], None]] = []
 _updates: list[Callable[[], None]] = []
 
@@ -189,7 +189,7 @@ def _quick_end(flags: int) -> Callable[[], Any]:
 quick_end = [_quick_end(flags) for flags in range(UPDATE_LATE)]
 
 
-@guard("telling a probe that training begins")
+@guard("notifying a probe of the start of training")
 def _call(callback: Callable[[], None]) -> None:
     callback()
 

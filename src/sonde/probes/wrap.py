@@ -33,9 +33,9 @@ _watching = guard("watching a wrapped object")
 
 
 def wrap_dataloader(loader: Any) -> Any:
-    """Something that gives the same batches in the same order, and records how long the program waits for each.
+    """Record how long the program waits for each batch of any iterable; returns an iterable with the same batches.
 
-    For any iterable. Of a `DataLoader` of torch, which is recorded without an edit, it is the loader itself.
+    A torch `DataLoader` is recorded without edits and returned as it is.
     """
     if not hasattr(loader, "__iter__"):
         raise _refusal("wrap_dataloader", "an iterable", loader)
@@ -45,7 +45,7 @@ def wrap_dataloader(loader: Any) -> Any:
 
 
 def wrap_forward(model: Any) -> Any:
-    """The model, whose `forward` is recorded; or a function that calls a function of the program, and records the call."""
+    """Record `forward` of a model, or calls of a function; returns the model, or the wrapped function."""
     if not callable(model):
         raise _refusal("wrap_forward", "a model or a function", model)
     torch = sys.modules.get("torch")
@@ -55,14 +55,14 @@ def wrap_forward(model: Any) -> Any:
 
 
 def wrap_backward(loss: Any) -> Any:
-    """The loss, whose `backward()` is recorded; or a function that does the backward pass, recorded.
+    """Record `backward()` of a loss, or wrap a function that does the backward pass.
 
-    Also `torch.autograd.grad`, or what `torch.func.grad` made: nothing sees these without it. In the mode auto such a function is
-    the backward pass of a program that has no other.
+    Use it for `torch.autograd.grad` and the result of `torch.func.grad`, which are not recorded otherwise. In mode auto
+    such a function counts as the backward pass if the program has no other.
     """
     if not hasattr(loss, "backward"):
         if not callable(loss):
-            raise _refusal("wrap_backward", "something with a method `backward`, or a function", loss)
+            raise _refusal("wrap_backward", "an object with a method `backward`, or a function", loss)
         return _function(loss, _call("backward", lambda: _span(names.BACKWARD), _unseen_backward))
     timed = _call("backward", lambda: _span(names.BACKWARD))
 
@@ -76,7 +76,7 @@ def wrap_backward(loss: Any) -> Any:
 
 
 def wrap_optimizer(optimizer: Any) -> Any:
-    """The optimizer, whose `step()` is recorded, and ends a step of training."""
+    """Record `step()` of an optimizer, which ends a training step; returns the optimizer."""
     if not hasattr(optimizer, "step"):
         raise _refusal("wrap_optimizer", "an optimizer with a method `step`", optimizer)
     timed = _call("optimizer", lambda: _span(names.OPTIMIZER))
@@ -92,17 +92,17 @@ def wrap_optimizer(optimizer: Any) -> Any:
 
 
 def wrap_h2d(batch: Any) -> Any:
-    """The tensor or batch, whose next `to()` or `cuda()` is recorded as a copy to a device; or a function that copies, recorded."""
+    """Record the next `to()` or `cuda()` of a tensor or batch as a copy to a device, or wrap a function that copies."""
     size = getattr(batch, "nbytes", 0)
     timed = _call("h2d", lambda: _span(names.H2D, size))
     methods = {name: timed for name in ("to", "cuda") if hasattr(batch, name)}
     if not methods and not callable(batch):
-        raise _refusal("wrap_h2d", "something with a method `to`, or a function", batch)
+        raise _refusal("wrap_h2d", "an object with a method `to`, or a function", batch)
     return _recording(batch, methods, once=True) if methods else _function(batch, timed)
 
 
 def _refusal(name: str, wanted: str, given: Any) -> WrapRefused:
-    return WrapRefused(f"{name}() got {type(given).__name__}, which it cannot wrap. Give it {wanted}.")
+    return WrapRefused(f"{name}() cannot wrap {type(given).__name__}. Give it {wanted}.")
 
 
 def _note_loss(loss: Any) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 BLIND_SPOTS = (
-    "functions without a span: only what is marked with sonde.span or ai is recorded",
-    "single kernels of a GPU: phases have the time of its stream, layers that of the host, which only starts them",
-    "the last records of a host that loses power: they survive a kill of the process, not of the machine",
+    "functions without a span: only code marked with sonde.span or ai is recorded",
+    "single GPU kernels: phases have stream times; layers have host times, which only cover the launch",
+    "the last records of a host that loses power: they survive a killed process, but not a crashed machine",
     "uvloop imported before sonde.init(), trio, curio: tasks of one thread share its innermost span",
-    "a bare `with` inside an undecorated generator: what its consumer does meanwhile may seem to lie inside",
-    "python -I, -E or -S children, and children with a cleaned environment: they do not find the run",
-    "torch: persistent loader workers that were there before Sonde looked: only what they deliver is seen",
-    "torch: `model.forward(...)` called directly (its children are seen), calls inside of a compiled function",
-    "torch: spans in code that torch.compile turns into a graph; with fullgraph=True it refuses a bare span there",
-    "torch: optimizers that are no torch.optim.Optimizer; their steps inside of a backward pass on a device",
-    "torch: functional collectives (DTensor), `Work.get_future().wait()`, and what the last backward of a DDP model waited for",
+    "a bare `with` inside an undecorated generator: the consumer's work may appear inside it",
+    "child processes started with python -I, -E or -S, or with a cleared environment: they do not find the run",
+    "torch: persistent loader workers started before Sonde: only the batches they deliver are seen",
+    "torch: direct calls of `model.forward(...)` (their children are seen), and calls inside a compiled function",
+    "torch: spans in code that torch.compile traces; with fullgraph=True it rejects a bare span there",
+    "torch: optimizers that are not a torch.optim.Optimizer, and optimizer steps inside a backward pass on a device",
+    "torch: functional collectives (DTensor), `Work.get_future().wait()`, and waits in a DDP model's last backward",
 )

@@ -87,4 +87,4 @@ def _checked(blob: bytes) -> str | None:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")

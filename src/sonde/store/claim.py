@@ -46,7 +46,7 @@ def _agree(folder: int, parent: str, stem: str, rank: int, create: Callable[[], 
                 run = _read(folder, claim)
             if run and _enter(os.path.join(parent, run), rank):
                 return os.path.join(parent, run)
-        raise FolderRefused(f"{parent} holds {MAX_TRIES} claims of one job. Remove the files {stem}-* in it.")
+        raise FolderRefused(f"{parent} holds {MAX_TRIES} claims of one job. Delete the files {stem}-* in it.")
     finally:
         if own and not _is_entered(own, rank):
             discard_run(own)

@@ -74,7 +74,7 @@ def read_small(path: Path, limit: int) -> bytes:
     """The content of a file that has at most `limit` bytes; a larger one is an OSError."""
     with RegularFile(path) as file:
         if file.size() > limit:
-            raise OSError(errno.EFBIG, f"has {file.size()} bytes, more than the {limit} that it can have", str(path))
+            raise OSError(errno.EFBIG, f"has {file.size()} bytes, over the maximum of {limit}", str(path))
         return file.read(limit, 0)
 
 

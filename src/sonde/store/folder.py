@@ -85,10 +85,10 @@ def join_run(path: str) -> str:
             found = os.stat(RUN_FILE, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             raise FolderRefused(
-                f"{path} is no run folder: it holds no {RUN_FILE}. Unset SONDE_RUN, or set it to a run folder."
+                f"{path} is not a run folder: it has no {RUN_FILE}. Unset SONDE_RUN, or set it to a run folder."
             ) from None
         if not stat.S_ISREG(found.st_mode):
-            raise FolderRefused(f"{path}/{RUN_FILE} is no plain file. Remove it, or record into another folder.")
+            raise FolderRefused(f"{path}/{RUN_FILE} is not a regular file. Delete it, or record to another folder.")
     return path
 
 
@@ -161,7 +161,7 @@ def open_usage(run: int) -> int:
     if stat.S_ISREG(found.st_mode):
         return fd
     os.close(fd)
-    raise FolderRefused(f"{USAGE_FILE} is not a plain file. Remove the run, and start a new one.")
+    raise FolderRefused(f"{USAGE_FILE} is not a regular file. Delete the run and start a new one.")
 
 
 def discard_process(path: str) -> None:
@@ -180,9 +180,7 @@ def private_folder(parent: str) -> str:
         _create_folder(path)
     with opened(path) as folder:
         if stat.S_IMODE(os.fstat(folder).st_mode) & 0o077:
-            raise FolderRefused(
-                f"{path} is open to other users. Remove it, or give the setting scratch another folder."
-            )
+            raise FolderRefused(f"{path} is open to other users. Delete it, or set `scratch` to another folder.")
     return path
 
 
@@ -197,14 +195,14 @@ def opened(path: str) -> Iterator[int]:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
-        what = "a symbolic link" if os.path.islink(path) else "no folder"
-        raise FolderRefused(f"{path} is {what}. Remove it, or record into another folder.") from None
+        what = "a symbolic link" if os.path.islink(path) else "not a folder"
+        raise FolderRefused(f"{path} is {what}. Delete it, or record to another folder.") from None
     try:
         owner = os.fstat(folder).st_uid
         if owner != os.geteuid():
             raise FolderRefused(
-                f"{path} belongs to user {owner}, and this process runs as user {os.geteuid()}. "
-                "Record into a folder of your own."
+                f"{path} belongs to user {owner}, but this process runs as user {os.geteuid()}. Record to a folder "
+                "of your own."
             )
         yield folder
     finally:
@@ -216,7 +214,7 @@ def open_new(folder: int, name: str, flags: int = os.O_RDWR) -> int:
     try:
         fd = os.open(name, flags | _NEW, FILE_MODE, dir_fd=folder)
     except FileExistsError:
-        raise FolderRefused(f"Something stands in the place of the new file {name}. Remove it.") from None
+        raise FolderRefused(f"Cannot create {name}: something else has that name. Delete it.") from None
     try:
         os.fchmod(fd, FILE_MODE)
     except BaseException:
@@ -238,7 +236,7 @@ def write_json(folder: int, name: str, content: Mapping[str, object]) -> None:
     """Write or replace a JSON file in an opened folder, so that a reader sees the old or the new content, whole."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            raise FolderRefused(f"{name} is no plain file in its folder. Remove it.")
+            raise FolderRefused(f"{name} is not a regular file in its folder. Delete it.")
     temporary = f".{name}-{os.getpid()}-{os.urandom(4).hex()}"
     text = json.dumps(content, indent=1) + "\n"  # ASCII, so that odd bytes in an argument stay readable
     try:
@@ -279,7 +277,7 @@ def _create_first(paths: Iterator[str]) -> str:
         with suppress(FileExistsError):
             _create_folder(path)
             return path
-    raise FolderRefused(f"There is no free name for a folder like {path}. Remove old ones.")
+    raise FolderRefused(f"No free folder name like {path}. Delete old ones.")
 
 
 def _create_folder(path: str) -> None:

@@ -58,11 +58,11 @@ def _read(file: RegularFile, notes: list[str]) -> Iterator[LedgerEntry]:
     magic, length, base, space, cap = head
     if magic != ledger.MAGIC:
         if page.strip(b"\0") or file.size() > ledger.DATA:  # else its process was killed when it had just made the file
-            notes.append(f"{NAME} is damaged: it does not begin as a ledger does")
+            notes.append(f"{NAME} is damaged: it has no ledger header")
         return
     there = max(0, file.size() - ledger.DATA)
     if length > there:
-        notes.append(f"{NAME} is cut short: it holds {there} of {length} bytes")
+        notes.append(f"{NAME} is truncated: it has {there} of {length} bytes")
     yield from _entries(_FilePart(file, ledger.DATA, min(length, there)), notes)
     if base == length:
         yield from _entries(_Buffer(page[ledger.HEAD_BYTES :]), notes)
@@ -83,7 +83,7 @@ def note_losses(path: Path, notes: list[str]) -> None:
 
 def _tell_losses(space: int, cap: int, notes: list[str]) -> None:
     why_lost = "could not be written: disk full, file-size limit, or closed file"
-    for count, reason in ((space, f"that {why_lost}"), (cap, "that came after the run had reached its size cap")):
+    for count, reason in ((space, f"that {why_lost}"), (cap, "that came after the size cap was reached")):
         note = f"{NAME} lacks {count} batches {reason}"
         if count and note not in notes:
             notes.append(note)
@@ -144,7 +144,7 @@ def _entries(part: _FilePart, notes: list[str]) -> Iterator[LedgerEntry]:
             size = _size(code, count, part, at + head.size)
             place = None if size is None else part.place(at + head.size, size)
         if place is None or size is None:
-            notes.append(f"{NAME} is damaged: the batches behind its first {at} bytes are lost")
+            notes.append(f"{NAME} is damaged: the batches after its first {at} bytes are lost")
             return
         yield LedgerEntry(code, flags, None if worker < 0 else worker, key, count, part.window[place : place + size])
         at += head.size + size

@@ -41,26 +41,26 @@ def read_head(content: bytes, size: int) -> Head:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or not isinstance(fields.get("shape"), tuple):
-        raise ValueError("its header cannot be understood")  # noqa: TRY004  what is in the file is wrong
+        raise ValueError("its header is invalid")  # noqa: TRY004  what is in the file is wrong
     shape, descr = fields["shape"], fields.get("descr")
     if not isinstance(descr, str) or _DTYPE.fullmatch(descr) is None:
-        raise ValueError(f"it does not hold numbers, but {str(descr)[:50]}")
+        raise ValueError(f"it holds {str(descr)[:50]}, not numbers")
     dtype = numpy.dtype(descr)
     if not all(type(side) is int and side >= 0 for side in shape):
-        raise ValueError("its shape is no shape")
+        raise ValueError("its shape is invalid")
     if math.prod(shape) * dtype.itemsize != size - offset:
-        raise ValueError("the .npy header does not fit its data")
+        raise ValueError("the .npy header does not match its data")
     return Head(shape, fields.get("fortran_order") is True, dtype, offset)
 
 
 def _header(content: bytes) -> tuple[str, int]:
     """The text that describes the array, and where that itself begins."""
     if content[:6] != _MAGIC or content[6:8] not in _LENGTHS:
-        raise ValueError("it is no .npy file of version 1 or 2")
+        raise ValueError("it is not a .npy file of version 1 or 2")
     begin = 8 + _LENGTHS[content[6:8]]
     end = begin + int.from_bytes(content[8:begin], "little")
     if end > len(content):
-        raise ValueError("its header is cut off")
+        raise ValueError("its header is truncated")
     return content[begin:end].decode("latin1").strip(), end
 
 
@@ -69,7 +69,7 @@ def read_whole(path: Path) -> Array:
     with RegularFile(path) as file:
         head = read_head(file.read(MOST_HEADER, 0), file.size())
         if file.size() > MOST_BYTES:
-            raise ValueError(f"it has {file.size()} bytes, more than the {MOST_BYTES} that are read")
+            raise ValueError(f"it has {file.size()} bytes, over the maximum of {MOST_BYTES}")
         flat = numpy.frombuffer(file.read(file.size() - head.offset, head.offset), head.dtype)
     return flat.reshape(head.shape, order="F" if head.fortran else "C")
 
@@ -85,7 +85,7 @@ def read_rows(path: Path, wanted: Sequence[int]) -> dict[int, Array]:
             return {row: whole[row] for row in wanted if 0 <= row < len(whole)}
         length = math.prod(head.shape[1:]) * head.dtype.itemsize
         if length > MOST_BYTES:
-            raise ValueError(f"one row has {length} bytes, more than the {MOST_BYTES} that are read")
+            raise ValueError(f"one row has {length} bytes, over the maximum of {MOST_BYTES}")
         found = {}
         for row in wanted:
             if 0 <= row < head.shape[0]:

@@ -26,7 +26,7 @@ NONFINITE = "nonfinite"
 NONFINITE_UNSEEN = "nonfinite.unseen"
 # A mark: the last birth of this process, named by its layer, has come to nothing: the backward pass after it has ended well.
 NONFINITE_UNUSED = "nonfinite.unused"
-PERHAPS = "perhaps "  # in the certificate of a birth, before an operation that was told by its name alone
+PERHAPS = "perhaps "  # in a certificate, before an operation that was identified by its name alone
 
 # Waiting for a batch. `input_wait` is written by the main thread of a process that is no loader worker, outside of any other
 # wait; `prefetch` is the same anywhere else: in another thread, in a worker, or for a loader inside a dataset. Who waits is

@@ -82,9 +82,7 @@ def read_info(folder: Path, notes: list[str]) -> Info:
     fields = read_object(folder / "process.json", notes)
     schema = _integer(fields.get("schema"))
     if schema is not None and schema > SCHEMA:
-        raise RunUnreadable(
-            f"{folder} was written in format {schema}, this Sonde reads format {SCHEMA}: install a newer Sonde."
-        )
+        raise RunUnreadable(f"{folder} has format {schema}, this Sonde reads format {SCHEMA}: install a newer Sonde.")
     named = _FOLDER.fullmatch(folder.name)
     end: dict[str, Any] = fields["end"] if isinstance(fields.get("end"), dict) else {}
     integers = {key: _integer(fields.get(key)) for key in _INTEGERS}
@@ -123,7 +121,7 @@ def read_object(path: Path, notes: list[str]) -> dict[str, Any]:
         return {}
     if isinstance(fields, dict):
         return fields
-    notes.append(f"{path.name} is damaged: it holds no JSON object")
+    notes.append(f"{path.name} is damaged: it has no JSON object")
     return {}
 
 
@@ -141,7 +139,7 @@ def read_names(folder: Path, notes: list[str]) -> Names:
     if rest:
         _take_line(rest, found)
     if bad:
-        notes.append(f"names.jsonl is damaged: {bad} lines cannot be understood")
+        notes.append(f"names.jsonl is damaged: {bad} lines are invalid")
     return found
 
 

@@ -120,7 +120,7 @@ class ProcessRecording:
             self.notes.append(f"events.seg {why(error)}")
         if self.header is None and not (self.folder / "process.json").is_file():
             raise RunUnreadable(
-                f"{self.folder} cannot be read: {'; '.join(self.notes)}. Restore the folder from a copy, or remove it."
+                f"Cannot read {self.folder}: {'; '.join(self.notes)}. Restore the folder from a backup, or delete it."
             )
         return None
 
@@ -131,7 +131,7 @@ class ProcessRecording:
         if self.header is None:
             return size
         if self.header.seg_len > size:
-            self.notes.append(f"events.seg is cut short: it holds {size} of {self.header.seg_len} bytes")
+            self.notes.append(f"events.seg is truncated: it has {size} of {self.header.seg_len} bytes")
         return min(size, self.header.seg_len)
 
     def _slots(self) -> int:
@@ -142,7 +142,7 @@ class ProcessRecording:
         if self.header is None:
             return None
         if not 1 <= self.header.next_seq <= self.header.end_seq <= 2**32:
-            self.notes.append(f"rings are damaged: the header tells {self.header.next_seq} as the next number")
+            self.notes.append(f"rings are damaged: the header has {self.header.next_seq} as the next number")
             return None
         return self.header.next_seq, self.header.end_seq
 
@@ -158,15 +158,15 @@ class ProcessRecording:
             return RegularFile(self.folder / "events.seg")
         except OSError as error:
             raise RunUnreadable(
-                f"{self.folder}/events.seg {why(error)}, though it was there before: the run was sealed or removed "
-                "meanwhile. Open it again."
+                f"{self.folder}/events.seg {why(error)}, but was there before: the run was sealed or deleted. Open "
+                "it again."
             ) from None
 
     def _tell(self) -> None:
         if self.missing and not self.counted:
             self.notes.append(f"at least {self.missing} records are missing")
         if self.corrupt:
-            self.notes.append(f"events.seg is damaged: {self.corrupt} places of 48 bytes hold no record")
+            self.notes.append(f"events.seg is damaged: {self.corrupt} blocks of 48 bytes are not records")
 
 
 def _slice_of(rings: Rings) -> Slice:
@@ -188,5 +188,5 @@ def read_process(folder: str | Path) -> ProcessRecording:
     """Read a process folder. Raises RunUnreadable if it tells nothing at all."""
     path = Path(folder)
     if not path.is_dir() or path.is_symlink():
-        raise RunUnreadable(f"{path} is not a process folder: give a folder <host>-<pid>-<n> inside a run folder.")
+        raise RunUnreadable(f"{path} is not a process folder. Give a folder <host>-<pid>-<n> inside a run folder.")
     return ProcessRecording(path)

@@ -48,7 +48,7 @@ def read_rings(path: Path, owner: int, notes: list[str]) -> Rings:
                 return _read(file, notes)
             notes.append(f"rings at {path} belong to another user and were not read")
     except OSError as error:
-        notes.append(f"rings {why(error)}: what had not been spilled into events.seg cannot be read")
+        notes.append(f"rings {why(error)}: records not yet written to events.seg cannot be read")
     return no_rings()
 
 
@@ -95,11 +95,11 @@ def _header(file: RegularFile, notes: list[str]) -> dict[str, int] | None:
     page = file.read(record.HEADER_BYTES, 0)
     fields = _fields(record.HEADER_FIELDS, page)
     if len(page) < record.HEADER_BYTES or not page.startswith(record.RINGS_MAGIC):
-        notes.append("rings are damaged: the header cannot be understood")
+        notes.append("rings are damaged: the header is invalid")
         return None
     expected = (record.FORMAT_VERSION, record.RECORD_SIZE, record.RING_BYTES)
     if (fields["version"], fields["record_size"], fields["ring_bytes"]) != expected:
-        notes.append("rings are damaged: the header tells another layout; the usual one is assumed")
+        notes.append("rings are damaged: the header has another layout; the default one is assumed")
     return fields
 
 
@@ -117,7 +117,7 @@ def _count(file: RegularFile, header: dict[str, int] | None, notes: list[str]) -
     held = max(0, -((record.HEADER_BYTES - file.size()) // record.RING_BYTES))
     said = held if header is None else header["rings"]
     if said > held:
-        notes.append(f"rings are cut short: the file holds {held} of {said} rings")
+        notes.append(f"rings are truncated: the file has {held} of {said} rings")
     if min(held, said) > MAX_RINGS:
         notes.append(f"rings: only the first {MAX_RINGS} of {min(held, said)} rings were read")
     return min(held, said, MAX_RINGS)
@@ -141,7 +141,7 @@ def _read_ring(file: RegularFile, offset: int, notes: list[str]) -> tuple[NDArra
             records, bad = _unspilled(slots, before["head"], after["spilled"])
             return records, owner, tid, bad
         if owner == after["owner"] and tries == RETRIES - 1:
-            notes.append(f"rings are damaged: one tells {before['head']} records, {before['spilled']} of them spilled")
+            notes.append(f"rings are damaged: one has {before['head']} records, {before['spilled']} of them spilled")
             return slots[valid(slots)], owner, tid, 0
     return no_rings().records, 0, 0, 0  # each owner spills what the one before it left
 

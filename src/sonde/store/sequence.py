@@ -196,7 +196,7 @@ def sequence_of(
     if limits is not None and found.corrupt > found.kept + found.missing:
         bare = sequence_of(retell, slots, None, notes)
         if bare.kept > found.kept:
-            notes.append(f"rings are damaged: the header tells {limits[0]} as the next number, the records tell more")
+            notes.append(f"rings are damaged: the header has {limits[0]} as the next number, but records go beyond it")
             return bare
     return found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sonde import units
+from sonde.store.certificate import FIRST_WORDS
 from sonde.terminal.layout import INDENT, MARGIN, block, heading, items, note
 from sonde.terminal.table import TextColumn, lines
 from sonde.views.blackbox import BatchLine, BirthLine, Page, RaisedLine, ThreadLine, item_names
@@ -76,14 +77,14 @@ def _banner(console: Console, word: str) -> None:
 def _certificate(view: Page, console: Console) -> None:
     first, others = view.births[0], view.births[1:]
     _banner(console, "BIRTH CERTIFICATE")
-    block(console, Text(f"First non-finite value: {printable(first.sentence)}", "bold"), hang=LABEL)
+    block(console, Text(f"{FIRST_WORDS[first.certificate['kind']]}: {printable(first.sentence)}", "bold"), hang=LABEL)
     _labelled(console, "what", first.amount)
     _inputs(first, console)
     if first.code and first.code not in first.sentence:
         _labelled(console, "code", first.code)
     _labelled(console, "next", f"{first.next}.", "bold")
     if view.dump is not None and any(one.kept == "full" for one in view.batches):
-        _labelled(console, "", f"Pictures of the items: sonde blackbox {view.id} --html page.html", "dim")
+        _labelled(console, "", f"With pictures of the items: sonde blackbox {view.id} --html page.html", "dim")
     for one in others[:MOST_BIRTHS]:
         _labelled(console, "then", _later(one, first))
     if len(others) > MOST_BIRTHS:
@@ -143,7 +144,7 @@ def _raised(raised: RaisedLine, console: Console) -> None:
 def _batches(batches: list[BatchLine], console: Console) -> None:
     if not batches:
         return
-    heading(console, "the last batches, the newest at the bottom")
+    heading(console, "last batches, newest at the bottom")
     columns = [
         TextColumn("process", [one.who for one in batches], need=4, right=False),
         TextColumn("step", [_count(one.step) for one in batches]),
@@ -167,7 +168,7 @@ def _batches(batches: list[BatchLine], console: Console) -> None:
     for line in lines(kept, console.width - INDENT):
         console.print(Text(MARGIN) + line, no_wrap=True, overflow="crop")
     if any(one.sampled and one.digest is not None for one in batches):
-        note(console, "~ as far as it was read: the digest is of a sample of the bytes", "dim")
+        note(console, "~ the digest covers a sample of the bytes", "dim")
     for one in batches:
         _guilty(one, console)
     _kept(batches, console)
@@ -226,12 +227,12 @@ def _kept(batches: list[BatchLine], console: Console) -> None:
         return
     words = {
         "full": "values",
-        "summary": "summaries only (the setting values)",
-        "off": "no values (the setting values)",
+        "summary": "summaries only (setting `values`)",
+        "off": "no values (setting `values`)",
         "too large": "summaries only: larger than the limit",
-        "gone": "summaries only: the program had let go of it",
+        "gone": "summaries only: the program had already freed it",
     }
-    _labelled(console, "kept", f"{words.get(newest.kept or '', 'n/a')}, of the newest batch:", "dim")
+    _labelled(console, "kept", f"{words.get(newest.kept or '', 'n/a')}, newest batch:", "dim")
     for value in newest.values[:8]:
         bad = f", {units.count(value['nonfinite'])} non-finite" if value["nonfinite"] else ""
         line = Text(f"{'':{LABEL}}")
@@ -258,7 +259,7 @@ def _threads(threads: list[ThreadLine], console: Console) -> None:
     heading(console, units.plural(len(threads), "thread"))
     shown = sorted(threads, key=lambda one: not one.current)[:MOST_THREADS]
     for one in shown:
-        frames = " < ".join(_ends(one.frames)) or ("has left the program" if one.current else "no Python frame")
+        frames = " < ".join(_ends(one.frames)) or ("has left Python" if one.current else "no Python frame")
         line = Text(printable(one.name) + (" (current)" if one.current else ""), "bold" if one.current else "")
         line.append(f"  {printable(frames)}", "not bold")
         block(console, line, hang=INDENT)
@@ -286,7 +287,7 @@ def _dumps(view: Page, console: Console) -> None:
         )
     if len(view.dumps) > MOST_DUMPS:
         note(console, f"and {units.count(len(view.dumps) - MOST_DUMPS)} more; --json has all", "dim")
-    note(console, "--dump N shows another", "dim")
+    note(console, "show another with --dump N", "dim")
 
 
 def _rest(view: Page, console: Console) -> None:

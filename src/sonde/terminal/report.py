@@ -151,10 +151,10 @@ def _step_time(view: Report, console: Console) -> None:
     steps = view.steps
     if not steps.count and not steps.warmup:
         return
-    told = f"{units.plural(steps.count, 'step')} after the warm-up"
+    told = f"{units.plural(steps.count, 'step')} after warm-up"
     if len(view.ranks) > 1:
         told += f", {len(view.ranks)} {'trainings' if view.run.trainings > 1 else 'ranks'} together"
-    told += "; share: of all their time"
+    told += "; shares of their total time"
     if steps.aborted:
         told += f"; {steps.aborted:,} aborted, not counted"
     _title(console, "step time", told)
@@ -226,7 +226,7 @@ def _ranks(ranks: list[RankRow], console: Console, apart: bool) -> None:
     shown = _telling(ranks)
     _title(
         console,
-        *(("trainings", "each in a process of its own, without a rank") if apart else ("ranks", _summary(ranks))),
+        *(("trainings", "separate processes without ranks") if apart else ("ranks", _summary(ranks))),
     )
     hosts = len({one.host for one in ranks}) > 1
     columns = [
@@ -266,11 +266,7 @@ def _summary(ranks: list[RankRow]) -> str:
         return ""
     middle = known[(len(known) - 1) // 2]
     worst = next((one for one in ranks if one.worst), None)
-    told = (
-        f"the slowest: {name_of(worst, True)}, {worst.slow:.2f}x"
-        if worst and worst.slow
-        else "none is slower than the others"
-    )
+    told = f"slowest {name_of(worst, True)}, {worst.slow:.2f}x" if worst and worst.slow else "no slow rank"
     return f"median {took(middle)}, {told}"
 
 
@@ -332,8 +328,8 @@ def _slowest(view: Report, console: Console) -> None:
             need=4,
             styles=["dim"] * len(slowest),
         ),
-        TextColumn("most of it", [_extra(one) for one in slowest], need=1, right=False),
-        TextColumn("its slowest items", [_culprits(one) for one in slowest], need=2, right=False, least=18),
+        TextColumn("mostly", [_extra(one) for one in slowest], need=1, right=False),
+        TextColumn("slowest items", [_culprits(one) for one in slowest], need=2, right=False, least=18),
     ]
     if not several:
         columns = [column for column in columns if column.title != "rank"]
@@ -369,7 +365,7 @@ def _layers(view: Report, console: Console) -> None:
     shown = view.layers[:MOST_LAYERS]
     if not shown:
         return
-    _title(console, "layers", f"{units.plural(len(view.layers), 'layer')}, mean of a step")
+    _title(console, "layers", f"{units.plural(len(view.layers), 'layer')}, mean per step")
     _grid(
         console,
         [
@@ -391,16 +387,12 @@ def _foot(view: Report, console: Console) -> None:
     _title(console, "about this recording")
     _labelled(console, "cost", own_cost(view))
     here = [one.what for one in view.blind_spots if one.scope == "run"]
-    always = len(view.blind_spots) - len(here)
     for text in here:
         _labelled(console, "unseen", text)
-    before = "and" if here else "nothing more than"
-    _labelled(
-        console, "" if here else "unseen", f"{before} {always} things that no run shows: sonde doctor lists them", "dim"
-    )
+    _labelled(console, "limits", "known limitations of every run: sonde doctor", "dim")
     for drop in view.drops:
         _labelled(console, "lost", f"{units.records(drop.count)} {drop.reason}", "red")
     if not view.drops:
-        _labelled(console, "lost", "nothing: every record that was begun is there")
+        _labelled(console, "lost", "no records")
     for note in view.run.notes:
         _labelled(console, "note", note, "yellow")

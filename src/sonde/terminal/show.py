@@ -37,7 +37,7 @@ NOT_KNOWN = "n/a"
 SHOWN_NUMBERS = 6  # of a list in a cell
 MOMENTS = ("start_ns", "end_ns", "time_ns", "last_ns")
 SIZES = ("rss", "allocated", "reserved", "peak")
-WORDS = {"running": "still run", "unknown": "ran elsewhere"}
+WORDS = {"running": "are running", "unknown": "ran on other hosts"}
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -289,9 +289,9 @@ def draw_listing(view: Listing, console: Console) -> None:
     kept = {column.title for column in fit(columns, console.width)}
     left_out = [title for title in view.columns if _title(title) not in kept]
     if left_out:
-        note(console, f"not shown: {', '.join(left_out)} (a wider terminal or --json shows them)", "dim")
+        note(console, f"not shown: {', '.join(left_out)} (use a wider terminal or --json)", "dim")
     if not view.total:
-        note(console, "no rows: nothing was recorded that belongs here", "dim")
+        note(console, "no rows: nothing of this kind was recorded", "dim")
     if view.total > len(view.rows):
         note(console, f"{units.count(len(view.rows))} of {units.count(view.total)} rows; --limit 0 shows all", "dim")
 
@@ -384,7 +384,7 @@ def _verdict(found: Examination, console: Console) -> None:
     if found.enabled is False:
         note(
             console,
-            "It is switched off here: the setting enabled (SONDE) is 0, so programs are not recorded.",
+            "Recording is off: the setting `enabled` (SONDE) is 0.",
             "yellow",
         )
 

@@ -158,7 +158,7 @@ class Screen(App[None]):
         while True:
             begun = time.process_time()
             before = self.view
-            with guard("reading the run for the screen"):  # what was read before stays on the screen
+            with guard("updating the screen"):  # what was read before stays on the screen
                 self.view = await asyncio.to_thread(self._look)
                 if self._read is not None:
                     self._scroll.feed(await asyncio.to_thread(self._read))
@@ -218,7 +218,7 @@ class Screen(App[None]):
         assert self.view is not None
         state = self.view.headline.state
         over = state in ("ended", "died", "unknown") or (state == "gone" and self._interrupt is None)
-        leave = "leave" if over else "detach, it goes on" if self.size.width >= WIDE else "detach"
+        leave = "leave" if over else "detach, keep it running" if self.size.width >= WIDE else "detach"
         keys = [("q", leave)]
         if self._interrupt is not None and not over:
             keys.append(("^C", "interrupted" if self._interrupted else "interrupt"))

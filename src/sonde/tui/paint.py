@@ -68,7 +68,7 @@ LOOKS = {
     "communication": PhaseStyle("#ff7b9c", "C"),
     "checkpoint": PhaseStyle("#c08a5e", "K"),
     "evaluation": PhaseStyle("#b8c7e0", "E"),
-    "residual": PhaseStyle("#5b6472", "R"),
+    "untracked": PhaseStyle("#5b6472", "U"),
 }
 OTHER = PhaseStyle("#8b949e", "?")
 
@@ -98,7 +98,7 @@ def whole_verdict(view: WatchView, width: int, height: int) -> Text:
     """The verdict with every word of it."""
     found = view.verdict
     if found is None:
-        return Text("No verdict yet. It is made every few seconds, once there are steps.", QUIET)
+        return Text("No verdict yet. It updates every few seconds once there are steps.", QUIET)
     colour = SEVERITIES.get(found.severity, WARN)
     drawn = [Text(f"{found.kind}  ", f"bold {colour}").append(found.severity, colour).append(f"  {_age(found)}", QUIET)]
     drawn += [Text(), *_below(Text("why   ", QUIET), found.why, "#c9d1d9", width, height)]
@@ -113,11 +113,11 @@ def _age(found: Opinion) -> str:
 
 
 HELP = (
-    ("q", "leave; the program goes on"),
-    ("Ctrl-C", "interrupt a program that was started here; elsewhere, leave"),
-    ("v", "the whole verdict"),
-    ("o r m i l", "only output, ranks, memory, items or layers"),
-    ("Esc", "all parts again"),
+    ("q", "close the screen; the program continues"),
+    ("Ctrl-C", "interrupt the program if it was started here, else close the screen"),
+    ("v", "show the full verdict"),
+    ("o r m i l", "show only output, ranks, memory, items or layers"),
+    ("Esc", "show everything"),
     ("up down PgUp PgDn End", "scroll the output"),
     ("?", "this help"),
 )
@@ -127,7 +127,7 @@ def help_text(width: int) -> Text:
     """What each key does."""
     room = max(len(keys) for keys, _ in HELP) + 2
     drawn = [line for keys, what in HELP for line in _below(Text(f"{keys:{room}}", ACCENT), what, "#c9d1d9", width, 3)]
-    return Text("\n").join([*drawn, Text(), Text("The same verdict with its evidence: sonde report", QUIET)])
+    return Text("\n").join([*drawn, Text(), Text("The verdict with its evidence: sonde report", QUIET)])
 
 
 def _below(label: Text, sentence: str, style: str, width: int, rows: int) -> list[Text]:
@@ -231,8 +231,8 @@ def step_time(view: WatchView, width: int, *, rows: int, coloured: bool, short: 
 
 def _waiting(view: WatchView) -> Text:
     if view.headline.state in ("ended", "died", "gone"):
-        return Text("No training step was recorded.", QUIET)
-    return Text("Waiting for the first training step to end.", QUIET)
+        return Text("No training steps recorded.", QUIET)
+    return Text("Waiting for the first training step to finish.", QUIET)
 
 
 def _percentiles(found: StepTime, width: int) -> Text:
@@ -348,7 +348,7 @@ def memory(view: WatchView, width: int, height: int) -> Text:
     """Processes and the host: what they hold, and of how much."""
     rows = view.memory[:height]
     if not rows:
-        return Text("No memory was measured yet.", QUIET)
+        return Text("No memory samples yet.", QUIET)
     columns = [
         TextColumn("", [one.who for one in rows], right=False, least=16),
         TextColumn("used", [weight(one.used) for one in rows], styles=[STRONG] * len(rows)),
@@ -432,7 +432,7 @@ def items(view: WatchView, width: int, height: int) -> Text:
     """The slowest items of the datasets."""
     rows = view.items.slowest[: max(height - 1, 1)]
     if not rows:
-        return Text("No item was seen yet." if not view.items.seen else "No slow item yet.", QUIET)
+        return Text("No items yet." if not view.items.seen else "No slow items yet.", QUIET)
     several = len({one.rank for one in rows}) > 1
     columns = [
         TextColumn(
@@ -464,7 +464,7 @@ def layers(view: WatchView, width: int, height: int) -> Text:
     """The layers that take the most time."""
     rows = view.layers[: max(height - 1, 1)]
     if not rows:
-        return Text("No layer was seen yet." if view.headline.deep else "Layers are recorded with --deep.", QUIET)
+        return Text("No layers yet." if view.headline.deep else "Record layers with --deep.", QUIET)
     columns = [
         TextColumn("layer", [one.name for one in rows], right=False, least=10),
         TextColumn("type", [one.type for one in rows], right=False, need=6),

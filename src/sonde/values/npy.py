@@ -78,11 +78,11 @@ def from_bytes(content: bytes) -> numpy.ndarray[Any, Any]:
     version = npy.read_magic(stream)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
-        raise ValueError(f".npy version {version} is not known")
+        raise ValueError(f"unknown .npy version {version}")
     shape, fortran, dtype = readers[version](stream)
     count = math.prod(shape)
     if dtype.hasobject or count < 0 or count * dtype.itemsize != len(content) - stream.tell():
-        raise ValueError("the .npy header does not fit its data")
+        raise ValueError("the .npy header does not match its data")
     if count == 0 or dtype.itemsize == 0:
         return numpy.zeros(shape if count <= MAX_EMPTY else (0,), dtype)
     flat = numpy.frombuffer(content, dtype, offset=stream.tell())

@@ -79,17 +79,16 @@ _looked = [0]  # how many modules were loaded at the last look; 0: one of ours w
 
 
 def register(kind: type, describe: Callable[[Any], object]) -> None:
-    """Let `describe` say what is shown for values of the class `kind` and of its subclasses.
+    """Describe values of the class `kind` and its subclasses with `describe`.
 
-    It gets the value and returns a text, or anything that Sonde can describe (an array, a dict of fields, ...), or a
-    `sonde.values.note.Note`. It must not change the value. The nearest class counts; a later call replaces an earlier one.
+    `describe` gets the value and returns a text, anything that Sonde can describe (an array, a dict of fields, ...), or
+    a `sonde.values.note.Note`. It must not change the value. The most specific class wins; a later call replaces an
+    earlier one.
     """
     if not isinstance(kind, type):
-        raise SettingError(
-            f"register() needs a class, and {kind!r} is none. Example: register(Sample, lambda s: s.name)"
-        )
+        raise SettingError(f"register() needs a class, not {kind!r}. Example: register(Sample, lambda s: s.name)")
     if not callable(describe):
-        raise SettingError(f"register({kind.__name__}, ...) needs a function of one value, and {describe!r} is none.")
+        raise SettingError(f"register({kind.__name__}, ...) needs a function of one value, not {describe!r}.")
     _own[kind] = _described(describe)
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 REASONS = {
     "nonfinite": "a value was not finite",
-    "worker": "a loader worker raised an exception, or ended",
+    "worker": "a loader worker raised an exception or ended",
     "memory": "memory ran out",
-    "exception": "nobody caught an exception",
-    "sigterm": "the process got SIGTERM",
-    "demand": "somebody asked for it",
+    "exception": "an exception was not caught",
+    "sigterm": "the process received SIGTERM",
+    "demand": "it was requested",
 }
 MOST_NAMED = 8  # items of a batch that never came
 CAUGHT = "Caught "  # how torch begins what it raises again for a loader worker
@@ -190,7 +190,7 @@ def chosen(box: BlackBox, number: int | None) -> Dump | None:
         return box.telling
     if not 1 <= number <= len(box.dumps):
         there = {0: "none", 1: "1"}.get(len(box.dumps), f"1 to {len(box.dumps)}")
-        raise UnknownName(f"There is no dump {number} in this run: there is {there}. Give one of them with --dump.")
+        raise UnknownName(f"This run has no dump {number}. Choose {there} with --dump.")
     return box.dumps[number - 1]
 
 
@@ -206,21 +206,17 @@ def _made_of(dump: Dump | None, stored: bool, box: BlackBox, run: Run) -> str:
     if dump is not None:
         of = who(dump.rank, dump.worker, dump.pid)
         when = f" at {units.when(dump.wall_ns)}" if dump.wall_ns is not None else ""
-        told = f"A dump of the black box, written by {of}{when} because {REASONS.get(dump.reason, dump.reason)}."
-        return told + (" It holds no batches; those below are from the records of the run." if stored else "")
+        told = f"Black box dump by {of}{when}: {REASONS.get(dump.reason, dump.reason)}."
+        return told + (" It holds no batches; those below are from the run's records." if stored else "")
     if box.births:
-        return f"The certificate of the watch and the records of the run: no batch was kept. To keep some: {WITH_BOX}"
+        return f"From the first NaN and the run's records; no batches were saved. To save them: {WITH_BOX}"
     if not stored:
-        return f"Nothing was kept of this run: it has no dump, no certificate, and no batches. Record one: {WITH_BOX}"
+        return f"Nothing was saved: this run has no dump, no NaN and no batches. Record with: {WITH_BOX}"
     settings = run.meta.get("settings")
     on = isinstance(settings, dict) and settings.get("blackbox")
-    why = (
-        "the black box was on and had nothing to write, or was killed before it could"
-        if on
-        else "the black box was off"
-    )
-    told = f"There is no dump ({why}): this is what the records of the run say, numbers of items without their values."
-    return told if on else f"{told} To keep batches: {WITH_BOX}"
+    why = "the black box had nothing to write, or was killed before it could" if on else "the black box was off"
+    told = f"No dump ({why}). This page is from the run's records: item numbers without values."
+    return told if on else f"{told} To save batches: {WITH_BOX}"
 
 
 # ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,7 +253,7 @@ def _raised_in(box: BlackBox, dump: Dump | None, number: int | None) -> Dump | N
 
 
 def _compiled(layer: str) -> str:
-    return f"What is inside of `{layer}`: torch.compile took it, and the watch sees only what it gives as a whole."
+    return f"Inside `{layer}`: it was compiled by torch.compile, so only its output is watched."
 
 
 def _headline(dump: Dump, batches: list[BatchLine]) -> str:
@@ -267,7 +263,7 @@ def _headline(dump: Dump, batches: list[BatchLine]) -> str:
     bad = next((one for one in batches if one.loss is not None and not math.isfinite(one.loss)), None)
     where = step if bad is None or bad.step is None else f" in step {bad.step}"
     batch = "" if bad is None or bad.batch is None else f", batch {bad.batch}"
-    return f"the loss was not finite{where}{batch}; where that was born, `sonde run --watch-nonfinite` tells"
+    return f"the loss was NaN or infinite{where}{batch}; to find its source, use `sonde run --watch-nonfinite`"
 
 
 def _raised(dump: Dump, run: str) -> RaisedLine:
@@ -284,11 +280,11 @@ def _raised(dump: Dump, run: str) -> RaisedLine:
         id=None if item is None else item.id,
         step=dump.step,
         frames=frames_of(raised),
-        next=f"Load {_short(raised)} of the dataset{_together(item)}, outside of the loader, to see it fail."
+        next=f"To reproduce it, load {_short(raised)} from the dataset{_together(item)}, without the loader."
         if item is not None
-        else f"Look at the last batches below; `sonde flow replay {run} --step {newest}` makes the newest again."
+        else f"Check the last batches below; `sonde flow replay {run} --step {newest}` rebuilds the newest."
         if newest is not None
-        else "Look at the traceback and the last batches below.",
+        else "Check the traceback and the last batches below.",
     )
 
 

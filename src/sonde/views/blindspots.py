@@ -52,7 +52,7 @@ def _ranks(rows: list[dict[str, Any]]) -> list[str]:
     if not missing:
         return []
     word = "rank" if len(missing) == 1 else "ranks"
-    return [f"{word} {_listed(missing)} of {world}: nothing was recorded there"]
+    return [f"{word} {_listed(missing)} of {world}: not recorded"]
 
 
 def _unequal(facts: Facts) -> list[str]:
@@ -61,7 +61,7 @@ def _unequal(facts: Facts) -> list[str]:
     if len(last) < 2 or max(last.values()) - min(last.values()) < 2:
         return []
     ends = ", ".join(f"rank {rank} at step {step}" for rank, step in list(last.items())[:MOST_NAMED])
-    return [f"the ranks do not end at the same step ({ends}): what only some of them did is not compared"]
+    return [f"the ranks end at different steps ({ends}); steps that only some ranks did are not compared"]
 
 
 def _clocks(rows: list[dict[str, Any]]) -> list[str]:
@@ -73,7 +73,7 @@ def _clocks(rows: list[dict[str, Any]]) -> list[str]:
     if len(starts) < 2 or max(starts.values()) - min(starts.values()) < FAR_NS:
         return []
     hours = (max(starts.values()) - min(starts.values())) / 3600e9
-    return [f"the clocks of the hosts disagree by {hours:.1f} h: durations are right, the order between hosts is not"]
+    return [f"the host clocks differ by {hours:.1f} h: durations are right, the order between hosts is not"]
 
 
 def _marks(run: Run) -> list[str]:
@@ -90,7 +90,9 @@ def _marks(run: Run) -> list[str]:
         if cat == probe.OFF:
             found.append(f"the probe {name} switched itself off: {told.get('reason', 'no reason given')}")
         elif cat == probe.NONFINITE_UNSEEN:
-            found.append(f"non-finite values inside of {name}: torch.compile took it, only what it gives was watched")
+            found.append(
+                f"non-finite values inside {name}: it was compiled by torch.compile, so only its output was watched"
+            )
         else:
             found.append(f"{_command(told.get('command'))}: {told.get('reason', 'Sonde did not reach it')}")
     return found
@@ -112,7 +114,7 @@ def _compiled(run: Run, seen: set[str]) -> list[str]:
     listed = ", ".join(name or "the model" for name in names[:MOST_NAMED]) + (
         ", ..." if len(names) > MOST_NAMED else ""
     )
-    return [f"{units.plural(len(names), 'layer')} inside of what torch.compile took ({listed}): it runs as a whole"]
+    return [f"{units.plural(len(names), 'layer')} compiled by torch.compile ({listed}): timed as a whole"]
 
 
 def _threads(run: Run) -> list[str]:
@@ -131,8 +133,8 @@ def _threads(run: Run) -> list[str]:
     ((count,),) = run.sql(_ASIDE.format(processes=", ".join(map(quoted, several)))).fetchall()
     if not count:
         return []
-    told = f"{units.plural(count, 'step')} of optimizers in another thread than the one that trained then"
-    return [f"{told}: of several trainings at once in one process, the steps of one are told"]
+    told = f"{units.plural(count, 'step')} of optimizers in another thread"
+    return [f"{told}: only one of several concurrent trainings in a process is reported"]
 
 
 # Of two updates the later one ends the step in which something was done: its thread is the one that trained. After the last
@@ -167,35 +169,35 @@ def _chosen(meta: dict[str, Any]) -> list[str]:
     settings = meta.get("settings")
     if not isinstance(settings, dict):
         return []
-    words = {"steps": "steps {}", "every": "every step number {}", "ranks": "ranks {}"}
+    words = {"steps": "steps {}", "every": "every {} steps", "ranks": "ranks {}"}
     chosen = [
         text.format(settings[name]) for name, text in words.items() if settings.get(name) not in (None, 1, "1", "")
     ]
-    return [f"phases outside of {' and '.join(chosen)}: only those were to be recorded"] if chosen else []
+    return [f"phases outside {' and '.join(chosen)}: they were not selected for recording"] if chosen else []
 
 
 def _loading(facts: Facts, seen: set[str]) -> list[str]:
     found = []
     if facts.speed.inferred:
         found.append(
-            "the input wait was not measured but inferred: no torch DataLoader, so the gap before the forward counts"
+            "the input wait is inferred from the gap before each forward, because there is no torch DataLoader"
         )
     if probe.MANUAL in seen:
         found.append(
-            "updates: no torch optimizer, so each step ends at the last backward before the next training forward; "
-            "the update is in the residual"
+            "updates: there is no torch optimizer, so a step ends at the last backward before the next training "
+            "forward; the update counts as untracked"
         )
     if probe.FETCH in seen and probe.ITEM not in seen:
-        found.append("the time of single items: the dataset fetches all of a batch at once (__getitems__)")
+        found.append("load times of single items: the dataset fetches whole batches (__getitems__)")
     if facts.speed.steps.or_zero() and "layer" not in seen:
-        found.append("layers: they are recorded with --deep")
+        found.append("layers: record them with --deep")
     return found
 
 
 def _crowded(facts: Facts, policy: Policy) -> list[str]:
     """What rules say nothing of, because it may be the doing of others."""
     host = facts.health.crowded_host(policy)
-    return [] if host is None else [f"single long steps, items and waits: {host.told}; they may cause them"]
+    return [] if host is None else [f"single slow steps, items and waits: {host.told} and may cause them"]
 
 
 def _listed(numbers: list[int]) -> str:

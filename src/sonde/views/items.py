@@ -26,7 +26,7 @@ FEW_ITEMS = 6  # of an earlier batch in which nothing is known to be wrong
 MOST_PICTURE_BYTES = 6_000_000  # of all pictures; further ones are left out, and that is said
 MOST_SCANNED = 32 << 20  # bytes that are searched for items with non-finite values
 MOST_NUMBERS = 8  # that are written out
-TOO_LARGE = "Some pictures were left out: the page would be too large."
+TOO_LARGE = "Some pictures are left out to limit the size of the page."
 POINTS = 96  # of a curve
 BINS = 24  # of a histogram
 
@@ -122,7 +122,7 @@ def _rows(dump: Dump, value: Value, wanted: list[int], notes: list[str]) -> dict
     try:
         return dump.rows(value, wanted)
     except (OSError, ValueError) as error:
-        note = f"{value.path}: {value.file} cannot be shown: {getattr(error, 'strerror', None) or error}"
+        note = f"{value.path}: cannot show {value.file}: {getattr(error, 'strerror', None) or error}"
         if note not in notes:
             notes.append(note)
         return {}

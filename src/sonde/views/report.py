@@ -314,7 +314,7 @@ def _newer(meta: dict[str, Any]) -> list[str]:
     schema = meta.get("schema")
     if not isinstance(schema, int) or schema <= SCHEMA:
         return []
-    return [f"run.json was written in format {schema}, this Sonde reads format {SCHEMA}: a newer Sonde may see more"]
+    return [f"run.json has format {schema}, this Sonde reads format {SCHEMA}: a newer Sonde may show more"]
 
 
 def _text(value: object) -> str | None:

@@ -302,5 +302,5 @@ def _drops(run: Run) -> list[LostRecords]:
     if drops.uncounted:
         losses.append(LostRecords(None, UNCOUNTED))
     if drops.args:
-        losses.append(LostRecords(drops.args, "whose arguments could not be written; the records themselves are there"))
+        losses.append(LostRecords(drops.args, "lost their arguments, which could not be written"))
     return losses

@@ -166,7 +166,7 @@ class WatchView:
 # ── from a live run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 PHASE_NAMES = (
-    "input wait", "host to device", "forward", "backward", "optimizer", "communication", "checkpoint", "evaluation", "residual",
+    "input wait", "host to device", "forward", "backward", "optimizer", "communication", "checkpoint", "evaluation", "untracked",
 )  # fmt: skip
 ENOUGH = 10  # so many steps beside those of the warm-up, and it is left out of the numbers
 STALLED = 3  # times the usual step: from then on the time without a step counts against the rate
@@ -463,15 +463,15 @@ def _layers(live: Live, steps: int) -> list[LayerRow]:
 def _notices(live: Live, usual_ns: float | None) -> list[str]:
     """Facts that numbers do not tell: who is in one thing for long, who ended badly, what was lost."""
     if live.gone:
-        return ["the run folder is gone: nothing new can be seen of this run"]
+        return ["the run folder was deleted: there will be no new data"]
     found = _long(live, usual_ns) + _ends(live) + list(live.notes)
     if live.losses:
         found.append(f"{units.plural(live.losses, 'record')} could not be written: sonde show {live.id}")
     if live.skipped:
-        found.append(f"{units.plural(live.skipped, 'record')} came too fast for this view; the recording has them")
+        found.append(f"{units.plural(live.skipped, 'record')} came too fast for this screen; they are in the recording")
     aborted = sum(source.window.aborted for source in live.trainers)
     if aborted:
-        found.append(f"{units.plural(aborted, 'step')} did not come to an end, and are not counted")
+        found.append(f"{units.plural(aborted, 'unfinished step')} not counted")
     return found
 
 
@@ -494,7 +494,8 @@ def _long(live: Live, usual_ns: float | None) -> list[str]:
     inner = [one for one in opened if (one.process, one.seq) not in outer and one.cat in TOLD]
     long = sorted((one for one in inner if now - one.start_ns > least), key=lambda one: one.start_ns)
     return [
-        f"{live.sources[one.process].name} is in {_what(one)} for {units.duration(now - one.start_ns)}" for one in long
+        f"{live.sources[one.process].name} has been in {_what(one)} for {units.duration(now - one.start_ns)}"
+        for one in long
     ][:MOST_LONG]
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MISSING = "n/a"
 TELLING = 0.05  # of a step: what an item must take to be told of
-PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device"}
+PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device", "residual": "untracked"}
 
 
 def phase_name(phase: str) -> str:
@@ -39,7 +39,7 @@ def kept(view: Report) -> str:
     """What the black box has, in a line: `black box: 1 dump (exception) - sonde blackbox RUN`."""
     box = view.black_box
     parts = [f"{units.plural(box.dumps, 'dump')} ({', '.join(box.reasons)})"] if box.dumps else []
-    parts += [units.plural(box.births, "birth certificate")] if box.births else []
+    parts += ["first NaN found"] if box.births else []
     return f"black box: {', '.join(parts)} - {box.command}"
 
 
@@ -48,17 +48,17 @@ def own_cost(view: Report) -> str:
     cost = view.overhead
     records = f"{units.plural(cost.records, 'record')}, {units.size(cost.size)} on disk"
     if cost.share is None or cost.record_ns is None:
-        return f"{records}; time {MISSING}, there is too little to measure it by"
-    workers = "" if cost.worker_share is None else f", {units.share(cost.worker_share)} of that of loader workers"
+        return f"{records}; time {MISSING} (too few records to measure it)"
+    workers = "" if cost.worker_share is None else f", {units.share(cost.worker_share)} in loader workers"
     return (
-        f"about {units.share(cost.share)} of the time ({units.count(cost.trainer_records)} records x "
-        f"{units.duration(cost.record_ns)}, measured in this run){workers}; {records}"
+        f"about {units.share(cost.share)} of the time: {units.count(cost.trainer_records)} records x "
+        f"{units.duration(cost.record_ns)} each, hooks included, measured in this run{workers}; {records}"
     )
 
 
 def later(losses: int) -> str:
-    """What came after the births."""
-    return f"{units.plural(losses, 'more loss was', 'more losses were')} not finite"
+    """What came after the first NaN."""
+    return f"{units.plural(losses, 'more loss was', 'more losses were')} NaN or infinite"
 
 
 def extent(one: dict[str, float | None]) -> str:

@@ -192,9 +192,9 @@ def test_keys_that_are_no_numbers_are_ids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        ({"step": 99}, "Step 99 is not in the run run. It has the steps 0 to 5."),
-        ({"step": 99, "rank": 1}, "Step 99 of rank 1 is not in the run run. It has the steps 0 to 5."),
-        ({"step": 1, "rank": 7}, "There is no rank 7 in the run run. Ranks with steps: 0, 1."),
+        ({"step": 99}, "Step 99 is not in the run run, which has steps 0 to 5."),
+        ({"step": 99, "rank": 1}, "Step 99 of rank 1 is not in the run run, which has steps 0 to 5."),
+        ({"step": 1, "rank": 7}, "No rank 7 in the run run. Ranks with steps: 0, 1."),
     ],
 )
 def test_an_unknown_step_is_an_error_that_says_which_there_are(
@@ -292,7 +292,7 @@ def test_items_that_an_earlier_version_kept_as_a_recipe_are_not_available(tmp_pa
             assert [indices for batch, indices in known if batch >= 6] == [drawn(0, number) for number in range(6, 12)]
             assert run.sql("SELECT count(*) FROM steps WHERE process LIKE 'testhost%'").fetchall() == [(12,)]
             (note,) = [note for note in run.notes if "-1000-0" in note]
-            assert note.startswith("The items of 6 batches of testhost-1000-0 are not available any more: an earlier")
+            assert note.startswith("The items of 6 batches of testhost-1000-0 are no longer available: an earlier")
         seal(path)
 
 

@@ -139,7 +139,7 @@ def test_paths_out_of_the_dump_are_refused(run: Path, file: str) -> None:
     described["values"] = [{"path": "0", "shape": [4], "file": file}]
     write_dump(run, batches=[(described, arrays)])
     (dump,) = read(run).dumps
-    with pytest.raises(ValueError, match="no file of a dump"):
+    with pytest.raises(ValueError, match="not a file of a dump"):
         dump.rows(dump.batches[0].values[0], [0])
 
 
@@ -172,7 +172,7 @@ def test_nothing_is_ever_unpickled(run: Path, tmp_path: Path) -> None:
 
     np.save(folder / "batch-0" / "0.npy", np.array([Evil()] * 4, dtype=object), allow_pickle=True)
     (dump,) = read(run).dumps
-    with pytest.raises(ValueError, match="does not hold numbers"):
+    with pytest.raises(ValueError, match=", not numbers"):
         dump.whole(dump.batches[0].values[0])
     (folder / "batch-0" / "0.npy").write_bytes(pickle.dumps(Evil()))
     with pytest.raises(ValueError):

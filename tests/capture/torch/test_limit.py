@@ -109,7 +109,7 @@ def test_more_items_than_there_are_gives_what_there_is_and_says_so(dataset: Any)
     with flow.trace(items=5) as trace:
         (batch,) = loader(dataset)
     assert len(batch["label"] if isinstance(batch, dict) else batch) == 3
-    assert trace.notes == ["A loader gave only 3 of the 5 items that were asked for: it has no more."]
+    assert trace.notes == ["A loader delivered only 3 of the 5 requested items: it has no more."]
     assert trace.notes[0] in str(trace)
 
 

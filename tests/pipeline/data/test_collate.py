@@ -163,7 +163,7 @@ def test_function_for_no_field_is_refused() -> None:
             r"collate_image of 'data' \(Wrong\) failed on a batch of 2 \('s0' to 's1'\): IndexError: far",
         ),
         ({"image": 1, "label": 2}, "collate_label|gave 'label'|'label', which is there already"),
-        ({3: 1}, "gave the key 3"),
+        ({3: 1}, "returned the key 3"),
         ([np.zeros(2), np.zeros(3)], "gave list for 'image', which is no array"),
     ],
 )
@@ -176,5 +176,5 @@ def test_function_that_does_something_else_is_named(result: Any, words: str, mon
 
 def test_function_of_a_dataset_has_to_give_a_dict() -> None:
     """Field by field."""
-    with pytest.raises(DataError, match=r"collate of 'data' \(WrongWhole\) gave list. It has to give a dict"):
+    with pytest.raises(DataError, match=r"collate of 'data' \(WrongWhole\) returned list. It must return a dict"):
         batch(made("Stars", dataset_class=f"{__name__}.WrongWhole"), 0, 1)

@@ -71,7 +71,7 @@ def test_join_without_any_match_is_told() -> None:
     with pytest.raises(DataError) as caught:
         joined(join_field="class")
     said = str(caught.value)
-    assert "data_request.train.spec: no class is the id of an item of 'data'" in said
+    assert "data_request.train.spec: no class matches the id of an item of 'data'" in said
     assert "'class s18'" in said
 
 

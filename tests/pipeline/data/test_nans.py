@@ -94,7 +94,7 @@ def test_mode_of_a_field_goes_before_the_mode_of_all(key: str) -> None:
 
 def test_mode_for_a_field_that_does_not_exist_is_refused() -> None:
     """It would silently do nothing."""
-    with pytest.raises(ConfigError, match=r"data.nan_fields names 'imgae', which is no field. Did you mean 'image'"):
+    with pytest.raises(ConfigError, match=r"data.nan_fields names 'imgae', which is not a field. Did you mean 'image'"):
         made("Cloudy", {"data.nan_fields": {"imgae": "zero"}})
 
 

@@ -153,13 +153,13 @@ def test_dataset_config_goes_before_the_table_of_the_class() -> None:
 
 def test_constructor_that_fails_is_named() -> None:
     """Group, name, class and reason."""
-    with pytest.raises(DataError, match=r"data_request.train.data: Fails cannot be made: RuntimeError: no licence"):
+    with pytest.raises(DataError, match=r"data_request.train.data: cannot create Fails: RuntimeError: no licence"):
         made("Stars", dataset_class=f"{__name__}.Fails")
 
 
 def test_constructor_with_other_arguments_is_told() -> None:
-    """What it has to take."""
-    with pytest.raises(ConfigError, match=r"Asks\(a, b, c\) has to take \(config, data_location\)"):
+    """What it must accept."""
+    with pytest.raises(ConfigError, match=r"Asks\(a, b, c\) must accept \(config, data_location\)"):
         made("Stars", dataset_class=f"{__name__}.Asks")
 
 

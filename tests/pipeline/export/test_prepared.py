@@ -157,12 +157,12 @@ def typed() -> Any:
 
 
 BAD = {
-    "Torch.prepare_inputs uses torch, which is torch's": Torch.prepare_inputs,
-    "TorchInside.prepare_inputs uses torch, which is torch's": TorchInside.prepare_inputs,
-    "uses MODEL, which is torch's": Object.prepare_inputs,
+    "Torch.prepare_inputs uses torch of torch": Torch.prepare_inputs,
+    "TorchInside.prepare_inputs uses torch of torch": TorchInside.prepare_inputs,
+    "uses MODEL of torch": Object.prepare_inputs,
     "uses STATE (object), which cannot be saved": State.prepare_inputs,
     "uses imgae, which is not defined": Misspelt.prepare_inputs,
-    "uses scale of the function around it": around(),
+    "uses scale of the enclosing function": around(),
     "source of prepare_inputs cannot be found": typed(),
     "defined with `def`": lambda batch: batch,
 }
@@ -186,7 +186,7 @@ def test_torch_by_way_of_another_module_is_found(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     import mine  # type: ignore[import-not-found]
 
-    with pytest.raises(ExportError, match="what it imports imports torch"):
+    with pytest.raises(ExportError, match="one of its imports imports torch"):
         save_prepared(mine.prepare_inputs, tmp_path / "p.py")
     assert not (tmp_path / "p.py").exists()
 

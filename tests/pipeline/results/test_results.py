@@ -193,7 +193,7 @@ def test_an_output_that_no_table_holds_is_an_error_with_its_name(tmp_path: Path,
 @pytest.mark.parametrize("name", ["object_id", "", "a.b"])
 def test_an_output_has_a_name_that_a_table_can_have(tmp_path: Path, name: str) -> None:
     """The ids have theirs."""
-    with pytest.raises(ResultsError, match="cannot be called"), ResultWriter(tmp_path) as writer:
+    with pytest.raises(ResultsError, match="cannot be named"), ResultWriter(tmp_path) as writer:
         writer.write(["a"], {name: np.ones(1)})
 
 
@@ -206,7 +206,7 @@ def test_an_output_that_changes_its_shape_is_an_error_with_both(tmp_path: Path) 
 
 def test_an_output_that_is_new_or_gone_is_an_error(tmp_path: Path) -> None:
     """The message lists both sets."""
-    with pytest.raises(ResultsError, match="has the outputs other; those before it had out"):
+    with pytest.raises(ResultsError, match="has the outputs other; earlier batches had out"):
         write_each(tmp_path, {"out": np.ones(1)}, {"other": np.ones(1)})
 
 
@@ -233,7 +233,7 @@ def test_a_damaged_table_is_told(tmp_path: Path) -> None:
     write(tmp_path, {"out": np.ones(1)})
     for manifest in (tmp_path / "results.lance" / "_versions").iterdir():
         manifest.write_bytes(b"rubbish")
-    with pytest.raises(ResultsError, match="cannot be read as a Lance table"):
+    with pytest.raises(ResultsError, match="as a Lance table"):
         open_results(tmp_path)
 
 

@@ -238,7 +238,7 @@ def test_the_size_cap_counts_it(tmp_path: Path) -> None:
     (file,) = session.path.glob("*/ledger.bin")
     book = read_book(file, notes)
     assert book is not None
-    assert notes == [f"ledger.bin lacks {3002 - len(book)} batches that came after the run had reached its size cap"]
+    assert notes == [f"ledger.bin lacks {3002 - len(book)} batches that came after the size cap was reached"]
     assert file.stat().st_size < 300_000
 
 
@@ -273,7 +273,7 @@ def test_a_file_in_its_place_costs_the_ledger_and_not_the_loop(tmp_path: Path, e
 
 def test_listeners_get_each_batch_and_a_failing_one_is_dropped(tmp_path: Path, expected: set[str]) -> None:
     """The probe and the other listeners go on."""
-    expected.add("telling of a batch")
+    expected.add("reporting a batch")
     seen: list[tuple[Any, int | None, list[int]]] = []
     calls = []
 

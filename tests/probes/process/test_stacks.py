@@ -142,13 +142,13 @@ def test_without_a_timer_there_are_stacks_on_demand(
         raise OSError(11, "no timers left")
 
     monkeypatch.setattr(stacks, "_new_timer", refuse)
-    before = guard.counts().get("looking at this process", 0)
+    before = guard.counts().get("sampling this process", 0)
     with record(dir=str(tmp_path)) as recorded:
         for _ in range(3):
             host._now.due = 0
             step.end(0)
         os.kill(os.getpid(), SIGNAL)
         wait_for(lambda: files(recorded.path)[0].stat().st_size)
-    assert guard.counts()["looking at this process"] == before + 1
+    assert guard.counts()["sampling this process"] == before + 1
     assert len(recorded.named("rss")) == 2
-    expected.add("looking at this process")
+    expected.add("sampling this process")

@@ -193,7 +193,7 @@ class Ledgers:
             with duckdb.connect(config=CONFIG) as aside:
                 return _read_sealed(aside, file, name, notes)
         except (duckdb.Error, UnicodeDecodeError, RunUnreadable) as error:
-            notes.append(f"The ledger of {process} cannot be read: {error}")
+            notes.append(f"Cannot read the ledger of {process}: {error}")
             return None
 
 
@@ -345,8 +345,8 @@ def _read_sealed(connection: duckdb.DuckDBPyConnection, file: str, process: str,
     gone = int(np.count_nonzero(heads["shuffle"]))
     if gone:
         notes.append(
-            f"The items of {gone} batches of {process} are not available any more: an earlier version of Sonde sealed this run "
-            "and kept their orders as recipes."
+            f"The items of {gone} batches of {process} are no longer available: an earlier version of Sonde sealed "
+            "this run and stored their orders as recipes."
         )
     start = np.append(np.flatnonzero(found["head"]), count)
     return Ledger(heads, start, found["first"], found["run"], dict(texts))
@@ -380,8 +380,8 @@ def write_sealed(connection: duckdb.DuckDBPyConnection, books: Sequence[tuple[st
     for process, book in books:
         if _read_sealed(connection, str(path), process, []) != book:
             raise RunUnreadable(
-                f"The ledger of {process} was written into {path.name} and read back differently. "
-                "The run is as it was; check the disk, then seal again."
+                f"The ledger of {process} in {path.name} differs after reading it back. The run is unchanged; check "
+                "the disk, then seal again."
             )
 
 

@@ -91,14 +91,14 @@ def _absent(run: Run, step: int, rank: int | None) -> str:
     if not ranks:
         return f"Step {step} is not in the run {run.id}: it has no steps."
     if rank is not None and rank not in ranks:
-        return f"There is no rank {rank} in the run {run.id}. Ranks with steps: {', '.join(map(str, ranks))}."
+        return f"No rank {rank} in the run {run.id}. Ranks with steps: {', '.join(map(str, ranks))}."
     whose = "" if rank is None else f" of rank {rank}"
     low, high, there = run.sql(
         f"SELECT min(step), max(step), count(*) FILTER (step = {int(step)}) FROM steps WHERE true {_ranked(rank)}"
     ).fetchall()[0]
     if there:
-        return f"It is not known which items went into step {step}{whose}: no loader gave it a batch."
-    return f"Step {step}{whose} is not in the run {run.id}. It has the steps {low} to {high}."
+        return f"The items of step {step}{whose} are unknown: no loader delivered a batch for it."
+    return f"Step {step}{whose} is not in the run {run.id}, which has steps {low} to {high}."
 
 
 def step_items(run: Run, step: int, rank: int | None = None) -> duckdb.DuckDBPyRelation:

@@ -270,9 +270,7 @@ class Live:
         elif code == OFF:
             self._tell(f"{source.name}: the probe {name} switched itself off: {facts.get('reason', 'no reason given')}")
         else:
-            self._tell(
-                f"{source.name}: the stacks of all threads were written into {facts.get('file', 'the run folder')}"
-            )
+            self._tell(f"{source.name}: thread stacks were written to {facts.get('file', 'the run folder')}")
 
     def _tell(self, note: str) -> None:
         if note not in self.notes and len(self.notes) < MOST_NOTES:

@@ -165,7 +165,7 @@ class Dump:
         """The path of its file, which lies in this dump and nowhere else."""
         named = _FILE.fullmatch(value.file or "")
         if named is None:
-            raise ValueError(f"{value.file!r} is no file of a dump")
+            raise ValueError(f"{value.file!r} is not a file of a dump")
         inside = self.folder / named[1]
         if inside.is_symlink():
             raise ValueError(f"{named[1]} is a symbolic link")
@@ -196,7 +196,7 @@ def dump_folders(run: Path, notes: list[str]) -> list[Path]:
     """The folders of all dumps that were finished, by name."""
     place = run / FOLDER
     if place.is_symlink():
-        notes.append(f"{FOLDER} is a symbolic link, and was not read")
+        notes.append(f"{FOLDER} is a symbolic link and was not read")
         return []
     try:
         with os.scandir(place) as entries:
@@ -208,7 +208,7 @@ def dump_folders(run: Path, notes: list[str]) -> list[Path]:
         return []
     unfinished = sum(name.startswith(UNFINISHED) for name in names)
     if unfinished:
-        notes.append(f"{FOLDER} holds {unfinished} unfinished: the process ended, or the disk was full, while writing")
+        notes.append(f"{FOLDER} holds {unfinished} unfinished: the process ended or the disk was full during writing")
     return [place / name for name in names if not name.startswith(UNFINISHED)]
 
 
@@ -219,12 +219,12 @@ def _read(folder: Path, content: bytes, notes: list[str]) -> Dump | None:
         notes.append(f"{folder.name}: {DUMP_FILE} is damaged: {str(error)[:200]}")
         return None
     if not fields:
-        notes.append(f"{folder.name}: {DUMP_FILE} is damaged: it holds no JSON object")
+        notes.append(f"{folder.name}: {DUMP_FILE} is damaged: it has no JSON object")
         return None
     own: list[str] = []
     version = fields.whole("version")
     if version != VERSION:
-        own.append(f"{DUMP_FILE} has version {version}, this Sonde reads {VERSION}: a newer one may see more")
+        own.append(f"{DUMP_FILE} has version {version}, this Sonde reads {VERSION}: a newer one may show more")
     return Dump(
         folder=folder,
         reason=fields.word("reason", REASONS) or fields.text("reason", 40) or "unknown",
@@ -336,7 +336,7 @@ def _threads(folder: Path, named: str | None, notes: list[str]) -> list[ThreadSt
     if named is None:
         return []
     if "/" in named or named.startswith("."):
-        notes.append(f"the stacks were not read: {named!r} is no file of a dump")
+        notes.append(f"the stacks were not read: {named!r} is not a file of a dump")
         return []
     try:
         with RegularFile(folder / named) as file:

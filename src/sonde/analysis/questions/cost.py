@@ -74,10 +74,11 @@ def _lived(rows: list[dict[str, Any]]) -> int | None:
 
 def _basis(each: float | None) -> str:
     if each is None:
-        return f"not measured: fewer than {FEWEST} pairs of records that only Sonde's own code lies between"
+        return f"Not measured: fewer than {FEWEST} pairs of records with only Sonde's own code between them."
     return (
-        "estimate: records x the median time between two records that only Sonde's own code lies between, in this run; "
-        "the price is measured in the processes that train, and taken for their loader workers too"
+        "Estimated as records x measured cost per record. The cost is the median time between two records with only "
+        "Sonde's own code between them, hooks included. It is measured in training processes and used for loader "
+        "workers too."
     )
 
 

@@ -231,7 +231,7 @@ def _offset(recording: ProcessRecording, offsets: Offsets) -> int:
     if found is None:
         found = next((offset for (host, _), offset in offsets.items() if host == info.host), None)
     if found is None:
-        recording.notes.append("its times cannot be laid on the calendar: process.json tells no clock pair")
+        recording.notes.append("its wall-clock times are unknown: process.json has no clock pair")
         return 0
     return found
 

@@ -43,8 +43,8 @@ def locate(path: str | Path) -> Folder:
         raise RunNotFound(_no_run(folder))
     # Sealing puts the events in place before the list: one that was killed leaves no list without them.
     if is_plain(folder / PROCESSES_FILE) and not sealed:
-        what = "is a link, which is not followed" if (folder / EVENTS_FILE).is_symlink() else "is missing"
-        notes.append(f"{EVENTS_FILE} {what}: the sealed tables are incomplete; restore it from a copy")
+        what = "is a symbolic link and was not followed" if (folder / EVENTS_FILE).is_symlink() else "is missing"
+        notes.append(f"{EVENTS_FILE} {what}: the sealed tables are incomplete; restore it from a backup")
     return Folder(folder, meta, processes, sealed, notes)
 
 
@@ -86,26 +86,26 @@ def size_of(folder: Path) -> int:
 
 def _absent(path: Path) -> str:
     if path.exists():
-        return f"{path} is a file, not a run folder: give the folder that holds it."
+        return f"{path} is a file, not a run folder. Give the folder that holds it."
     try:
         names = sorted(entry.name for entry in path.parent.iterdir() if (entry / RUN_FILE).is_file())
     except OSError:
-        return f"There is no run at {path}: neither it nor the folder that should hold it exists."
+        return f"No run at {path}: neither it nor its parent folder exists."
     if not names:
-        return f"There is no run at {path}, nor any run in {path.parent}."
-    return f"There is no run at {path}. {nearest(path.name, names)}"
+        return f"No run at {path}, and no other runs in {path.parent}."
+    return f"No run at {path}. {nearest(path.name, names)}"
 
 
 def _no_run(folder: Path) -> str:
     if is_plain(folder / PROCESS_FILE):
-        return f"{folder} is one process of a run: open the run, {folder.resolve().parent}."
+        return f"{folder} is one process of a run. Open the run: {folder.resolve().parent}."
     if is_plain(folder / RUN_FILE):
-        return f"{folder} is not a run: its {RUN_FILE} was not written by a recording."
+        return f"{folder} is not a run: its {RUN_FILE} was not written by Sonde."
     entries = sorted(entry.name for entry in folder.iterdir())
     runs = [name for name in entries if is_plain(folder / name / RUN_FILE)]
     if runs:
-        return f"{folder} is not a run, it holds {len(runs)}: open one of them, such as {folder / runs[-1]}."
+        return f"{folder} is a folder of runs ({len(runs)}). Open one of them, such as {folder / runs[-1]}."
     if not entries:
         return f"{folder} is not a run: the folder is empty."
     more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
-    return f"{folder} is not a run: it holds no {RUN_FILE}, but {', '.join(entries[:SHOWN])}{more}."
+    return f"{folder} is not a run: it has no {RUN_FILE}, but {', '.join(entries[:SHOWN])}{more}."

@@ -244,7 +244,7 @@ _RAW = {
 
 def unknown(name: str) -> str:
     """What is said of a table that does not exist."""
-    return f"There is no table {name!r}. {nearest(name, list(TABLES))}"
+    return f"No table {name!r}. {nearest(name, list(TABLES))}"
 
 
 def names(columns: Columns) -> str:

@@ -36,9 +36,9 @@ RULES: tuple[Callable[[Sights], list[Finding]], ...] = (
 def find(result: Any) -> list[Finding]:
     """The findings of a result, the gravest first. A rule that fails costs only its own findings."""
     found: list[Finding] = []
-    with guard("looking at the values of a trace"):
+    with guard("reading the values of a trace"):
         seen = look(result)
         for rule in RULES:
-            with guard(f"looking for findings ({rule.__name__})"):
+            with guard(f"checking for findings ({rule.__name__})"):
                 found += rule(seen)
     return sorted(found, key=weight)

@@ -53,9 +53,9 @@ def _given(one: Sight) -> bool:
 def _finding(one: Sight, items: list[Who]) -> Finding:
     what = f"always {one.note.low:.4g}" if flat(one) else "the same array" if one.array else f"always {_content(one)!r}"
     why = f"The {one} is constant: {what} for all {len(items)} items ({listed(items)})."
-    reads = one.function if one.output else f"what gives {one.function} its input"
-    step = f"Check that {reads} reads what belongs to the item, and not always the same thing."
+    reads = one.function if one.output else f"the code that feeds {one.function}"
+    step = f"Check that {reads} reads each item's own data, not always the same."
     if not one.array:
-        step = "See more items, shuffled, before you believe it."
+        step = "Trace more items, shuffled, to confirm it."
     severity, sure = (WARN, 0.9) if one.array else (INFO, 0.7)
     return Finding(KIND, severity, sure, why, step, one.evidence(items, digest=one.note.digest))

@@ -64,15 +64,15 @@ def _beyond(before: Sight, after: Sight) -> bool:
 def _cut(step: Step, items: list[Who]) -> Finding:
     before, after = step
     why = (
-        f"Values were lost: {before.dtype} numbers between {before.note.low:.3g} and {before.note.high:.3g} in the {before} "
-        f"became {after.dtype} in the {after}{sentence(items)}, where nearly all are 0."
+        f"Values were lost: {before.dtype} numbers from {before.note.low:.3g} to {before.note.high:.3g} in the "
+        f"{before} became {after.dtype} in the {after}{sentence(items)}, where nearly all are 0."
     )
     return Finding(
         KIND,
         CRITICAL,
         0.9,
         why,
-        f"Scale them before they are made {after.dtype}, or keep {before.dtype}.",
+        f"Scale them before the conversion to {after.dtype}, or keep {before.dtype}.",
         _types(step, items),
     )
 
@@ -80,11 +80,12 @@ def _cut(step: Step, items: list[Who]) -> Finding:
 def _blurred(step: Step, items: list[Who]) -> Finding:
     before, after = step
     why = (
-        f"Digits were lost: {before.dtype} numbers up to {before.note.high:.0f} in the {before} became {after.dtype} in the "
-        f"{after}{sentence(items)}, which tells whole numbers apart only up to {EXACT[after.dtype]:,}."
+        f"Precision was lost: {before.dtype} numbers up to {before.note.high:.0f} in the {before} became "
+        f"{after.dtype} in the {after}{sentence(items)}. {after.dtype} is exact for integers only up to "
+        f"{EXACT[after.dtype]:,}."
     )
     return Finding(
-        KIND, WARN, 0.9, why, "Subtract an offset first, keep whole numbers, or take float64.", _types(step, items)
+        KIND, WARN, 0.9, why, "Subtract an offset first, keep integers, or use float64.", _types(step, items)
     )
 
 
@@ -92,7 +93,9 @@ _HARMS = {"cut": _cut, "blurred": _blurred}
 
 
 def _types(step: Step, items: list[Who]) -> dict[str, Any]:
-    return step.after.evidence(items, before=step.before.dtype, after=step.after.dtype, since=step.before.function)
+    return step.after.evidence(
+        items, before=step.before.dtype, after=step.after.dtype, since=step.before.call.disp_name
+    )
 
 
 def _mixed_items(seen: Sights) -> list[Finding]:
@@ -110,9 +113,9 @@ def _mixed_items(seen: Sights) -> list[Finding]:
         one = series[odd[0]]
         if any(two.evidence["items"] == [who.plain() for who in odd] for two in found):
             continue  # the same items at a later place
-        why = f"The {one} has several types: {one.dtype} for {listed(odd)}, {usual} for the others."
+        why = f"The {one} has several dtypes: {one.dtype} for {listed(odd)}, {usual} for the others."
         evidence = one.evidence(odd, types=sorted(types), usual=usual)
-        found.append(Finding(KIND, WARN, 0.9, why, f"Let {one.function} return one type for all items.", evidence))
+        found.append(Finding(KIND, WARN, 0.9, why, f"Return one dtype for all items from {one.function}.", evidence))
     return found
 
 
@@ -146,11 +149,14 @@ def _narrower(one: Sight, seen: Sights) -> Sight | None:
 def _wide(one: Sight, other: Sight | None, seen: Sights) -> Finding:
     failed = one.call.error
     if other is not None and other.call is one.call:
-        what = f"beside `{other.field}`, which is {other.dtype}: the result is computed in float64"
+        what = f"next to `{other.field}`, which is {other.dtype}: the result is computed in float64"
     else:
         what = f"although the data was {other.dtype if other else 'narrower'} in the {other}"
     first = next(s for s in seen.all if s.array and s.dtype == "float64" and s.call.batch == one.call.batch)
-    why = f"The {one} is float64, {what}{f', and it failed with {failed}' if failed else ''}. float64 appears first in the {first}."
-    step = f'Make it float32 at {first.function}: `.astype("float32")`, or `.float()` for a tensor.'
-    evidence = one.evidence(members(one), first=first.function, first_stage=first.stage, first_field=first.field)
+    why = (
+        f"The {one} is float64, {what}{f', and it failed with {failed}' if failed else ''}. float64 first "
+        f"appears in the {first}."
+    )
+    step = f'Convert it to float32 in {first.function}: `.astype("float32")`, or `.float()` for a tensor.'
+    evidence = one.evidence(members(one), first=first.call.disp_name, first_stage=first.stage, first_field=first.field)
     return Finding(KIND, CRITICAL if failed else WARN, 0.8, why, step, evidence)

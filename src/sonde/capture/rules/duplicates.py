@@ -47,7 +47,7 @@ def _finding(one: Sight, items: list[Who], contents: dict[Who, dict[str, set[obj
     first, *others = (contents.get(who, {}) for who in items)
     differing = sorted({name for other in others for name in first if first[name] != other.get(name)} - {one.name})
     but = f" Their {', '.join(f'`{name}`' for name in differing)} differ." if differing else ""
-    why = f"The same content under {len(items)} names: the {one} is identical for {listed(items)}.{but}"
-    step = "Check whether the data holds duplicates, or whether the function reads the wrong item."
+    why = f"Duplicate content: the {one} is identical for {listed(items)}.{but}"
+    step = "Check whether the data has duplicates, or the function reads the wrong item."
     severity, sure = (INFO, 0.6) if differing else (WARN, 0.95)
     return Finding(KIND, severity, sure, why, step, one.evidence(items, digest=one.note.digest, differing=differing))

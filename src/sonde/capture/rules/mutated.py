@@ -88,26 +88,31 @@ def _finding(before: Sight, after: Sight, items: list[Who]) -> Finding:
     where = "was returned by" if before.output else "was given to"
     again = "returned again by" if after.output else "given to"
     why = (
-        f"`{after.field}`{sentence(items)} was changed in place: it {where} {before.function} ({before.stage}), and was "
-        f"the same object with other values when it was {again} {after.function} ({after.stage}){_ranges(before, after)}."
+        f"`{after.field}`{sentence(items)} was modified in place: it {where} {before.function} ({before.stage}), and "
+        f"had other values when {again} {after.function} ({after.stage}){_ranges(before, after)}."
     )
     doer = "between the two" if before.output else f"in {before.function} or after it"
-    step = f"Look for an in-place operation (+=, x[...] =, .mul_(), inplace=True) {doer}, and let it work on a copy."
+    step = f"Look for an in-place operation (+=, x[...] =, .mul_(), inplace=True) {doer}, and make it work on a copy."
     return Finding(KIND, WARN, 0.99, why, step, _evidence(before, after, items))
 
 
 def _inside(before: Sight, after: Sight, items: list[Who]) -> Finding:
     why = (
-        f"`{after.field}`{sentence(items)} was changed in place by {after.function} ({after.stage}), which does not return "
-        f"it{_ranges(before, after)}."
+        f"`{after.field}`{sentence(items)} was modified in place by {after.function} ({after.stage}), which does not "
+        f"return it{_ranges(before, after)}."
     )
-    step = f"Look for an in-place operation (+=, x[...] =, .mul_(), inplace=True) in {after.function}, and let it work on a copy."
+    step = (
+        f"Look for an in-place operation (+=, x[...] =, .mul_(), inplace=True) in {after.function}, and make "
+        "it work on a copy."
+    )
     return Finding(KIND, WARN, 0.99, why, step, _evidence(before, after, items))
 
 
 def _evidence(before: Sight, after: Sight, items: list[Who]) -> dict[str, Any]:
     digests = {"before": before.note.digest, "after": after.note.digest}
-    return after.evidence(items, since=before.function, since_stage=before.stage, since_field=before.field, **digests)
+    return after.evidence(
+        items, since=before.call.disp_name, since_stage=before.stage, since_field=before.field, **digests
+    )
 
 
 def _ranges(before: Sight, after: Sight) -> str:

@@ -79,7 +79,7 @@ def _finding(sights: list[Sight], seen: Sights) -> Finding:
     total = sum(max(sight.size, 1) for sight in sights)
     handled = _handled(one, seen)
     share = f"{count:,} of {total:,} numbers are" if total > 1 else "it is"
-    why = f"The first NaN or infinite numbers are in the {one}{sentence(items)}: {share} not finite. {_cause(one, handled)}"
+    why = f"The first NaN or infinity is in the {one}{sentence(items)}: {share} not finite. {_cause(one, handled)}"
     evidence = one.evidence(items, count=count, of=total, handled=handled)
     return Finding(KIND, INFO if handled else _severity(one), 0.99, why, _next(one, handled), evidence)
 
@@ -104,17 +104,20 @@ def _handled(one: Sight, seen: Sights) -> bool:
 
 def _cause(one: Sight, handled: bool) -> str:
     if handled:
-        return "What came out of the later stages is finite."
+        return "The output of later stages is finite."
     if not one.output:
-        return f"No captured function returned them: they were made before {one.function} was called."
+        return f"No captured function returned it: it appeared before the call of {one.function}."
     if any(kept.note.shape is not None for kept in one.call.inputs):
-        return f"All that {one.function} was given was finite: it made them."
-    return "They come from the data."
+        return f"All inputs of {one.function} were finite: it produced the NaN or infinity."
+    return "It comes from the data."
 
 
 def _next(one: Sight, handled: bool) -> str:
     if handled:
-        return "Nothing, if replacing or masking them was meant."
+        return "Nothing to do if they are replaced or masked on purpose."
     if one.stage == EVALUATION and one.output:
-        return f"Look for a division by zero, log(0), sqrt or exp of extreme values in {one.function}, and at the learning rate."
-    return f"Look at these items at the source, or replace the numbers in {one.function}."
+        return (
+            f"Check {one.function} for a division by zero, log(0), or sqrt or exp of extreme values. Check "
+            "the learning rate."
+        )
+    return f"Check these items at the source, or replace the numbers in {one.function}."

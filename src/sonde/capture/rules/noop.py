@@ -57,12 +57,14 @@ def _finding(sights: list[Sight]) -> list[Finding]:
     if tried < (ENOUGH_RANDOM if random else ENOUGH):
         return []
     severity = INFO if random and tried < SURE_RANDOM else WARN
-    chance = " A random one leaves an item alone now and then, but hardly all of them." if random else ""
+    chance = " A random transform may skip one item, but hardly all of them." if random else ""
     why = (
-        f"{one.function} ({one.stage}) changed nothing: `{one.field}`{sentence(items)} came out as it went in.{chance}"
+        f"{one.function} ({one.stage}) changed nothing: its output `{one.field}`{sentence(items)} equals its "
+        f"input.{chance}"
     )
     step = (
-        f"Check that {one.function} is configured as meant (probability, mode, arguments) and that its result is used."
+        f"Check that {one.function} is configured as intended (probability, mode, arguments) and that its result is "
+        "used."
     )
     return [Finding(KIND, severity, 1 - 0.5**tried if random else 0.9, why, step, one.evidence(items, calls=tried))]
 

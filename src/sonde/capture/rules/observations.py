@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.capture.definition import dotted_name
 from sonde.values.note import ARRAY, MAPPING, MISSING, SCALAR, SEQUENCE, TEXT, TUPLE, Note
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Sight(NamedTuple):
 
     @property
     def function(self) -> str:
-        return str(self.call.disp_name)
+        return dotted_name(self.call.disp_name, self.call.func_name)
 
     @property
     def name(self) -> str:
@@ -80,7 +81,7 @@ class Sight(NamedTuple):
     def evidence(self, items: Iterable[Who] = (), **more: Any) -> dict[str, Any]:
         """Stage, function, field, call and items, and what else there is."""
         named = [one.plain() for one in items]
-        where = {"stage": self.stage, "function": self.function, "field": self.field, "call": self.call.seq}
+        where = {"stage": self.stage, "function": self.call.disp_name, "field": self.field, "call": self.call.seq}
         return {**where, "items": named, **more}
 
     def __str__(self) -> str:

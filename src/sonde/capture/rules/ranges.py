@@ -72,10 +72,10 @@ def _odd(sights: list[Sight]) -> Finding | None:
     one, other = odd[0], usual[0]
     items = list(dict.fromkeys(who for sight in odd for who in members(sight)))
     why = (
-        f"Ranges differ: the {one}{sentence(items)} goes from {one.note.low:.3g} to {one.note.high:.3g}, elsewhere from "
-        f"{other.note.low:.3g} to {other.note.high:.3g}{_when(one, other)}."
+        f"Ranges differ: the {one}{sentence(items)} goes from {one.note.low:.3g} to {one.note.high:.3g}, elsewhere "
+        f"from {other.note.low:.3g} to {other.note.high:.3g}{_when(one, other)}."
     )
-    step = "A division by 255 (or another normalisation) is missing on one of the ways: do the same to all."
+    step = "A division by 255 or another normalisation is missing in one code path. Normalise all items the same way."
     evidence = one.evidence(items, range=[one.note.low, one.note.high], usual=[other.note.low, other.note.high])
     return Finding(KIND, WARN, 0.9, why, step, evidence)
 
@@ -108,6 +108,9 @@ def _divided(before: Sight | None, after: Sight) -> bool:
 
 
 def _small_finding(one: Sight, items: list[Who]) -> Finding:
-    why = f"Scaled down twice: the {one}{sentence(items)} goes only up to {one.note.high:.3g}, as if divided by 255 two times."
-    step = "Take out one of the divisions: ToTensor, for one, already divides by 255."
+    why = (
+        f"Scaled down twice: the {one}{sentence(items)} goes only up to {one.note.high:.3g}, as if divided by "
+        "255 twice."
+    )
+    step = "Remove one of the divisions; ToTensor, for example, already divides by 255."
     return Finding(KIND, WARN, 0.95, why, step, one.evidence(items, range=[one.note.low, one.note.high]))

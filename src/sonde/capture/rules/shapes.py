@@ -40,14 +40,19 @@ def _judged(arrays: dict[Who, Sight], counts: Counter[tuple[int, ...] | None]) -
     if any(_ragged(sight) for sight in arrays.values()):
         return [
             _finding(
-                one, odd, usual, WARN, 0.9, f"{one.function} made an array of objects of them, which no model can take."
+                one,
+                odd,
+                usual,
+                WARN,
+                0.9,
+                f"{one.function} turned them into an object array, which models do not accept.",
             )
         ]
     if one.stage == COLLATE:
         return []  # it went well: padded, cut, or kept as a list on purpose
     # Without collate nobody says what was meant: a single odd item among equals is told, sizes that all differ are not.
     if len(arrays) >= ENOUGH and len(odd) * 4 <= len(arrays):
-        return [_finding(one, odd, usual, WARN, 0.7, "All the others are equal.")]
+        return [_finding(one, odd, usual, WARN, 0.7, "All others are equal.")]
     return []
 
 
@@ -63,7 +68,7 @@ def _finding(
 ) -> Finding:
     theirs = ", ".join(sorted({str(sight.note.shape) for sight in odd.values()}))
     why = f"Shapes differ between items: in the {one}, {listed(odd)} {'has' if len(odd) == 1 else 'have'} {theirs}, the others {usual}. {so}"
-    step = "Bring the items to one shape (resize, pad, cut) before they are put together, or give the loader a collate_fn that pads."
+    step = "Resize, pad or crop the items to one shape before they are collated, or use a collate_fn that pads."
     evidence = one.evidence(
         odd, shapes={str(who): list(sight.note.shape or ()) for who, sight in odd.items()}, usual=list(usual or ())
     )

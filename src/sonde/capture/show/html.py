@@ -11,6 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from sonde.capture.definition import dotted_name
 from sonde.capture.file import replacing
 from sonde.capture.show.style import STYLE
 from sonde.capture.show.text import clean, duration, number, shown_children, value_text
@@ -152,7 +153,11 @@ def _targets(finding: Finding, stages: Mapping[str, list[TraceCall]]) -> list[_T
             name = _name(item)
             if name in wanted:
                 found.setdefault(name, _Target(call.seq, f"item {name}", name))
-    only = [_Target(call.seq, call.disp_name) for call in calls if call.seq == where.get("call")]
+    only = [
+        _Target(call.seq, dotted_name(call.disp_name, call.func_name))
+        for call in calls
+        if call.seq == where.get("call")
+    ]
     return list(found.values()) or only
 
 
@@ -239,8 +244,8 @@ class _Drawing:
 
     def left_out(self) -> list[str]:
         """What the page does not show, in words."""
-        pictures = f"{_count(self.no_picture, 'picture')} left out: the page would be too large."
-        values = f"{_count(self.no_value, 'value')} left out: the page would be too large. print() shows them."
+        pictures = f"{_count(self.no_picture, 'picture')} left out to limit the size of the page."
+        values = f"{_count(self.no_value, 'value')} left out to limit the size of the page. print() shows them."
         return ([pictures] if self.no_picture else []) + ([values] if self.no_value else [])
 
     def stage(self, place: int, name: str, calls: list[TraceCall]) -> str:
@@ -264,7 +269,7 @@ class _Drawing:
         marked = " sonde-marked" if call.seq in self.marked else ""
         return (
             f'<details class="sonde-call sonde-deep{depth}{marked}"{" open" if is_open else ""}><summary><span class="sonde-sign">'
-            f"<b>{_safe(call.disp_name)}</b>({names}) &rarr; {_safe(call.result_name)}</span>{raised}"
+            f"<b>{_safe(dotted_name(call.disp_name, call.func_name))}</b>({names}) &rarr; {_safe(call.result_name)}</span>{raised}"
             f'<span class="sonde-time">{duration(call.duration_ns)}<i><s style="width:{share:.0f}%"></s></i></span>'
             f'</summary><div id="{self.mark}-{call.seq}">{_place(call)}{rows}</div></details>'
         )

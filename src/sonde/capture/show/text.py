@@ -68,7 +68,7 @@ def duration(nanoseconds: int | None) -> str:
 
 def known(word: str, names: list[str]) -> str:
     """The end of a message about a name that is not there: those that are."""
-    return nearest(word, [clean(name) for name in names]) if names else "There is none."
+    return nearest(word, [clean(name) for name in names]) if names else "There are none."
 
 
 # ── values ──

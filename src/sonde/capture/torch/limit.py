@@ -101,7 +101,7 @@ def limited_iter(original: Callable[[Any], Any], loader: Any) -> Any:
     return iterator
 
 
-@guard("starting what feeds the workers of a limited loader")
+@guard("feeding the workers of a limited loader")
 def _feed(iterator: Any) -> None:
     """Let each worker have the thread that feeds it, as in a whole loop, also those that get nothing of the one batch.
 

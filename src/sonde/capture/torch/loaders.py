@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sonde.values.note import Item
 
-REASON = "to capture what datasets give"
+REASON = "to capture dataset items"
 TRANSFORMS = ("transform", "target_transform", "transforms")
 MAX_DATASETS = 16  # of datasets inside each other
 
@@ -100,7 +100,7 @@ class _Fetches:
             return
         swapped.tape.place.thread.fetch = swapped.outer
         for undo in reversed(swapped.undo):
-            with guard("putting back what a fetch uses"):
+            with guard("restoring what a fetch uses"):
                 undo()
 
 
@@ -312,7 +312,7 @@ _patches: list[patches.Patch] = []
 def _restore() -> None:
     """Put back what was patched on datasets and transforms."""
     while _patches:
-        with guard("putting back the getters of a dataset"):
+        with guard("restoring the getters of a dataset"):
             patches.restore(_patches.pop())
     _followed.clear()
 

@@ -146,8 +146,8 @@ class _Loops:
         old = private.living_iterator(one)
         if old is not None and active.limit() is None and id(old) not in tape.iterators:
             tape.note(
-                f"The workers of loader {number} were started before the trace and live on (persistent_workers): what "
-                "they do is not seen."
+                f"The workers of loader {number} started before the trace (persistent_workers), so their calls are "
+                "not captured."
             )
         if tape.spool is not None and one.num_workers:
             _signal(tape, tape.spool, one.num_workers * (one.prefetch_factor or 1) + AHEAD)
@@ -209,4 +209,4 @@ def _ended(tape: active.Tape, iterator: Any) -> None:
     """A loop has come to its end: say so if it had fewer items than were asked for."""
     asked, given = tape.plan.items, tape.given.pop(id(iterator), None)
     if asked is not None and (given or 0) < asked and id(iterator) in tape.iterators:
-        tape.note(f"A loader gave only {given or 0} of the {asked} items that were asked for: it has no more.")
+        tape.note(f"A loader delivered only {given or 0} of the {asked} requested items: it has no more.")

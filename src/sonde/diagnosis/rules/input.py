@@ -101,8 +101,8 @@ def _next(facts: Facts, better: tuple[int, float] | None) -> str:
 
 
 def what_if(facts: Facts, policy: Policy) -> tuple[int, float] | None:
-    """How many workers would do, and how many times as fast training would be: by the measured time to make a batch, and
-    what it costs to start them for each round over the data.
+    """How many workers are enough, and the speed-up. It uses the measured time to load a batch and the cost of starting
+    workers for each epoch.
     """
     main, fetch = facts.loading.main, facts.loading.batches["mean_fetch"].value
     ranks = [rank for rank in facts.speed.ranks if rank.usual["input_wait"].value is not None]

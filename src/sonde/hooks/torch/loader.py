@@ -426,7 +426,7 @@ def _review() -> None:
     native.batches((*first, *_Quick.parts, *last))
 
 
-_judging = guard("judging a loader")
+_judging = guard("classifying a loader")
 
 
 def _account(iterator: Any) -> tuple[Any, ...] | None:
@@ -625,7 +625,7 @@ class _KeptPoint(Point):
     def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         told = super().around(original, link)
         keeper: Any = self._keeper
-        keeping = guard(f"keeping the books of {self.name}")
+        keeping = guard(f"tracking {self.name}")
         before, after = keeping(keeper.before), keeping(keeper.after)
         first = getattr(keeper, "token_is_first", False)
 

@@ -123,7 +123,7 @@ def _add(whose: Whose, field: str, made: dict[str, Any], result: dict[str, Any])
     for key in result:
         if key in made:
             raise DataError(
-                f"{whose.words(f'collate_{field}')} gave {key!r}, which is there already. Give it another name."
+                f"{whose.words(f'collate_{field}')} returned {key!r}, which already exists. Choose another name."
             )
     made.update(result)
 
@@ -135,7 +135,8 @@ def _by_dataset(whose: Whose, function: Callable[..., Any]) -> Gather:
         result = _called(whose, "collate", function, [item[friendly] for item in items], items)
         if not isinstance(result, Mapping):
             raise DataError(
-                f"{whose.words('collate')} gave {type(result).__name__}. It has to give a dict: field -> array of the batch."
+                f"{whose.words('collate')} returned {type(result).__name__}. It must return a dict: field -> array "
+                "of the batch."
             )
         return {key: _array(whose, "collate", key, value) for key, value in result.items()}
 
@@ -160,12 +161,12 @@ def _blame(whose: Whose, name: str, items: list[Item], error: Exception) -> None
 
 def _array(whose: Whose, method: str, field: object, value: Any) -> Any:
     if not isinstance(field, str):
-        raise DataError(f"{whose.words(method)} gave the key {field!r}. Keys are names of fields.")
+        raise DataError(f"{whose.words(method)} returned the key {field!r}. Keys are field names.")
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
         raise DataError(
-            f"{whose.words(method)} gave {type(value).__name__} for {field!r}, which is no array: {error}"
+            f"{whose.words(method)} returned {type(value).__name__} for {field!r}, which is not an array: {error}"
         ) from None
 
 
@@ -197,15 +198,15 @@ def _complain(whose: Whose, field: str, values: list[Any], items: list[Item]) ->
     for value, item in zip(values, items, strict=True):
         if not _regular(value):
             raise DataError(
-                f"{where} of item {item[ID]!r} is {value!r:.60} ({type(value).__name__}), which cannot be put into an array. "
-                f"Let get_{field} give an array, a number or a text, {help}."
+                f"{where} of item {item[ID]!r} is {value!r:.60} ({type(value).__name__}), which does not fit into an "
+                f"array. Return an array, a number or a text from get_{field}, {help}."
             )
         if np.shape(value) != first:
             raise DataError(
-                f"{where} has the shape {first} in item {items[0][ID]!r}, but {np.shape(value)} in item {item[ID]!r}. "
-                f"Give them the same shape, {help}."
+                f"{where} has the shape {first} in item {items[0][ID]!r}, but {np.shape(value)} in item "
+                f"{item[ID]!r}. Give them the same shape, {help}."
             )
-    raise DataError(f"{where}: the values of this batch, from item {items[0][ID]!r} on, cannot be put into one array.")
+    raise DataError(f"{where}: the values of this batch, from item {items[0][ID]!r} on, do not fit into one array.")
 
 
 def _regular(value: Any) -> bool:

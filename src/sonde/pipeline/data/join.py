@@ -36,8 +36,8 @@ def refuse_duplicates(where: str, rows: Sequence[int], id_of: Callable[[int], st
         text = id_of(row)
         if hash(text) in suspect and seen.setdefault(text, row) != row:
             raise DataError(
-                f"{where}: items {seen[text]} and {row} have the same id {text!r}, and there may be more. Ids have to be "
-                "unique: choose another primary_id_field, or set data.check_ids to false."
+                f"{where}: items {seen[text]} and {row} have the same id {text!r}, and there may be more. Ids must "
+                "be unique: choose another primary_id_field, or set data.check_ids to false."
             )
 
 
@@ -51,14 +51,14 @@ def matches(
         text = join_id(row)
         if known.setdefault(text, row) != row:
             raise DataError(
-                f"{where}: items {known[text]} and {row} have the same {field} {text!r}, so that it is not clear which of them "
-                f"belongs to an item of {primary!r}. The values of a join_field have to be unique."
+                f"{where}: items {known[text]} and {row} have the same {field} {text!r}, so it is unclear which one "
+                f"belongs to an item of {primary!r}. Values of a join_field must be unique."
             )
     found = array("q", (known.get(text, -1) for text in ids))
     if found and max(found) < 0:
         example = next(iter(known), None)
         raise DataError(
-            f"{where}: no {field} is the id of an item of {primary!r}, so nothing is left to join. "
+            f"{where}: no {field} matches the id of an item of {primary!r}, so there is nothing to join. "
             + (f"A value of {field} is {example!r}. " if known else "The dataset is empty. ")
             + "Choose another join_field or primary_id_field."
         )

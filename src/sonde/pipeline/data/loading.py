@@ -180,7 +180,7 @@ def _weights(config: Config, provider: DataProvider) -> np.ndarray[Any, np.dtype
     weights = np.asarray(raw, np.float64).reshape(-1)
     if len(weights) != len(provider) or not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum():
         raise ConfigError(
-            f"{where}, whose values cannot be weights: they must be finite, not negative, one for each item."
+            f"{where}, whose values are not valid weights: they must be finite and not negative, one per item."
         )
     share: np.ndarray[Any, np.dtype[np.float64]] = weights / weights.sum()
     return share

@@ -27,7 +27,7 @@ class Nans:
         self.fields = {key: _mode(f"data.nan_fields.{key}", mode) for key, mode in table["nan_fields"].items()}
         for key in self.fields:
             if known is not None and key not in known:
-                raise ConfigError(f"data.nan_fields names {key!r}, which is no field. {nearest(key, known)}")
+                raise ConfigError(f"data.nan_fields names {key!r}, which is not a field. {nearest(key, known)}")
         self.quantile = float(table["nan_quantile"])
         if not 0 <= self.quantile <= 1:
             raise ConfigError(f"data.nan_quantile is {self.quantile}. Give a number from 0 to 1.")
@@ -79,7 +79,7 @@ class Nans:
         before = self.warned.get(name, 0)
         self.warned[name] = before + count
         if not before:
-            log.warning("%s. This is told once; `provider.nans.warned` counts the items.", said)
+            log.warning("%s. This message appears once; `provider.nans.warned` counts the items.", said)
 
     def _filled(self, batch: dict[str, Any], name: str, values: Any, bad: Any, missed: Any) -> Any:
         made = values.reshape(len(bad), -1).copy()
@@ -91,8 +91,8 @@ class Nans:
             where = bad.copy()
             where[bad] = hopeless
             raise DataError(
-                f"{self._words(batch, name, where)}, and no other values that have a quantile. "
-                f"Set data.nan_fields.{name!r} to zero or warn."
+                f"{self._words(batch, name, where)}, and no other values to take a quantile of. Set "
+                f"data.nan_fields.{name!r} to zero or warn."
             )
         if len(rows):
             fill = np.nanquantile(finite.astype(np.float64), self.quantile, axis=1, keepdims=True)

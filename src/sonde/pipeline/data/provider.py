@@ -127,8 +127,8 @@ class DataProvider:
         for field in source.augment:
             if field not in able:
                 raise ConfigError(
-                    f"data_request.{self.group}.{source.friendly}.augment names {field!r}, which is no field that is read and "
-                    f"has a function augment_{field}. {nearest(field, able)}"
+                    f"data_request.{self.group}.{source.friendly}.augment names {field!r}, which is not a requested "
+                    f"field with a function augment_{field}. {nearest(field, able)}"
                 )
 
     def _chosen(self, request: Mapping[str, list[Source]]) -> Sequence[int]:
@@ -222,7 +222,7 @@ class DataProvider:
         field = name.removeprefix(f"{source.friendly}.")
         known = fields_of(self.group, source._replace(fields=None), self.datasets[source.friendly])
         if field not in known:
-            raise ConfigError(f"{name!r} is no field of {source.friendly!r}. {nearest(field, list(known))}")
+            raise ConfigError(f"{name!r} is not a field of {source.friendly!r}. {nearest(field, list(known))}")
         getters = [(field, self._getter(source, field))]
         read = reader(Part(self._whose(source), getters, lambda row: self._words(source, row)))
         return np.array([read(row)[field] for row in rows])

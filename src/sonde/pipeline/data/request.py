@@ -48,7 +48,8 @@ def _group(group: str, sources: Any) -> list[Source]:
         raise ConfigError(f"{where} is {sources!r:.100}. Give a dict: a name of your choice -> its dataset.")
     if "dataset_class" in sources and not isinstance(sources["dataset_class"], Mapping):
         raise ConfigError(
-            f"{where} has dataset_class itself. Put a name of your choice between: {{{group!r}: {{'data': {{...}}}}}}."
+            f"{where} has dataset_class directly. Put a name of your choice in between: "
+            f"{{{group!r}: {{'data': {{...}}}}}}."
         )
     found = [_source(group, _friendly(name, where), given) for name, given in sources.items()]
     return _ordered(where, found)
@@ -57,9 +58,7 @@ def _group(group: str, sources: Any) -> list[Source]:
 def _friendly(name: object, where: str) -> str:
     friendly = _named(name, where)
     if friendly == ID or friendly.endswith(MATCHED):
-        raise ConfigError(
-            f"{where} calls a dataset {friendly!r}, which a batch uses for something else. Choose another."
-        )
+        raise ConfigError(f"{where} names a dataset {friendly!r}, which is reserved in a batch. Choose another name.")
     return friendly
 
 
@@ -70,8 +69,8 @@ def _ordered(where: str, sources: list[Source]) -> list[Source]:
         raise ConfigError(f"{where} has no primary_id_field. Give it to one of: {names}.")
     if len(primary) > 1:
         raise ConfigError(
-            f"{where} has primary_id_field in {' and '.join(source.friendly for source in primary)}. Keep it in one; the "
-            "others have a join_field."
+            f"{where} has primary_id_field in {' and '.join(source.friendly for source in primary)}. Keep one; the "
+            "others need a join_field."
         )
     for source in sources:
         _check_join(f"{where}.{source.friendly}", source, primary[0])
@@ -81,13 +80,16 @@ def _ordered(where: str, sources: list[Source]) -> list[Source]:
 def _check_join(where: str, source: Source, primary: Source) -> None:
     if source is primary:
         if source.join_field is not None:
-            raise ConfigError(f"{where} has both primary_id_field and join_field. Others join it: remove join_field.")
+            raise ConfigError(
+                f"{where} has both primary_id_field and join_field. Remove join_field: the other "
+                "datasets join this one."
+            )
         return
     if source.join_field is None:
-        raise ConfigError(f"{where} has no join_field: the field whose values are ids of {primary.friendly}.")
+        raise ConfigError(f"{where} has no join_field, the field whose values are ids of {primary.friendly}.")
     if source.split_fraction is not None:
         raise ConfigError(
-            f"{where} has split_fraction, but its items are found by id. Give split_fraction to {primary.friendly}."
+            f"{where} has split_fraction, but its items are looked up by id. Set split_fraction on {primary.friendly}."
         )
 
 
@@ -106,7 +108,7 @@ def _source(group: str, friendly: str, given: Any) -> Source:
     read = {key: _value(f"{where}.{key}", check, given.get(key)) for key, check in _KEYS.items()}
     augment = read.pop("augment")
     if augment and group == "infer":
-        raise ConfigError(f"{where}.augment is {augment!r}, but what is inferred is not augmented. Remove it.")
+        raise ConfigError(f"{where}.augment is {augment!r}, but inference data is not augmented. Remove it.")
     return Source(
         friendly=friendly,
         augment=group == "train" if augment is None else augment,
@@ -125,7 +127,7 @@ def _value(where: str, check: Callable[[Any], Any], given: Any) -> Any:
 
 def _text(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise TypeError("Give a text that is not empty.")
+        raise TypeError("Give a non-empty text.")
     return given
 
 
@@ -136,12 +138,12 @@ def _location(given: Any) -> str:
 
 def _fields(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(field, str) and field for field in given):
-        raise TypeError("Give a list of names of fields.")
+        raise TypeError("Give a list of field names.")
     twice = [field for field in given if given.count(field) > 1]
     if twice:
         raise ValueError(f"It names {twice[0]!r} twice.")
     if not given:
-        raise ValueError("Name at least one field, or leave the key out for all fields.")
+        raise ValueError("Name at least one field, or omit the key for all fields.")
     return tuple(given)
 
 
@@ -161,7 +163,7 @@ def _augment(given: Any) -> bool | tuple[str, ...]:
     if isinstance(given, bool):
         return given
     if not isinstance(given, list | tuple):
-        raise TypeError("Give true, false, or a list of names of fields.")
+        raise TypeError("Give true, false, or a list of field names.")
     return _fields(given) if given else False
 
 

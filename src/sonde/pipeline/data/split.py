@@ -43,8 +43,8 @@ def rows_of(
     shares = _shares(group, request)
     if any(name in files for name in shares):
         raise ConfigError(
-            f"data_request.{group} has the same data as {_others(group, shares)}, of which one has a saved index in "
-            "split.index. Give one to each of these groups."
+            f"data_request.{group} has the same data as {_others(group, shares)}, and one of them has a saved index "
+            "in split.index. Give each of these groups one."
         )
     if all(share == 1 for share in shares.values()):
         return range(length)
@@ -87,8 +87,8 @@ def _part(group: str, shares: Mapping[str, float], order: Any) -> Sequence[int]:
     if total > 1 + SLACK:
         said = ", ".join(f"{name} {share:g}" for name, share in shares.items())
         raise ConfigError(
-            f"data_request: the fractions of the same data add up to {total:g} ({said}; without split_fraction a group takes "
-            "1). Groups must not share items: let split_fraction add up to 1 at most."
+            f"data_request: the fractions of the same data add up to {total:g} ({said}; without split_fraction a "
+            "group takes 1). Groups must not share items: keep the sum at 1 or less."
         )
     start = 0.0
     for name, share in shares.items():
@@ -103,8 +103,8 @@ def _part(group: str, shares: Mapping[str, float], order: Any) -> Sequence[int]:
 def _some(group: str, rows: Sequence[int], fraction: float, length: int) -> Sequence[int]:
     if not rows and length:
         raise DataError(
-            f"data_request.{group}: split_fraction {fraction:g} of {length} item{'s' if length > 1 else ''} is none. "
-            "Give a larger fraction."
+            f"data_request.{group}: split_fraction {fraction:g} of {length} item{'s' if length > 1 else ''} leaves "
+            "no items. Give a larger fraction."
         )
     return rows
 
@@ -131,7 +131,7 @@ def stratified(order: Any, classes: Any) -> Any:
 def counted(classes: Any, key: str) -> tuple[Any, Any]:
     """The number of each item's class, and how many items each class has."""
     if classes.ndim != 1 or classes.dtype.kind == "O":
-        raise ConfigError(f"{key} names a field without classes. Give one with a number or a text for each item.")
+        raise ConfigError(f"{key} names a field without classes. Give one with a number or a text per item.")
     _, kinds, counts = np.unique(classes, return_inverse=True, return_counts=True)
     return kinds, counts
 
@@ -159,11 +159,11 @@ def _read(group: str, path: str, length: int) -> Any:
     try:
         rows = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise ConfigError(f"{where} cannot be read as a .npy file: {error}") from None
+        raise ConfigError(f"Cannot read {where} as a .npy file: {error}") from None
     if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise ConfigError(f"{where} has to hold one row of whole numbers.")
+        raise ConfigError(f"{where} must hold one row of whole numbers.")
     if rows.min() < 0 or rows.max() >= length:
         raise DataError(f"{where} has the index {rows.max()}, but there are {length} items. It belongs to other data.")
     if len(np.unique(rows)) < len(rows):
-        raise DataError(f"{where} has an index twice. Each item is visited once.")
+        raise DataError(f"{where} has an index twice. Each index may appear once.")
     return rows

@@ -40,4 +40,4 @@ class Dataset:
 
     def __len__(self) -> int:
         """How many items there are."""
-        raise NotImplementedError(f"{type(self).__name__} has no __len__: how many items are there?")
+        raise NotImplementedError(f"{type(self).__name__} has no __len__. Return the number of items from it.")

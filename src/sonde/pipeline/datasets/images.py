@@ -24,7 +24,7 @@ class ImageFolderDataset(Dataset):
         """See [data_set.ImageFolderDataset] of the configuration."""
         super().__init__(config, data_location)
         if data_location is None or not os.path.isdir(data_location):
-            raise ConfigError(f"ImageFolderDataset needs a folder as data_location, and {data_location} is none.")
+            raise ConfigError(f"ImageFolderDataset needs a folder as data_location; {data_location} is not a folder.")
         self.root = data_location
         self.mode = config["mode"]
         self.size = _size(config["size"])
@@ -60,7 +60,7 @@ def _size(given: list[Any]) -> tuple[int, int] | None:
     if not given:
         return None
     if len(given) != 2 or not all(isinstance(length, int) and length > 0 for length in given):
-        raise ConfigError(f"size is {given}. Give [height, width], or [] to leave images as they are.")
+        raise ConfigError(f"size is {given}. Give [height, width], or [] to keep the original sizes.")
     return given[1], given[0]  # Pillow says the width first
 
 
@@ -86,4 +86,4 @@ def _pixels(path: str, mode: str, size: tuple[int, int] | None) -> Any:
             converted = image.convert(mode)
             return np.asarray(converted if size is None else converted.resize(size))
     except (OSError, ValueError) as error:  # a broken file, an unknown mode
-        raise DataError(f"{path} cannot be read as an image: {error}") from None
+        raise DataError(f"Cannot read {path} as an image: {error}") from None

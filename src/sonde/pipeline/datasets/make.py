@@ -29,7 +29,7 @@ def make(config: Config, group: str, source: Source) -> Any:
     length = _length(where, kind, dataset)
     if length == 0:
         place = "" if source.data_location is None else f" at {source.data_location}"
-        raise DataError(f"{where}: {kind.__name__} has no items{place}. Look at data_location and its config.")
+        raise DataError(f"{where}: {kind.__name__} has no items{place}. Check data_location and its config.")
     return dataset
 
 
@@ -56,7 +56,7 @@ def _built(where: str, kind: type, table: dict[str, Any], source: Source) -> Any
     except Exception as error:
         if isinstance(error, SondeError):
             raise type(error)(f"{where}: {error}") from error
-        _blame(f"{where}: {kind.__name__} cannot be made", error)
+        _blame(f"{where}: cannot create {kind.__name__}", error)
         raise
 
 
@@ -77,16 +77,16 @@ def _arguments(where: str, kind: type, given: tuple[Any, ...]) -> tuple[Any, ...
             continue
         return given[:count]
     names = ", ".join(signature.parameters)
-    raise ConfigError(f"{where}: {kind.__name__}({names}) has to take (config, data_location).")
+    raise ConfigError(f"{where}: {kind.__name__}({names}) must accept (config, data_location).")
 
 
 def _length(where: str, kind: type, dataset: Any) -> int:
     if not hasattr(kind, "__len__"):
-        raise ConfigError(f"{where}: {kind.__name__} has no __len__, so it is no dataset.")
+        raise ConfigError(f"{where}: {kind.__name__} has no __len__, so it is not a dataset.")
     try:
         return len(dataset)
     except Exception as error:
-        _blame(f"{where}: the length of {kind.__name__} is not known", error)
+        _blame(f"{where}: cannot get the length of {kind.__name__}", error)
         raise
 
 
@@ -134,8 +134,8 @@ def check_methods(group: str, sources: Sequence[Source], datasets: Mapping[str, 
         fields = _named(dataset, COLLATE)
         if callable(getattr(dataset, "collate", None)) and fields:
             raise ConfigError(
-                f"{where}: {kind} has both collate and collate_{fields[0]}. Keep collate for all fields, or one function for each "
-                "field that np.stack cannot put together."
+                f"{where}: {kind} has both collate and collate_{fields[0]}. Keep collate for all fields, or one "
+                "function for each field that np.stack cannot combine."
             )
         known = _named(dataset, GETTER)
         for prefix in (COLLATE, AUGMENT):

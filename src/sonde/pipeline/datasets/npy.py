@@ -63,7 +63,7 @@ def _arrays(path: Path, field: str) -> dict[str, Any]:
     if path.is_dir():
         files = sorted(path.glob("*.npy"))
         if not files:
-            raise DataError(f"There is no .npy file in {path}.")
+            raise DataError(f"No .npy file in {path}.")
         return {file.stem: _mapped(file) for file in files}
     loaded = _loaded(path, None) if path.suffix == ".npz" else None
     if loaded is None:
@@ -81,10 +81,10 @@ def _loaded(file: Path, mode: Any) -> Any:
     try:
         return np.load(file, mmap_mode=mode, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{file} cannot be read as an array: {error}") from None
+        raise DataError(f"Cannot read {file} as an array: {error}") from None
 
 
 def _rows(file: Path, array: Any) -> Any:
     if array.ndim == 0:
-        raise DataError(f"{file} holds a single value. The first axis of an array has to count the items.")
+        raise DataError(f"{file} holds a single value. The first axis of an array must count the items.")
     return array

@@ -34,7 +34,7 @@ class ParquetDataset(Dataset):
         self.names = list(parts[0].schema_arrow.names)
         for file, part in zip(self.files, parts, strict=True):
             if list(part.schema_arrow.names) != self.names:
-                raise DataError(f"{file} has other columns than {self.files[0]}.")
+                raise DataError(f"{file} has different columns from {self.files[0]}.")
         self.size = sum(part.metadata.num_rows for part in parts)
         self.columns: dict[str, Any] = {}
         self._give()
@@ -80,7 +80,7 @@ def _parquet() -> Any:
 def _files(path: Path) -> list[str]:
     found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not found:
-        raise DataError(f"There is no .parquet file in {path}.")
+        raise DataError(f"No .parquet file in {path}.")
     return [str(file) for file in found]
 
 
@@ -89,7 +89,7 @@ def _opened(file: str) -> Any:
     try:
         return parquet.ParquetFile(file)
     except (OSError, ValueError) as error:  # what pyarrow raises is one of these
-        raise DataError(f"{file} cannot be read as Parquet: {error}") from None
+        raise DataError(f"Cannot read {file} as Parquet: {error}") from None
 
 
 def _column(files: list[str], name: str) -> Any:

@@ -57,7 +57,7 @@ class ResultDataset(Dataset):
         if self._pid != os.getpid():  # a forked worker must not share what the parent has open
             self._open()
         if not 0 <= index < len(self):
-            raise IndexError(f"There is no row {index} in {self._place}: it has {len(self)}.")
+            raise IndexError(f"No row {index} in {self._place}: it has {len(self)}.")
         rows = self._rows(name)
         value = self._block(name, index // rows, rows)[index % rows]
         return str(value) if name == ID else value

@@ -41,7 +41,8 @@ class Exported:
         given = [np.asarray(part) for part in parts if part is not None]
         if self._takes and max(self._takes) >= len(given):
             raise ExportError(
-                f"prepare_inputs gave {len(given)} arrays, and {self.path} was exported with more. Export the model again."
+                f"prepare_inputs returned {len(given)} arrays, but {self.path} was exported with more. Export the "
+                "model again."
             )
         return {name: given[place] for name, place in zip(self.inputs, self._takes, strict=True)}
 
@@ -51,7 +52,7 @@ class Exported:
             found = self._session.run(None, ort_inputs)
         except self._failures as error:
             shapes = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in ort_inputs.items())
-            raise ExportError(f"{self.path} cannot be run on {shapes}: {error}") from error
+            raise ExportError(f"Cannot run {self.path} on {shapes}: {error}") from error
         return dict(zip(self.outputs, found, strict=True))
 
 
@@ -67,7 +68,7 @@ def _session(path: Path) -> tuple[Any, tuple[type[Exception], ...]]:
     try:
         return onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers()), failures
     except failures as error:
-        raise ExportError(f"{path} cannot be loaded: {error}. Export the model again: to_onnx.") from error
+        raise ExportError(f"Cannot load {path}: {error}. Export the model again: to_onnx.") from error
 
 
 def _facts(session: Any) -> dict[str, Any]:

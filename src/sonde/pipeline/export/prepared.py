@@ -47,11 +47,11 @@ def save_prepared(function: Callable[..., Any], path: Path) -> None:
     if done.returncode:
         path.unlink()
         said = done.stderr.strip().splitlines()
-        why = "what it imports imports torch" if done.returncode == 3 else (said[-1] if said else "it ended at once")
+        why = "one of its imports imports torch" if done.returncode == 3 else (said[-1] if said else "it exited")
         raise ExportError(f"{_words(function)} does not work without torch: {why}. {ADVICE}")
 
 
-ADVICE = "Use NumPy and plain Python in it; what it imports must not import torch."
+ADVICE = "Use NumPy and plain Python in it, and import nothing that imports torch."
 
 
 def source(function: Callable[..., Any]) -> str:
@@ -65,11 +65,12 @@ def source(function: Callable[..., Any]) -> str:
 def _plain(function: Callable[..., Any]) -> FunctionType:
     found = inspect.unwrap(getattr(function, "__func__", function))
     if not isinstance(found, FunctionType) or found.__name__ == "<lambda>":
-        raise ExportError(f"{_words(function)} is no function that is defined with `def`, so it cannot be saved.")
+        raise ExportError(f"{_words(function)} is not defined with `def`, so it cannot be saved.")
     if found.__closure__:
         names = ", ".join(found.__code__.co_freevars)
         raise ExportError(
-            f"{_words(function)} uses {names} of the function around it. Give it what it needs by itself."
+            f"{_words(function)} uses {names} of the enclosing function. Pass them as arguments or make them module "
+            "constants."
         )
     return found
 
@@ -104,7 +105,7 @@ class _Written:
         """One name that a function uses and does not define."""
         if name not in function.__globals__:
             if not hasattr(builtins, name):
-                raise ExportError(f"{_words(function)} uses {name}, which is not defined where it stands.")
+                raise ExportError(f"{_words(function)} uses {name}, which is not defined in its module.")
             return
         value = function.__globals__[name]
         if isinstance(value, ModuleType):
@@ -128,8 +129,8 @@ class _Written:
         except (ValueError, SyntaxError):
             pass
         raise ExportError(
-            f"{_words(self.first)} uses {name} ({type(value).__name__}), which cannot be saved with it. "
-            "Use functions of the same module, imported ones, plain constants and NumPy arrays."
+            f"{_words(self.first)} uses {name} ({type(value).__name__}), which cannot be saved. Use functions of the "
+            "same module, imported ones, plain constants and NumPy arrays."
         )
 
 
@@ -145,11 +146,11 @@ def _definition(function: FunctionType, name: str) -> str:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError) as error:
         raise ExportError(
-            f"The source of {_words(function)} cannot be found ({error}). Define it in a file or in a notebook."
+            f"Cannot find the source of {_words(function)} ({error}). Define it in a file or a notebook."
         ) from None
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
-        raise ExportError(f"{_words(function)} is no function that is defined with `def`, so it cannot be saved.")
+        raise ExportError(f"{_words(function)} is not defined with `def`, so it cannot be saved.")
     definition.name = name
     definition.decorator_list = [one for one in definition.decorator_list if not _own(one)]
     _refuse_torch(definition, function)
@@ -173,7 +174,7 @@ def _refuse_torch(definition: ast.FunctionDef, function: FunctionType) -> None:
     guilty = [name for name, home in loaded.items() if home.split(".")[0] == "torch"]
     if guilty:
         raise ExportError(
-            f"{_words(function)} uses {guilty[0]}, which is torch's, and an exported model runs without torch. {ADVICE}"
+            f"{_words(function)} uses {guilty[0]} of torch, but an exported model runs without torch. {ADVICE}"
         )
 
 
@@ -217,5 +218,5 @@ def load_prepared(path: Path) -> Callable[..., Any]:
         exec(compile(path.read_text(), str(path), "exec"), module.__dict__)  # noqa: S102  it is code of the user's model
         function: Callable[..., Any] = getattr(module, NAME)
     except (OSError, SyntaxError, ImportError, AttributeError, NameError) as error:
-        raise ExportError(f"{path} cannot be used: {type(error).__name__}: {error}. Export the model again.") from error
+        raise ExportError(f"Cannot use {path}: {type(error).__name__}: {error}. Export the model again.") from error
     return function

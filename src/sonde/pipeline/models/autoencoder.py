@@ -27,8 +27,8 @@ class Autoencoder(nn.Module):
         shape = np.shape(sample)
         if len(shape) != 4 or min(shape[2:]) < 2**HALVINGS:
             raise ModelError(
-                f"Autoencoder takes a batch of images [items, channels, height, width] of at least 8 x 8, but was given "
-                f"the shape {shape}. Prepare the inputs accordingly, or take another model."
+                "Autoencoder needs a batch of images [items, channels, height, width] of at least 8 x 8, but got "
+                f"the shape {shape}. Prepare the inputs accordingly, or choose another model."
             )
         table = config["model"]["Autoencoder"]
         self.size = (shape[2], shape[3])

@@ -26,8 +26,8 @@ class Classifier(nn.Module):
         shape = np.shape(sample[0])
         if len(shape) != 4 or min(shape[2:]) < 4:
             raise ModelError(
-                f"Classifier takes a batch of images [items, channels, height, width] of at least 4 x 4, but was given the "
-                f"shape {shape}. Prepare the inputs accordingly, or take another model."
+                "Classifier needs a batch of images [items, channels, height, width] of at least 4 x 4, but got the "
+                f"shape {shape}. Prepare the inputs accordingly, or choose another model."
             )
         table = config["model"]["Classifier"]
         width = table["base_channels"]
@@ -58,7 +58,7 @@ class Classifier(nn.Module):
     def train_batch(self, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """The loss that the config names, and the share of images that were put into the right class."""
         if len(batch) < 2:
-            raise ModelError('Classifier needs labels to learn: ask for the field "label" in the data_request.')
+            raise ModelError('Classifier needs labels to learn: request the field "label" in the data_request.')
         scores = self.layers(batch[0])
         right = (scores.argmax(1) == batch[1]).float().mean()
         return {"loss": self.criterion(scores, batch[1]), "accuracy": right.detach()}

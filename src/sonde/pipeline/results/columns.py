@@ -46,7 +46,7 @@ def column(name: str, array: np.ndarray[Any, Any]) -> Column:
     """The column for an array of a whole batch. Raises ResultsError if no table can hold it."""
     _check_name(name)
     if array.ndim == 0:
-        raise ResultsError(f"The output {name!r} is a single number, and not one value for each item of the batch.")
+        raise ResultsError(f"The output {name!r} is a single number, not one value per item of the batch.")
     shape, dtype = array.shape[1:], array.dtype
     if dtype.kind in TEXTS and not shape:
         return Column(name, (), TEXTS[dtype.kind])
@@ -54,19 +54,19 @@ def column(name: str, array: np.ndarray[Any, Any]) -> Column:
         dtype.kind in "fc" and dtype.itemsize > LARGEST_FLOAT * (1 + (dtype.kind == "c"))
     ):
         raise ResultsError(
-            f"The output {name!r} has the dtype {dtype} and the shape {array.shape}, which a table of results cannot hold. "
-            "Give numbers, or one text for each item."
+            f"The output {name!r} has the dtype {dtype} and the shape {array.shape}, which a results table cannot "
+            "hold. Return numbers, or one text per item."
         )
     if 0 in shape:
-        raise ResultsError(f"The output {name!r} holds nothing: one item has the shape {shape}. Leave it out.")
+        raise ResultsError(f"The output {name!r} is empty: one item has the shape {shape}. Leave it out.")
     return Column(name, shape, dtype.newbyteorder("=").name)
 
 
 def _check_name(name: str) -> None:
     if name == ID:
-        raise ResultsError(f"An output cannot be called {ID!r}: that column has the ids. Give it another name.")
+        raise ResultsError(f"An output cannot be named {ID!r}: that column holds the ids. Choose another name.")
     if not name or "." in name:
-        raise ResultsError(f"An output cannot be called {name!r}: take a text that is not empty, without a dot.")
+        raise ResultsError(f"An output cannot be named {name!r}. Use a non-empty text without a dot.")
 
 
 # ── to Arrow ──

@@ -60,7 +60,7 @@ class ResultWriter:
         self._queue: queue.Queue[_Chunk | None] = queue.Queue(WAITING)
         self._pump: Future[None] | None = None
         if self.path.exists() or self.path.is_symlink():
-            raise FolderRefused(f"{self.path} exists, and results are never overwritten. Give another folder.")
+            raise FolderRefused(f"{self.path} exists, and results are never overwritten. Choose another folder.")
 
     def write(self, ids: Sequence[str], outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Add one batch. The arrays are copied: what happens to them afterwards does not matter."""
@@ -97,9 +97,9 @@ class ResultWriter:
 
     def _begin(self, found: list[Column]) -> None:
         if not found:
-            raise ResultsError("There is no output to write: the model gave an empty dictionary for a batch.")
+            raise ResultsError("Nothing to write: the model returned an empty dict for a batch.")
         if self.rows:
-            raise ResultsError(f"{self.path} is closed: nothing can be added to it.")
+            raise ResultsError(f"{self.path} is closed; nothing can be added.")
         self.columns = found
         pool = ThreadPoolExecutor(1, "sonde-results")
         self._pump = pool.submit(_pump, self.path, found, self._queue)
@@ -136,11 +136,11 @@ def _difference(columns: list[Column], found: list[Column], rows: int) -> str:
         before = known.get(one.name)
         if before is not None and before != one:
             return (
-                f"The output {one.name!r} has {one.words()} for each item in the batch after item {rows}, and had "
-                f"{before.words()} before. All batches must give the same."
+                f"The output {one.name!r} has {one.words()} per item in the batch after item {rows}, but had "
+                f"{before.words()} before. All batches must match."
             )
     names = ", ".join(one.name for one in found)
-    return f"The batch after item {rows} has the outputs {names}; those before it had {', '.join(known)}."
+    return f"The batch after item {rows} has the outputs {names}; earlier batches had {', '.join(known)}."
 
 
 class _Chunk:
@@ -197,9 +197,7 @@ def _pump(path: Path, columns: list[Column], chunks: queue.Queue[_Chunk | None])
         try:
             lance.write_dataset(reader, str(path), mode=mode)
         except (OSError, ValueError, RuntimeError) as error:
-            raise ResultsError(
-                f"The results could not be written to {path}: {error}. What was committed before is kept."
-            ) from error
+            raise ResultsError(f"Cannot write the results to {path}: {error}. Earlier batches are saved.") from error
         first, mode = part.next, "append"
 
 
@@ -269,7 +267,7 @@ def _opened(path: Path) -> Any:
     try:
         return library().dataset(str(path))
     except (OSError, ValueError, RuntimeError) as error:
-        raise ResultsError(f"{path} cannot be read as a Lance table: {error}") from error
+        raise ResultsError(f"Cannot read {path} as a Lance table: {error}") from error
 
 
 def open_results(path: str | Path) -> Results:
@@ -280,7 +278,7 @@ def open_results(path: str | Path) -> Results:
     if (place / "_versions").is_dir():
         return Results(place)
     if not place.is_dir():
-        raise ResultsError(f"There is no folder {place}. Give the folder of a run that has results, or a Lance table.")
+        raise ResultsError(f"No such folder: {place}. Give the folder of a run with results, or a Lance table.")
     held = sorted(one.parent.name for one in place.glob(f"*/{TABLE}"))
-    hint = f" It holds runs that have: {', '.join(held[-3:])}." if held else " Was this run finished?"
+    hint = f" It holds runs with results: {', '.join(held[-3:])}." if held else " Did this run finish?"
     raise ResultsError(f"{place} has no results: there is no {TABLE} in it.{hint}")

@@ -29,7 +29,7 @@ def model_class(config: Config) -> type:
     """The class that `model.name` names."""
     name = config["model"]["name"]
     if not name:
-        raise ConfigError('No model is chosen. Set config["model"]["name"], for example to "Autoencoder".')
+        raise ConfigError('No model chosen. Set config["model"]["name"], for example to "Autoencoder".')
     return find_model(name)
 
 
@@ -37,7 +37,7 @@ def sample_of(kind: type, provider: DataProvider) -> Any:
     """A batch of the first items as the model gets it, before it is made a tensor."""
     count = min(SAMPLE, len(provider))
     if not count:
-        raise DataError(f"The group {provider.group!r} has no items. See its data_request.")
+        raise DataError(f"The group {provider.group!r} has no items. Check its data_request.")
     batch = provider.collate([provider.resolve_data(index) for index in range(count)])
     return prepared(prepare(kind), batch, kind.__name__)
 
@@ -48,7 +48,7 @@ def build_model(config: Config, provider: DataProvider, *, training: bool = True
 
     kind = model_class(config)
     if not issubclass(kind, nn.Module):
-        raise ModelError(f"{kind.__name__} is no model: it must be a class derived from torch.nn.Module.")
+        raise ModelError(f"{kind.__name__} is not a model: it must be a subclass of torch.nn.Module.")
     model: Any = kind(config, sample_of(kind, provider))
     _missing(model, "criterion", config, lambda: ())
     if training:
@@ -72,5 +72,5 @@ def _missing(model: Any, part: str, config: Config, first: Callable[[], tuple[An
     try:
         setattr(model, part, made(*first(), **arguments))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"The {part} {path} cannot be made with the arguments {arguments}: {error}") from error
+        raise ConfigError(f"Cannot create the {part} {path} with the arguments {arguments}: {error}") from error
     log.info("%s of %s from config: %s with arguments %s.", part, type(model).__name__, path, arguments or "by default")

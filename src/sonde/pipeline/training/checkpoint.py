@@ -80,8 +80,8 @@ def resume(path: Path, model: Any, rank: int = 0) -> Progressed:
     content = _read(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(
-            f"{str(path)!r} holds no checkpoint of a training run, only weights. Give train.resume a run folder or its "
-            f"{LATEST}; to start from weights, set train.model_weights_file."
+            f"{str(path)!r} holds only weights, not a checkpoint of a training run. Set train.resume to a run folder "
+            f"or its {LATEST}; to start from weights, set train.model_weights_file."
         )
     try:
         _load_state(model, content["model"], path)
@@ -93,8 +93,8 @@ def resume(path: Path, model: Any, rank: int = 0) -> Progressed:
         return Progressed(content["epoch"], content["best"], content["best_epoch"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"The checkpoint {str(path)!r} does not fit this run ({type(error).__name__}: {error}). Its optimizer and "
-            "scheduler must be those of the config."
+            f"The checkpoint {str(path)!r} does not match this run ({type(error).__name__}: {error}). Its optimizer "
+            "and scheduler must be those of the config."
         ) from error
 
 
@@ -124,8 +124,8 @@ def checkpoint_file(wanted: str, results_dir: str | Path) -> Path:
     found = [(started, path) for started, path in found if (path / LATEST).is_file()]
     if not found:
         raise CheckpointError(
-            f'train.resume is "latest", but no training run in {str(results_dir)!r} has a checkpoint. Leave it empty to '
-            "begin a new one."
+            f'train.resume is "latest", but no training run in {str(results_dir)!r} has a checkpoint. Leave it empty '
+            "to start a new one."
         )
     return max(found)[1] / LATEST
 
@@ -134,14 +134,14 @@ def _read(path: Path) -> Any:
     import torch
 
     if not path.is_file():
-        raise CheckpointError(f"There is no file {str(path)!r} with weights or a checkpoint.")
+        raise CheckpointError(f"No file {str(path)!r} with weights or a checkpoint.")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
-            f"{str(path)!r} cannot be read: it is damaged or no checkpoint ({why:.200}). Take another one, such as "
-            f"{BEST} or that of an earlier run."
+            f"Cannot read {str(path)!r}: it is damaged or not a checkpoint ({why:.200}). Use another one, such as "
+            f"{BEST} or one of an earlier run."
         ) from error
 
 
@@ -150,6 +150,6 @@ def _load_state(model: torch.nn.Module, weights: Any, path: Path) -> None:
         model.load_state_dict(weights)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise CheckpointError(
-            f"The weights in {str(path)!r} are not those of {type(model).__name__} as it is configured now: "
+            f"The weights in {str(path)!r} do not match the current configuration of {type(model).__name__}: "
             f"{' '.join(str(error).split()):.500}"
         ) from error

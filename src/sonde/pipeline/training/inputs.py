@@ -25,14 +25,14 @@ def prepare(model_class: type) -> Callable[[dict[str, Any]], Any]:
     name = NAME if hasattr(model_class, NAME) else OLD_NAME
     if not hasattr(model_class, name):
         raise ModelError(
-            f"{model_class.__name__} has no prepare_inputs. Give it a static method that makes a NumPy array, or a tuple of "
-            "them with the labels last, of a batch {name: {field: array}, 'object_id': array}."
+            f"{model_class.__name__} has no prepare_inputs. Add a static method that returns a NumPy array, or a "
+            f"tuple of them with the labels last. It gets a batch {{name: {{field: array}}, 'object_id': array}}."
         )
     if not isinstance(inspect.getattr_static(model_class, name), staticmethod):
-        raise ModelError(f"{model_class.__name__}.{name} must be static: write @staticmethod above it.")
+        raise ModelError(f"{model_class.__name__}.{name} must be static: add @staticmethod above it.")
     if name == OLD_NAME:
         warnings.warn(
-            f"{model_class.__name__}.to_tensor is an old name: call it prepare_inputs, and return NumPy arrays.",
+            f"{model_class.__name__}.to_tensor is an old name. Rename it to prepare_inputs, and return NumPy arrays.",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -57,8 +57,8 @@ def checked(prepared: Any, model: str) -> Any:
         if isinstance(part, np.ndarray):
             if part.dtype.hasobject or part.dtype.kind in "USMm":
                 raise ModelError(
-                    f"prepare_inputs of {model} returned an array of {part.dtype}, of which no tensor can be made. Convert "
-                    "it to numbers there."
+                    f"prepare_inputs of {model} returned an array of {part.dtype}, which cannot become a tensor. "
+                    "Convert it to numbers there."
                 )
         elif part is not None and type(part).__module__.split(".")[0] != "torch":
             raise ModelError(
@@ -104,5 +104,5 @@ def device_of(wanted: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).splitlines()[0]
-        raise ModelError(f"The device {wanted!r} cannot be used: {why:.200}. Take auto or cpu.") from error
+        raise ModelError(f"Cannot use the device {wanted!r}: {why:.200}. Use auto or cpu.") from error
     return device

@@ -49,7 +49,7 @@ def method(model: Any, name: str) -> Callable[[Any], Any]:
     if not callable(getattr(model, name, None)):
         kind = type(model).__name__
         raise ModelError(
-            f"{kind} has no {name}(batch). Write one; docs/reference/pipeline/model.md says what it returns."
+            f"{kind} has no {name}(batch). Add one; docs/reference/pipeline/model.md describes its result."
         )
     return of_model(model, name)
 
@@ -66,7 +66,7 @@ def loss_of(given: Any, model: Any, name: str) -> Any:
     """The loss in what `train_batch` or its like has returned, as a scalar tensor or a number."""
     what = f"{type(model).__name__}.{name}"
     if not isinstance(given, dict):
-        raise ModelError(f'{what} returned {type(given).__name__}. It has to return a dict with the key "loss".')
+        raise ModelError(f'{what} returned {type(given).__name__}. It must return a dict with the key "loss".')
     if "loss" not in given:
         raise ModelError(f'{what} returned a dict without "loss": it has {", ".join(map(str, given)) or "nothing"}.')
     loss = given["loss"]
@@ -127,7 +127,7 @@ class Steps:
         self.manual = not getattr(setting.model, "automatic_optimization", True)
         self.parameters = [one for one in setting.model.parameters() if one.requires_grad]
         if not self.manual and getattr(setting.model, "optimizer", None) is None:
-            raise ConfigError("There is no optimizer: optimizer.name is empty, and the model has not set one.")
+            raise ConfigError("There is no optimizer: optimizer.name is empty, and the model did not set one.")
         self.accumulate = accumulate
         self.length = length  # batches in an epoch
         self.weighted = accumulate > 1 or setting.world.size > 1
@@ -163,8 +163,8 @@ class Steps:
         if not getattr(loss, "requires_grad", False):
             raise ModelError(
                 f"The loss of {type(self.setting.model).__name__}.train_batch does not depend on the weights: it is "
-                f"{type(loss).__name__} without a gradient. Return it as the tensor that was computed; the pipeline calls "
-                "backward and the optimizer."
+                f"{type(loss).__name__} without a gradient. Return the computed tensor; the pipeline calls backward "
+                "and the optimizer."
             )
         with ai.compute.backward:
             (loss.reshape(()) * count if self.weighted else loss.reshape(())).backward()

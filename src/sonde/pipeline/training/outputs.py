@@ -29,7 +29,8 @@ def _array(value: Any, name: str, model: str) -> np.ndarray[Any, Any]:
         return value
     if not isinstance(value, torch.Tensor):
         raise ModelError(
-            f"infer_batch of {model} gave {type(value).__name__} for {name!r}. Return a tensor, or a dict of tensors."
+            f"infer_batch of {model} returned {type(value).__name__} for {name!r}. Return a tensor, or a dict of "
+            "tensors."
         )
     plain = value.detach()
     if plain.dtype == torch.bfloat16:  # NumPy has no such type; float32 holds every one of its values

@@ -95,11 +95,11 @@ def model_file(job: Job) -> Path:
         return _there(named_run(results_dir, table["run"], "engine.run") / MODEL, "engine.run")
     newest = folders.newest(results_dir, "to-onnx")
     if newest is None:
-        raise ExportError(f"There is no exported model in {results_dir!r}. {EXPORT}")
+        raise ExportError(f"No exported model in {results_dir!r}. {EXPORT}")
     return _there(newest / MODEL, "the newest export")
 
 
 def _there(path: Path, why: str) -> Path:
     if not path.is_file():
-        raise ExportError(f"There is no file {str(path)!r} ({why}). {EXPORT}")
+        raise ExportError(f"No such file: {str(path)!r} ({why}). {EXPORT}")
     return path

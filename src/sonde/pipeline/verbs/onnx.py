@@ -37,7 +37,7 @@ BATCH = "batch"  # the name of the dimension that may have any size
 def to_onnx(job: Job) -> Path | None:
     """Export; the folder with `model.onnx` and `prepare_inputs.py`."""
     if job.traced:
-        raise ConfigError("to_onnx handles no data, so there is nothing to trace. Trace infer, or engine, instead.")
+        raise ConfigError("to_onnx handles no data, so there is nothing to trace. Trace infer or engine instead.")
     with seeded(job.seed):
         provider = job.provider(_group(job), augment=False)
         model: Any = build_model(job.config, provider, training=False)
@@ -55,7 +55,7 @@ def _group(job: Job) -> str:
     for name in ("infer", "test", "validate", "train"):
         if name in groups:
             return name
-    raise ConfigError("to_onnx needs data to check the model on: data_request has neither infer nor train.")
+    raise ConfigError("to_onnx needs data to verify the model: data_request has neither infer nor train.")
 
 
 def _export(job: Job, model: Any, provider: DataProvider, folder: Path) -> None:
@@ -101,7 +101,7 @@ def _write(model: Any, prepared: Any, opset: int, path: Path) -> None:
                 verbose=False,
             )
         except (torch.onnx.errors.OnnxExporterError, RuntimeError, TypeError, ValueError) as error:
-            raise ExportError(f"{type(model).__name__} cannot be exported: {_reason(error)}") from error
+            raise ExportError(f"Cannot export {type(model).__name__}: {_reason(error)}") from error
     takes = _drop_unused(program, names)
     facts = {"model": type(model).__name__, "outputs": outputs, "takes": takes, "version": __version__}
     program.model.metadata_props[FACTS] = json.dumps(facts)
@@ -198,15 +198,15 @@ def _check(model: Any, exported: Exported, prepared: Any, size: int, tolerance: 
 def _compare(name: str, found: np.ndarray[Any, Any], right: np.ndarray[Any, Any], size: int, tolerance: float) -> None:
     if found.shape != right.shape or found.dtype.kind != right.dtype.kind:
         raise ExportError(
-            f"The exported model gives {found.dtype}{list(found.shape)} for {name!r} on {size} items, and torch gives "
-            f"{right.dtype}{list(right.shape)}. The export is not kept."
+            f"The exported model returns {found.dtype}{list(found.shape)} for {name!r} on {size} items, but torch "
+            f"returns {right.dtype}{list(right.shape)}. The export was deleted."
         )
     if not np.allclose(found, right, rtol=tolerance, atol=tolerance, equal_nan=True):
         with np.errstate(invalid="ignore"):
             apart = np.nanmax(np.abs(found.astype(np.float64) - right.astype(np.float64)))
         raise ExportError(
-            f"The exported model differs from torch: {name!r} by up to {apart:.3g} on {size} items, where onnx.tolerance "
-            f"is {tolerance:g}. The export is not kept."
+            f"The exported model differs from torch: {name!r} by up to {apart:.3g} on {size} items; onnx.tolerance "
+            f"is {tolerance:g}. The export was deleted."
         )
 
 
@@ -215,5 +215,5 @@ def _check_prepared(path: Path, batch: dict[str, Any], prepared: Any) -> None:
         same = found is None and right is None
         if not same and not np.array_equal(found, right, equal_nan=np.asarray(right).dtype.kind in "fc"):
             raise ExportError(
-                "prepare_inputs gives something else when it runs by itself. Make it depend on the batch alone."
+                "prepare_inputs returns something else when it runs alone. Make it depend only on the batch."
             )

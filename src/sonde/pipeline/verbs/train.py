@@ -62,7 +62,7 @@ class _Training:
             self.validate = batches(job, job.provider("validate"), world)
             loop.method(model, "validate_batch")
         if not len(self.train):
-            raise ConfigError("data_loader.drop_last leaves no batch to train with. Take a smaller batch_size.")
+            raise ConfigError("data_loader.drop_last leaves no batch to train with. Use a smaller batch_size.")
         self.steps = loop.Steps(self.setting, self.job.number("train", "accumulate"), len(self.train))
         self.done = Progressed()
         self.folder: RunFolder | None = None
@@ -100,9 +100,9 @@ class _Training:
         self.done = checkpoint.resume(path, self.setting.model, self.world.rank)
         if self.done.epoch >= self.epochs:
             raise ConfigError(
-                f"train.epochs is {self.epochs}, and {str(path)!r} has {self.done.epoch} behind it. Ask for more epochs."
+                f"train.epochs is {self.epochs}, but {str(path)!r} has already done {self.done.epoch}. Set more epochs."
             )
-        self.job.say(f"Training goes on from {path}, after epoch {self.done.epoch}.")
+        self.job.say(f"Training resumes from {path}, after epoch {self.done.epoch}.")
 
     def _epochs(self) -> None:
         trainer = engine(self.steps)
@@ -141,7 +141,7 @@ class _Training:
         self.job.say(f"Epoch {trainer.state.epoch} of {trainer.state.max_epochs}: {words}")
         if not math.isfinite(numbers["loss"]):
             log.warning(
-                "The loss is %s since epoch %d: nothing is learned any more.", numbers["loss"], trainer.state.epoch
+                "The loss is %s since epoch %d: the model no longer learns.", numbers["loss"], trainer.state.epoch
             )
 
     def _validated(self, trainer: Engine) -> dict[str, float]:
@@ -189,7 +189,7 @@ class _Training:
                 return None
         if name not in numbers:
             raise ConfigError(
-                f"train.best_metric is {name!r}, which the model does not give. It gives: {', '.join(numbers)}."
+                f"train.best_metric is {name!r}, which the model does not return. It returns: {', '.join(numbers)}."
             )
         return numbers[name]
 

@@ -70,16 +70,16 @@ def trace_model_instance(
     exclude_names: Sequence[str] | None = None,
     leaf_only: bool = True,
 ) -> None:
-    """Record each layer of this model from now on, with or without deep mode; once more: with these settings instead.
+    """Record each layer of this model from now on, with or without deep mode. Calling it again changes the settings.
 
-    Memory: of parameters (`sample_layer_memory`), of what layers give (forward), of the gradients that come to them
-    (backward). A record of a call has its time and, after a crash, says which layer was entered last; so forward calls are
-    recorded if any of time, memory and execution is wanted, and backward ones if time or memory is. Names are chosen by
-    parts of them. `leaf_only=False` records modules that call others too. Says so once if nothing is being recorded.
+    Memory covers parameters (`sample_layer_memory`), layer outputs (forward) and incoming gradients (backward). Forward
+    calls are recorded if you want any of time, memory and execution; backward calls if you want time or memory. After a
+    crash, the records show the last layer that was entered. Select layers by parts of their names. `leaf_only=False`
+    also records modules that call others. Logs a message once if nothing is being recorded.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module):
-        raise WrapRefused(f"trace_model_instance() needs a torch.nn.Module, and was given {type(model).__name__}.")
+        raise WrapRefused(f"trace_model_instance() needs a torch.nn.Module, not {type(model).__name__}.")
     if not step.now.installed:
         _say_nothing_records()
         return
@@ -537,15 +537,15 @@ def _say_nothing_records() -> None:
         return
     _Said.nothing = True
     _warn(
-        "trace_model_instance() has no effect: nothing is being recorded. Call sonde.init() before it, or start the "
-        "program with `sonde run`. This is told once."
+        "trace_model_instance() has no effect: nothing is being recorded. Call sonde.init() first, or start the "
+        "program with `sonde run`. This message appears once."
     )
 
 
 def _say_no_match(model: Any, options: Options) -> None:
     names = [one.name for one in naming.layers(model) if one.name]
-    hint = nearest(options.include[0], names[:20]) if options.include else "exclude_names leaves no layer."
-    _warn(f"trace_model_instance() records no layer of {naming.kind(model)}: none has a name that was chosen. {hint}")
+    hint = nearest(options.include[0], names[:20]) if options.include else "exclude_names excludes every layer."
+    _warn(f"trace_model_instance() records no layer of {naming.kind(model)}: no name matches. {hint}")
 
 
 def _warn(message: str) -> None:
@@ -558,5 +558,5 @@ def _parts(argument: str, given: Sequence[str] | None) -> tuple[str, ...]:
     if given is None:
         return ()
     if isinstance(given, str) or not all(isinstance(one, str) for one in given):
-        raise WrapRefused(f"{argument} of trace_model_instance() is a list of parts of names, not {given!r}.")
+        raise WrapRefused(f"{argument} of trace_model_instance() must be a list of name parts, not {given!r}.")
     return tuple(given)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
 
-DOING = "keeping the ledger"
+DOING = "writing the ledger"
 RETRY_S = 1.0  # after the file could not be made
 MOST_TEXT = 64  # characters of a key that is no number
 MOST_KEYS = args.MAX_ITEMS
@@ -48,7 +48,7 @@ class _Book:
 
     def in_child(self) -> None:
         """After a fork: the file is the parent's."""
-        with guard("letting go of the ledger of the parent"):
+        with guard("releasing the parent's ledger"):
             if self.writer is not None:
                 self.writer.abandon()
         self.forget()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Listener = Callable[[hooks.Batch | None, int | None, Any], None]
 
 DOING = "following a loader"
-TELLING = "telling of a batch"
+TELLING = "reporting a batch"
 MOST_INDICES = 256  # of a batch whose items cannot be seen
 MAX_SEARCH = 8  # values of a batch that are looked at, and how deep, for its size
 

@@ -29,7 +29,7 @@ TIMES = {
     "overlap": "backward_compute_comm_overlap_time",
 }
 WHICH = "backward_comm_time_end"  # tells a backward pass from those before it
-ASKING = "asking the logger of a distributed model"
+ASKING = "querying the logger of a distributed model"
 
 _watching = guard("watching communication between ranks")
 

@@ -56,7 +56,7 @@ class _Losses:
         self.renew: Callable[[], None] = lambda: None  # the lane knows who writes: it has to be made again
 
 
-_telling = guard("telling of a loss")
+_telling = guard("reporting a loss")
 _losses = _Losses()
 span = core.Span(LOSS, PROBE, key=0, base=step.phases)
 

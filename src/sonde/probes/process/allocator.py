@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Place = tuple[object, ...]
 
-DOING = "looking at the memory of a device"
+DOING = "sampling the memory of a device"
 OFTEN = 64  # after so many looks it is asked again which devices are in use
 PEAK = "peak"
 HELD, RESERVED = ("allocated_bytes", "all"), ("reserved_bytes", "all")
@@ -114,7 +114,7 @@ def _leaves(stats: dict[object, Any], above: Place = ()) -> Iterator[tuple[Place
 
 def _read(original: Callable[[int], dict[object, Any]], device: int) -> dict[object, Any]:
     stats = original(device)
-    with guard("giving the program its own peaks"):
+    with guard("restoring the program's memory peaks"):
         kept = _peaks.kept.get(device, {})
         for place, leaf in _leaves(stats):
             leaf[PEAK] = max(leaf[PEAK], kept.get(place, 0))
@@ -123,7 +123,7 @@ def _read(original: Callable[[int], dict[object, Any]], device: int) -> dict[obj
 
 def _reset(original: Callable[[int], object], device: int) -> object:
     result = original(device)
-    with guard("forgetting the program's peaks"):
+    with guard("resetting the program's memory peaks"):
         _peaks.kept.pop(device, None)
         _let_go()
     return result

@@ -80,7 +80,7 @@ def tick() -> None:
         _look()
 
 
-@guard("looking at this process")
+@guard("sampling this process")
 def _look() -> None:
     now = monotonic_ns()
     _now.begun = _now.begun or now

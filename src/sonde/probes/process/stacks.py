@@ -91,7 +91,7 @@ def alive() -> None:
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@guard("preparing to write the stacks of threads")
+@guard("preparing to write thread stacks")
 def _open() -> None:
     run = config.peek("run")
     number = stacks_signal()
@@ -119,7 +119,7 @@ def _new_file(run: str) -> tuple[str, int]:
             name = f"stacks-{folder.host()}-{os.getpid()}" + (f"-{number}" if number else "") + ".txt"
             with suppress(FolderRefused):
                 return os.path.join(run, name), folder.open_new(here, name)
-    raise FolderRefused(f"{run} has {MOST_FILES} files for the stacks of process {os.getpid()} already.")
+    raise FolderRefused(f"{run} already has {MOST_FILES} stack files of process {os.getpid()}.")
 
 
 def _identity(fd: int) -> tuple[int, int] | None:
@@ -139,7 +139,7 @@ def _tell() -> None:
         core.mark(STACKS, PROBE, args={"file": os.path.basename(_watch.path)})
 
 
-@guard("ending to watch the stacks of threads")
+@guard("stopping to write thread stacks")
 def _close() -> None:
     """Nothing is written any more; an empty file goes."""
     import faulthandler
@@ -187,5 +187,5 @@ def _new_timer() -> Any:
     event[2], event[3] = stacks_signal() or 0, _SIGEV_SIGNAL
     timer = ctypes.c_void_p()
     if sys.maxsize < 2**32 or _library().timer_create(_CLOCK_MONOTONIC, event, ctypes.byref(timer)):
-        raise OSError(ctypes.get_errno(), "the kernel gives no timer")
+        raise OSError(ctypes.get_errno(), "the kernel provides no timer")
     return timer
