@@ -65,13 +65,13 @@ def test_what_is_open_is_loaded_at_once(tmp_path: Path) -> None:
 
 
 def test_names_are_counted_alike_in_raw_and_sealed_runs(long: Path) -> None:
-    """The census of a sealed run is that of its records."""
+    """The name_counts of a sealed run is that of its records."""
     with open_run(long) as run:
-        raw = {process: sorted(named) for process, named in run.database.source.census.items()}
+        raw = {process: sorted(named) for process, named in run.database.source.name_counts.items()}
         first = run.database.source.first_ns()
     seal(long)
     with open_run(long) as run:
-        assert run.database.source.census == raw
+        assert run.database.source.name_counts == raw
         assert run.database.source.first_ns() == first
 
 

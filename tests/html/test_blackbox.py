@@ -30,7 +30,7 @@ def page_of(path: Path) -> str:
     with open_run(path) as run:
         box = black_box(run)
         view = blackbox(run, box)
-        return box_page(view, cases(view, box.telling, box))
+        return box_page(view, cases(view, box.main_dump, box))
 
 
 def images(bad: int | None = None) -> np.ndarray[Any, Any]:

@@ -34,7 +34,7 @@ def shown(path: Path) -> list[Case]:
     with open_run(path) as run:
         box = black_box(run)
         page = blackbox(run, box)
-        return cases(page, box.telling, box)
+        return cases(page, box.main_dump, box)
 
 
 def drawn(page: Page, width: int = 100, **options: Any) -> str:

@@ -110,14 +110,14 @@ class Database:
         if self._rest is None:
             self._see("events")
         if (probe.PROCESS, probe.EXIT) in loaded.names:
-            exits.tell_ends(self.rows, self.connection.execute(exits.MARKS).fetchall())
+            exits.add_ends(self.rows, self.connection.execute(exits.MARKS).fetchall())
         busy = {
             row["process"]
             for row, seen in zip(loaded.rows, loaded.seen, strict=True)
             if any(one.open and one.cat == probe.PROBE for one in seen.named)
         }
-        exits.tell_finished(self.rows, busy)
-        exits.tell_unwritten(self.rows)
+        exits.mark_finished(self.rows, busy)
+        exits.mark_unwritten(self.rows)
         self.write_processes()
         self.connection.execute(f"CREATE VIEW processes AS SELECT {schema.names(schema.PROCESSES)} FROM process_rows")
         if not self._files:
@@ -242,7 +242,7 @@ class Database:
             return
         self._arguments = ArgumentReader(loaded.recordings)
         self.connection.create_function("sonde_args", _reader(self._arguments), ["BIGINT", "BIGINT"], "VARCHAR")
-        self._create("lanes", LANES, [_lane_row(id, lane) for id, lane in enumerate(loaded.lanes)])
+        self._create("lanes", LANES, [_thread_row(id, lane) for id, lane in enumerate(loaded.lanes)])
         self._create("names", NAMES, [(0, None, None), *((id, *name) for id, name in enumerate(loaded.names, 1))])
         self._add_parts(loaded.parts)
 
@@ -322,7 +322,7 @@ def _reader(arguments: ArgumentReader) -> Callable[[int, int], str]:
     return sonde_args
 
 
-def _lane_row(id: int, lane: ThreadRecords) -> tuple[object, ...]:
+def _thread_row(id: int, lane: ThreadRecords) -> tuple[object, ...]:
     tid, thread = lane.thread or (None, None)
     info = lane.info
     return id, lane.number, lane.ordinal or None, info.host, info.rank, info.pid, tid, thread, lane.process

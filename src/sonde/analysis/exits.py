@@ -67,7 +67,7 @@ def _weight(end: Ending) -> tuple[int, bool]:
     return order.index("" if by_code else end.word), not end.how
 
 
-def tell_ends(rows: Sequence[Row], marks: Sequence[tuple[Any, ...]]) -> None:
+def add_ends(rows: Sequence[Row], marks: Sequence[tuple[Any, ...]]) -> None:
     """Put into the rows how processes ended, as those saw it that had started them."""
     asked = []
     for host, pid, moment, code, signal, by, teller in marks:
@@ -80,10 +80,10 @@ def tell_ends(rows: Sequence[Row], marks: Sequence[tuple[Any, ...]]) -> None:
                 row["state"] = ENDED
             if by == probe.PARENT:
                 asked.append((row, teller))
-    _tell_terminated(rows, asked)
+    _mark_terminated(rows, asked)
 
 
-def tell_unwritten(rows: Sequence[Row]) -> None:
+def mark_unwritten(rows: Sequence[Row]) -> None:
     """Of a process whose end nobody could write for want of space, it is not known that it died."""
     full = {row["host"] for row in rows if row["role"] == LAUNCHER and _found_no_room(row)}
     for row in rows:
@@ -93,7 +93,7 @@ def tell_unwritten(rows: Sequence[Row]) -> None:
             row["notes"].append(UNWRITTEN)
 
 
-def tell_finished(rows: Sequence[Row], busy: Collection[str]) -> None:
+def mark_finished(rows: Sequence[Row], busy: Collection[str]) -> None:
     """Processes that were ended after the program that they belong to had finished were not killed: their work was done.
 
     `busy`: those that ended in the middle of something. One that was started again was killed, too.
@@ -120,7 +120,7 @@ def began(row: Row) -> int:
     return row["start_ns"] if isinstance(row["start_ns"], int) else 0
 
 
-def _tell_terminated(rows: Sequence[Row], asked: Sequence[tuple[Row, str]]) -> None:
+def _mark_terminated(rows: Sequence[Row], asked: Sequence[tuple[Row, str]]) -> None:
     """Processes were ended by their parents. That is a good end, if the parent had one: else it is a part of that failure."""
     known = {row["process"]: row for row in rows}
     for row, teller in reversed(asked):  # a parent ends after its children: what became of it is told first

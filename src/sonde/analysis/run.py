@@ -15,7 +15,7 @@ from sonde.analysis.records.load import Offsets, load, offsets_of
 from sonde.analysis.records.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
 from sonde.analysis.select import inside
 from sonde.errors import RunBusy, UnknownName
-from sonde.store.alive import outcome, running, settled, state_of
+from sonde.store.alive import outcome, resolve_replaced, running, state_of
 from sonde.store.process import Info, read_info
 from sonde.store.usage import homeless
 
@@ -203,7 +203,7 @@ class Run:
     def _look(self) -> None:
         self._folders = [locate(path) for path in self._paths]
         infos = [read_info(one, []) for folder in self._folders for one in folder.processes]
-        self.infos: list[Info] = settled(infos)  # what each process says of itself
+        self.infos: list[Info] = resolve_replaced(infos)  # what each process says of itself
 
     @property
     def database(self) -> Database:

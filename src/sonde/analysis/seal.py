@@ -35,9 +35,9 @@ from sonde.analysis.records.locate import (
 )
 from sonde.analysis.run import Run
 from sonde.analysis.tables import steps
-from sonde.analysis.training.cache import describe, read_kept, text_of
+from sonde.analysis.training.cache import describe, read_cached_steps, text_of
 from sonde.errors import FolderRefused, RunBusy, RunUnreadable
-from sonde.store.alive import UNKNOWN, running, settled, state_of
+from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of
 from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
 from sonde.store.process import read_info
 from sonde.store.rings import read_rings
@@ -84,7 +84,7 @@ def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int]
                 _write_or_leave(run, folder)
             rows = run.rows
             _remove_raw(folder, [str(row["process"]) for row in rows])
-        if read_kept(folder) is None:
+        if read_cached_steps(folder) is None:
             _keep_steps(folder)
         return SealResult(sum(row["events"] for row in rows), len(rows), before, size_of(folder))
 
@@ -104,7 +104,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _refuse_busy(folder: Path, *, force: bool) -> None:
     folders = process_folders(folder)
-    for one, info in zip(folders, settled([read_info(one, []) for one in folders]), strict=True):
+    for one, info in zip(folders, resolve_replaced([read_info(one, []) for one in folders]), strict=True):
         pid = running(info)
         if pid is not None:
             raise RunBusy(f"{folder} is still recording: process {pid} ({one.name}) is running. Seal it after it ends.")
@@ -210,7 +210,7 @@ def _keep_steps(folder: Path) -> None:
         with Run([folder], files=True, threads=1) as run:
             run.table("steps")
             connection = run.database.connection
-            found = describe(connection, steps.ROWS, steps.COLUMNS, run.database.source.census)
+            found = describe(connection, steps.ROWS, steps.COLUMNS, run.database.source.name_counts)
             if found is None:
                 return
             query, about = found

@@ -83,7 +83,7 @@ class Commands(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly
         except OSError as error:
-            raise click.ClickException(_told(error)) from None
+            raise click.ClickException(_reason(error)) from None
         except _failures() as error:
             if type(error).__name__ in FAULTS:
                 raise
@@ -102,7 +102,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (duckdb.Error,)
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if isinstance(error, FileNotFoundError) and not has_working_folder():
         return "The current working directory was deleted. Change to another one and try again."
     where = f"{error.filename}: " if error.filename else ""

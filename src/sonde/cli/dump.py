@@ -18,7 +18,7 @@ from sonde.blackbox.dump import FOLDER
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.stacks import ask
 from sonde.errors import SondeError
-from sonde.store.alive import UNKNOWN, running, settled, state_of
+from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of
 from sonde.store.file import read_small
 from sonde.store.folder import FILE_MODE, PROCESS_FILE, host
 from sonde.store.process import Info, read_info
@@ -109,7 +109,7 @@ def _processes(path: Path) -> list[tuple[Path, Info]]:
     for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
         with suppress(SondeError, OSError):
             found[file.parent] = read_info(file.parent, [])
-    known = zip(found, settled(list(found.values())), strict=True)
+    known = zip(found, resolve_replaced(list(found.values())), strict=True)
     return [(folder, info) for folder, info in known if running(info) is not None or state_of(info) == UNKNOWN]
 
 

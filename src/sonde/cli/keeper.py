@@ -167,16 +167,16 @@ def _started(
     try:
         return launch.start(line, options, output=program_end, mask=mask)
     except CommandRefused as error:
-        _tell(mouth, {"refused": str(error), "code": error.exit_code})
+        _send(mouth, {"refused": str(error), "code": error.exit_code})
     except SettingError as error:
-        _tell(mouth, {"refused": str(error), "setting": True})
+        _send(mouth, {"refused": str(error), "setting": True})
     return None
 
 
 def _stay(launched: launch.Launched, terminal: int, screen: int, mouth: int) -> int:
     """Take the output until the end of the program; its exit code."""
     name, sink = _sink(launched.run, screen)
-    _tell(
+    _send(
         mouth,
         {"program": launched.pid, "run": launched.run, "output": name, "notices": list(launched.notices)},
     )
@@ -226,7 +226,7 @@ def _pump(terminal: int, sink: int, over: threading.Event) -> None:
             write_all(sink, content)
 
 
-def _tell(mouth: int, what: dict[str, Any]) -> None:
+def _send(mouth: int, what: dict[str, Any]) -> None:
     with suppress(OSError):
         write_all(mouth, json.dumps(what).encode())
     os.close(mouth)

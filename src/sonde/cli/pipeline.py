@@ -89,12 +89,12 @@ def _run(name: str, file: str, changes: tuple[str, ...], trace: int | None) -> i
             if error.name is None or error.name.split(".")[0] not in LIBRARIES:
                 raise
             raise MissingExtra.of(error.name, "pipeline", f"sonde pipeline {name}") from error
-    for line in _told(found):
+    for line in _output_lines(found):
         click.echo(line)
     return 0
 
 
-def _told(found: Any) -> list[str]:
+def _output_lines(found: Any) -> list[str]:
     if isinstance(found, TraceResult):
         return [str(found)]
     if isinstance(found, dict):

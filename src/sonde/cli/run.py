@@ -61,7 +61,7 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
             code = launch.attend(launched)
             _part(launched, quiet, told, before)
     except CommandRefused as error:
-        tell(str(error))
+        print_note(str(error))
         return error.exit_code
     except SettingError as error:
         raise click.UsageError(str(error)) from None
@@ -71,22 +71,22 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
 def _greet(launched: launch.Launched, quiet: bool) -> int:
     """Say where the run is, and what is known to be wrong; returns how many notices were told."""
     if launched.run is not None and not quiet:
-        tell(f"recording to {_short(launched.run)}")
+        print_note(f"recording to {_short(launched.run)}")
     told = len(launched.notices)
     for notice in launched.notices[:told]:
-        tell(notice)
+        print_note(notice)
     return told
 
 
 def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> None:
     for notice in launched.notices[told:]:
-        tell(notice)
+        print_note(notice)
     if launched.run is None or quiet:
         return
     drawn = launch.draw_report(launched.run, mask)
     if drawn is False:
-        tell("the report failed; for the reason, run: sonde report")
-    tell(f"recorded. Next: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
+        print_note("the report failed; for the reason, run: sonde report")
+    print_note(f"recorded. Next: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
 
 
 def _short(path: str) -> str:
@@ -96,7 +96,7 @@ def _short(path: str) -> str:
     return path
 
 
-def tell(text: str) -> None:
+def print_note(text: str) -> None:
     """One line on the error channel. If nobody reads it, the program is not to suffer."""
     with suppress(OSError):
         click.echo(f"sonde: {text}", err=True)

@@ -138,7 +138,7 @@ def in_lines(run: Path, seconds: float, over: Callable[[float], bool]) -> None:
     with closing(Reader(run)) as reader:
         while True:
             view = reader.look()
-            _tell(view)
+            _print_line(view)
             if view.headline.state not in (RECORDING, STARTING) or over(seconds):
                 return
 
@@ -148,30 +148,30 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
     done = threading.Event()
     reader = Reader(Path(run))
 
-    def tell() -> None:
+    def print_lines() -> None:
         while not done.wait(seconds):
             with guard("printing lines beside the program"):
-                _tell_beside(reader.look())
+                _print_beside(reader.look())
 
-    thread = threading.Thread(target=tell, name="sonde watch", daemon=True)
+    thread = threading.Thread(target=print_lines, name="sonde watch", daemon=True)
     thread.start()
 
     def end() -> None:
         done.set()
         thread.join()
-        _tell_beside(reader.look())
+        _print_beside(reader.look())
         reader.close()
 
     return end
 
 
-def _tell_beside(view: WatchView) -> None:
+def _print_beside(view: WatchView) -> None:
     """On the error channel. If nobody reads it, the program is not to suffer."""
     with suppress(OSError):
-        _tell(view, err=True)
+        _print_line(view, err=True)
 
 
-def _tell(view: WatchView, *, err: bool = False) -> None:
+def _print_line(view: WatchView, *, err: bool = False) -> None:
     click.echo(line(view), err=err)
     for notice in view.notices:
         click.echo(f"sonde: {notice}", err=err)

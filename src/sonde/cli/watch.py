@@ -16,7 +16,7 @@ import click
 from sonde import config, launch
 from sonde.cli.keeper import WatchedProgram, keep
 from sonde.cli.program import ENDED, Program, program_options, refuse_unknown
-from sonde.cli.run import tell
+from sonde.cli.run import print_note
 from sonde.errors import CommandRefused, RunNotFound, SettingError
 from sonde.guard import guard
 from sonde.store.folder import RUN_FILE
@@ -103,7 +103,7 @@ def follow(words: tuple[str, ...], options: launch.Options, refresh: float | Non
             return _attach(run, refresh, plain, _pane(options))
         return _start(words, options, refresh, plain)
     except CommandRefused as error:
-        tell(str(error))
+        print_note(str(error))
         return error.exit_code
     except SettingError as error:
         raise click.UsageError(str(error)) from None
@@ -190,7 +190,7 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
     columns, rows = shutil.get_terminal_size()
     kept = keep(line, options, columns - 2, rows)
     for notice in kept.notices:
-        tell(notice)
+        print_note(notice)
     if kept.run is None:
         return _let_it_run(kept)
     look: Any = FAILED
@@ -199,7 +199,7 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
         look = attach.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
     if look is not FAILED:
         return _leave(kept, look, attach)
-    tell(f"the program continues without a screen (pid {kept.program}). {_further(kept, 'Next: sonde report')}")
+    print_note(f"the program continues without a screen (pid {kept.program}). {_further(kept, 'Next: sonde report')}")
     return _let_it_run(kept)
 
 
@@ -208,7 +208,7 @@ def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
     with launch.blocked() as before:
         launched = launch.start(line, options, mask=before)
         for notice in launched.notices:
-            tell(notice)
+            print_note(notice)
         if launched.run is None:
             return launch.attend(launched)
         end = _print_lines(launched.run, seconds)
@@ -232,7 +232,7 @@ def _let_it_run(kept: WatchedProgram) -> int:
         except KeyboardInterrupt:
             kept.signal(signal.SIGINT)
         else:
-            return _tell_lost(kept) if code is None else code
+            return _print_lost(kept) if code is None else code
 
 
 def _leave(kept: WatchedProgram, look: Any, attach: Any) -> int:
@@ -244,10 +244,10 @@ def _leave(kept: WatchedProgram, look: Any, attach: Any) -> int:
     if code is None and view is not None and view.headline.state in ("ended", "died"):
         code = kept.wait()
     if code is None and not kept.lost:
-        tell(f"the program continues (pid {kept.program}). {_further(kept, 'Watch it again: sonde watch')}")
+        print_note(f"the program continues (pid {kept.program}). {_further(kept, 'Watch it again: sonde watch')}")
         return 0
     if kept.lost and kept.runs():
-        tell(
+        print_note(
             f"Sonde's keeper process was killed. Your program continues (pid {kept.program}); this command reads its "
             "output until it ends."
         )
@@ -257,15 +257,15 @@ def _leave(kept: WatchedProgram, look: Any, attach: Any) -> int:
     if view is not None:
         click.echo(attach.line(view))
     if code is None:
-        return _tell_lost(kept)
-    tell(f"the program ended with exit code {code}. {_further(kept, 'Next: sonde report')}")
+        return _print_lost(kept)
+    print_note(f"the program ended with exit code {code}. {_further(kept, 'Next: sonde report')}")
     return code
 
 
-def _tell_lost(kept: WatchedProgram) -> int:
+def _print_lost(kept: WatchedProgram) -> int:
     """The keeper was killed, and with it the exit code is lost."""
     further = _further(kept, "Next: sonde report")
-    tell(f"the program's exit code is unknown, because Sonde's keeper process was killed. {further}")
+    print_note(f"the program's exit code is unknown, because Sonde's keeper process was killed. {further}")
     return UNKNOWN
 
 

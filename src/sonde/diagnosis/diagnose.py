@@ -48,11 +48,11 @@ def diagnose(run: Run, policy: Policy | None = None) -> Diagnosis:
     """Find out what is wrong with a run, and what to do first."""
     policy = policy or Policy.load()
     facts = gather(run, policy)
-    findings = judge(facts, policy)
+    findings = apply_rules(facts, policy)
     return Diagnosis(findings[0], findings, facts, policy)
 
 
-def judge(facts: Facts, policy: Policy) -> list[Finding]:
+def apply_rules(facts: Facts, policy: Policy) -> list[Finding]:
     """What the rules find in the facts, the gravest first; never empty."""
     found = [finding for rule in RULES if (finding := rule.find(facts, policy)) is not None]
     if any(one.kind != "BALANCED" and one.evidence["score"] is not None for one in found):

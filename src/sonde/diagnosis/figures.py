@@ -63,13 +63,13 @@ class Ask:
 
     def seen(self, cat: str, names: Sequence[str]) -> bool:
         """Whether there is an event of one of these names."""
-        census = self._run.database.source.census.values()
-        return any(one.cat == cat and one.name in names for named in census for one in named)
+        name_counts = self._run.database.source.name_counts.values()
+        return any(one.cat == cat and one.name in names for named in name_counts for one in named)
 
     def names(self, kind: str) -> set[tuple[str, str]]:
         """The category and name of all events of a kind."""
-        census = self._run.database.source.census.values()
-        return {(one.cat, one.name) for named in census for one in named if one.kind == kind}
+        name_counts = self._run.database.source.name_counts.values()
+        return {(one.cat, one.name) for named in name_counts for one in named if one.kind == kind}
 
     def keep(self, source: str, table: str, columns: Sequence[str]) -> None:
         """Put rows that are asked for again and again into a table of their own. Queries that name `source` get them there."""

@@ -80,7 +80,7 @@ class Host:
         }
 
     @property
-    def told(self) -> str:
+    def load_sentence(self) -> str:
         """Who takes its cores, in words."""
         return f"other programs use {units.share((self.others or 0.0) / 100)} of the cores of {self.host}, and none is idle"
 

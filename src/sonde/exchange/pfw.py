@@ -43,7 +43,9 @@ def _write(run: Run, file: IO[str], progress: Progress) -> int:
     total, done = rows.counted(run), 0
     processes = {process.id: process for process in rows.processes(run)}
     hashes = {process.host: _hash(process.host) for process in processes.values()}
-    names = {id: _names({(one.cat, one.name) for one in named}) for id, named in run.database.source.census.items()}
+    names = {
+        id: _names({(one.cat, one.name) for one in named}) for id, named in run.database.source.name_counts.items()
+    }
     _put(file, _about(processes.values(), hashes))
     named: set[tuple[str, int]] = set()
     for batch in rows.batches(run):

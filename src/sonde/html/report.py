@@ -11,7 +11,7 @@ from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
 from sonde.views.report import Phase, RankRow, Report, SlowStep, Verdict, name_of
-from sonde.views.words import kept, own_cost, phase_name, telling, took, weight
+from sonde.views.words import black_box_line, notable_items, own_cost, phase_name, took, weight
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.items import StepItem
@@ -289,7 +289,7 @@ def _slow_step(one: SlowStep, longest: int, several: bool) -> list[str]:
 
 
 def _culprits(one: SlowStep) -> str:
-    items = ", ".join(map(_item, telling(one)))
+    items = ", ".join(map(_item, notable_items(one)))
     return tag("div", items, "long") if items else ""
 
 
@@ -383,7 +383,7 @@ def _foot(view: Report) -> str:
     here = [one.what for one in view.blind_spots if one.scope == "run"]
     always = [one.what for one in view.blind_spots if one.scope != "run"]
     lost = [f"{units.records(drop.count)} {drop.reason}" for drop in view.drops]
-    box = tag("h3", "Black box") + tag("p", safe(kept(view))) if view.black_box.command is not None else ""
+    box = tag("h3", "Black box") + tag("p", safe(black_box_line(view))) if view.black_box.command is not None else ""
     parts = [
         box,
         tag("h3", "Cost of recording") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),

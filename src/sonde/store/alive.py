@@ -67,7 +67,7 @@ def roots(found: Iterable[tuple[Info, str]]) -> list[tuple[Info, str]]:
     ]
 
 
-def settled(infos: Sequence[Info]) -> list[Info]:
+def resolve_replaced(infos: Sequence[Info]) -> list[Info]:
     """What processes say, and the end of those that could not tell it: another program took their place (os.exec).
 
     Such a program records into a folder of its own; for the kernel it is the same process, begun at the same time.

@@ -66,7 +66,7 @@ def _read(file: RegularFile, notes: list[str]) -> Iterator[LedgerEntry]:
     yield from _entries(_FilePart(file, ledger.DATA, min(length, there)), notes)
     if base == length:
         yield from _entries(_Buffer(page[ledger.HEAD_BYTES :]), notes)
-    _tell_losses(space, cap, notes)
+    _note_losses(space, cap, notes)
 
 
 def note_losses(path: Path, notes: list[str]) -> None:
@@ -78,10 +78,10 @@ def note_losses(path: Path, notes: list[str]) -> None:
         return
     if len(head) == _HEAD.size and head.startswith(ledger.MAGIC):
         _, _, _, space, cap = _HEAD.unpack(head)
-        _tell_losses(space, cap, notes)
+        _note_losses(space, cap, notes)
 
 
-def _tell_losses(space: int, cap: int, notes: list[str]) -> None:
+def _note_losses(space: int, cap: int, notes: list[str]) -> None:
     why_lost = "could not be written: disk full, file-size limit, or closed file"
     for count, reason in ((space, f"that {why_lost}"), (cap, "that came after the size cap was reached")):
         note = f"{NAME} lacks {count} batches {reason}"

@@ -71,7 +71,7 @@ class ProcessRecording:
         self.names: dict[int, tuple[str, str]] = found.names
         self.threads: dict[int, Thread] = rings.owners | found.threads
         self._blobs = Blobs(self.folder / "args.bin", self.notes)
-        self._tell()
+        self._note_problems()
 
     def __len__(self) -> int:
         """The number of records, not counting lost and cancelled ones."""
@@ -162,7 +162,7 @@ class ProcessRecording:
                 "it again."
             ) from None
 
-    def _tell(self) -> None:
+    def _note_problems(self) -> None:
         if self.missing and not self.counted:
             self.notes.append(f"at least {self.missing} records are missing")
         if self.corrupt:

@@ -223,7 +223,7 @@ def cleaned(slices: Iterable[Slice], sequence: Sequence) -> Iterator[Slice]:
             what[odd] = BAD
         yield one._replace(what=what)
     if doubtful:
-        records, threads = _settle(
+        records, threads = _last_versions(
             np.concatenate([one for one, _ in doubtful]), np.concatenate([one for _, one in doubtful])
         )
         what = np.full(len(records), PLAIN, np.uint8)
@@ -250,7 +250,9 @@ def _apart(one: Slice, buffer: NDArray[np.void]) -> Iterator[Survivors]:
             yield Survivors(buffer[: len(taken)], one.threads[taken], which)
 
 
-def _settle(records: NDArray[np.void], threads: NDArray[np.uint32]) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+def _last_versions(
+    records: NDArray[np.void], threads: NDArray[np.uint32]
+) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
     """Of the records with the same number keep the last word: cancelled, written again, complete, open."""
     kind = records["kind"]
     again = (kind & record.AGAIN) != 0

@@ -171,7 +171,7 @@ def _batches(batches: list[BatchLine], console: Console) -> None:
         note(console, "~ the digest covers a sample of the bytes", "dim")
     for one in batches:
         _guilty(one, console)
-    _kept(batches, console)
+    _saved_values(batches, console)
 
 
 def _count(number: int | None) -> str:
@@ -220,7 +220,7 @@ def _guilty(one: BatchLine, console: Console) -> None:
         block(console, Text(printable(f"batch {_count(one.batch)}: {told}"), "red"), hang=INDENT)
 
 
-def _kept(batches: list[BatchLine], console: Console) -> None:
+def _saved_values(batches: list[BatchLine], console: Console) -> None:
     """What of their values is there: of the newest batch, and whether the others differ."""
     newest = batches[-1]
     if not newest.values and newest.kept in (None, "full"):

@@ -12,7 +12,15 @@ from sonde.terminal.layout import INDENT, MARGIN, block
 from sonde.terminal.table import TextColumn, lines
 from sonde.views.report import MemoryRow, Phase, RankRow, Report, SlowStep, Verdict, name_of
 from sonde.views.safe import printable, shorten
-from sonde.views.words import MISSING, kept, own_cost, phase_name, telling, took, weight
+from sonde.views.words import (
+    MISSING,
+    black_box_line,
+    notable_items,
+    own_cost,
+    phase_name,
+    took,
+    weight,
+)
 
 WIDEST = 100
 NARROW = 60
@@ -45,7 +53,7 @@ def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
     _others(view.findings[1:], console)
     if view.black_box.command is not None:
         console.print()
-        block(console, Text(printable(kept(view))), hang=LABEL)
+        block(console, Text(printable(black_box_line(view))), hang=LABEL)
     _step_time(view, console)
     _ranks(view.ranks, console, view.run.trainings > 1)
     _memory(view.memory, console)
@@ -196,7 +204,11 @@ def _device(phases: list[Phase]) -> list[TextColumn]:
     if all(one.device_ns is None for one in phases):
         return []
     return [
-        TextColumn("device", ["", *("" if one.device_ns is None else took(one.device_ns) for one in phases)], need=1)
+        TextColumn(
+            "device",
+            ["", *("" if one.device_ns is None else took(one.device_ns) for one in phases)],
+            need=1,
+        )
     ]
 
 
@@ -223,7 +235,7 @@ def _share(share: float | None) -> str:
 def _ranks(ranks: list[RankRow], console: Console, apart: bool) -> None:
     if len(ranks) < 2:
         return
-    shown = _telling(ranks)
+    shown = _notable(ranks)
     _title(
         console,
         *(("trainings", "separate processes without ranks") if apart else ("ranks", _summary(ranks))),
@@ -252,7 +264,7 @@ def _ranks(ranks: list[RankRow], console: Console, apart: bool) -> None:
         block(console, Text(f"and {len(ranks) - len(shown)} more; --json has all", "dim"), hang=INDENT)
 
 
-def _telling(ranks: list[RankRow]) -> list[RankRow]:
+def _notable(ranks: list[RankRow]) -> list[RankRow]:
     """All of a few ranks; of many the slowest, in their order."""
     if len(ranks) <= MOST_RANKS:
         return ranks
@@ -333,7 +345,7 @@ def _slowest(view: Report, console: Console) -> None:
     ]
     if not several:
         columns = [column for column in columns if column.title != "rank"]
-    if not any(map(telling, slowest)):
+    if not any(map(notable_items, slowest)):
         columns = columns[:-1]
     _grid(console, columns)
 
@@ -347,7 +359,7 @@ def _extra(one: SlowStep) -> str:
 def _culprits(one: SlowStep) -> str:
     """`8412 (1.90 s, worker 2), 17 (3.02 ms)`: the items that count in a step that took so long."""
     found = []
-    for item in telling(one):
+    for item in notable_items(one):
         worker = "" if item.worker is None else f", worker {item.worker}"
         found.append(item.name if item.dur_ns is None else f"{item.name} ({took(item.dur_ns)}{worker})")
     return ", ".join(found)

@@ -134,7 +134,7 @@ def _head(view: Show, console: Console) -> None:
 def _processes(found: list[ProcessRow], console: Console) -> None:
     if not found:
         return
-    processes = _most_telling(found)
+    processes = _most_notable(found)
     hosts = len({one.host for one in processes}) > 1
     heading(console, units.plural(len(found), "process", "processes"))
     columns = [
@@ -156,7 +156,7 @@ def _processes(found: list[ProcessRow], console: Console) -> None:
         note(console, f"and {_states(found, processes)}", "dim")
 
 
-def _most_telling(found: list[ProcessRow]) -> list[ProcessRow]:
+def _most_notable(found: list[ProcessRow]) -> list[ProcessRow]:
     """All of a few processes; of many those that did not end properly first, in their order."""
     if len(found) <= MOST_PROCESSES:
         return found

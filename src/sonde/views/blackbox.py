@@ -187,7 +187,7 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
 def chosen(box: BlackBox, number: int | None) -> Dump | None:
     """The dump that is meant. Raises UnknownName if there is no such one."""
     if number is None:
-        return box.telling
+        return box.main_dump
     if not 1 <= number <= len(box.dumps):
         there = {0: "none", 1: "1"}.get(len(box.dumps), f"1 to {len(box.dumps)}")
         raise UnknownName(f"This run has no dump {number}. Choose {there} with --dump.")

@@ -120,7 +120,8 @@ def _compiled(run: Run, seen: set[str]) -> list[str]:
 def _threads(run: Run) -> list[str]:
     """Trainings of several threads at once: only one of them has steps."""
     named = {
-        process: [one for one in all if one.cat == probe.PROBE] for process, all in run.database.source.census.items()
+        process: [one for one in all if one.cat == probe.PROBE]
+        for process, all in run.database.source.name_counts.items()
     }
     several = [
         process
@@ -197,7 +198,7 @@ def _loading(facts: Facts, seen: set[str]) -> list[str]:
 def _crowded(facts: Facts, policy: Policy) -> list[str]:
     """What rules say nothing of, because it may be the doing of others."""
     host = facts.health.crowded_host(policy)
-    return [] if host is None else [f"single slow steps, items and waits: {host.told} and may cause them"]
+    return [] if host is None else [f"single slow steps, items and waits: {host.load_sentence} and may cause them"]
 
 
 def _listed(numbers: list[int]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.analysis.questions.history import Axis, Piece, Strip, axis, pieces, strips
-from sonde.analysis.questions.memory import Series, held
+from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import BESIDE
 from sonde.store.probe import SYSTEM
@@ -63,7 +63,9 @@ def charts(run: Run) -> Charts:
     ranks = run.sql("SELECT count(DISTINCT process) FROM steps").fetchall()[0][0] if along else 0
     coarse = axis(run, max(FEWEST, min(PIECES, CELLS // max(ranks, 1)))) if ranks > 1 else None
     rows = strips(run, coarse) if coarse else []
-    series = [one for one in held(run) if one.role not in ("host", "container") and one.what in ("rss", "allocated")]
+    series = [
+        one for one in memory_series(run) if one.role not in ("host", "container") and one.what in ("rss", "allocated")
+    ]
     shown = sorted(series, key=lambda one: -float(one.value.max()))[:MOST_LINES]
     begun: dict[str, int] = {}  # by host: their clocks may disagree
     for one in shown:

@@ -14,7 +14,7 @@ from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.questions.cost import Cost, cost
 from sonde.analysis.questions.items import NONE, Items, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
-from sonde.analysis.questions.memory import Series, held
+from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.names import wall_ns
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
@@ -232,7 +232,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         steps=_steps(speed, extra, _slowest(run, speed, probe.FETCH in seen)),
         phases=_phases(run, speed, extra),
         ranks=_ranks(found, apart),
-        memory=[_memory(one, extra.warm_ns) for one in held(run)],
+        memory=[_memory(one, extra.warm_ns) for one in memory_series(run)],
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
         overhead=cost(run),
@@ -256,7 +256,7 @@ def _verdict(finding: Finding, before: list[Finding]) -> Verdict:
 
 def _seen(run: Run) -> set[str]:
     """Which of what only some runs have was recorded."""
-    names = {(one.cat, one.name) for named in run.database.source.census.values() for one in named}
+    names = {(one.cat, one.name) for named in run.database.source.name_counts.values() for one in named}
     words = {"layer" if cat.startswith("layer") else name if cat == probe.PROBE else cat for cat, name in names}
     return words - {""}
 
@@ -374,7 +374,7 @@ def _aborted(run: Run, steps: dict[str, int], apart: bool) -> int:
     update = ("mark", probe.PROBE, probe.UPDATE)
     updates = {
         process: sum(one.count for one in named if (one.kind, one.cat, one.name) == update and not one.open)
-        for process, named in run.database.source.census.items()
+        for process, named in run.database.source.name_counts.items()
     }
     return _of_all((updates[process] - count for process, count in steps.items() if updates[process]), apart)
 

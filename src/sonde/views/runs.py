@@ -95,7 +95,7 @@ def entry(path: Path) -> RunEntry:
     try:
         run = open_run(path)
         folders = process_folders(path)
-        infos = alive.settled([read_info(folder, []) for folder in folders])
+        infos = alive.resolve_replaced([read_info(folder, []) for folder in folders])
     except RunNotFound:
         raise
     except (SondeError, OSError) as error:

@@ -30,12 +30,12 @@ def weight(count: int | None) -> str:
     return MISSING if count is None else units.size(count)
 
 
-def telling(one: SlowStep) -> list[StepItem]:
+def notable_items(one: SlowStep) -> list[StepItem]:
     """The items that took a part of the step worth telling."""
     return [item for item in one.items if item.dur_ns is None or item.dur_ns >= TELLING * one.dur_ns]
 
 
-def kept(view: Report) -> str:
+def black_box_line(view: Report) -> str:
     """What the black box has, in a line: `black box: 1 dump (exception) - sonde blackbox RUN`."""
     box = view.black_box
     parts = [f"{units.plural(box.dumps, 'dump')} ({', '.join(box.reasons)})"] if box.dumps else []

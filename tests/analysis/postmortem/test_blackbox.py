@@ -248,8 +248,8 @@ def test_a_gradient_that_comes_of_another_rank_stands_behind_its_birth(tmp_path:
     own = write_dump(path, "nonfinite", number=1, nonfinite=made, pid=second.pid, rank=1)
     box = read(path)
     assert [(one.rank, one.certificate.layer) for one in box.births] == [(1, "b"), (0, "a")]
-    assert box.telling is not None
-    assert box.telling.name == own.name
+    assert box.main_dump is not None
+    assert box.main_dump.name == own.name
 
 
 def test_a_birth_knows_the_dump_that_was_written_for_it(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_the_cause_tells_more_than_what_follows_of_it(run: Path) -> None:
     """Of a worker and of the process that it works for: the worker; on demand last of all."""
     for number, reason in enumerate(("demand", "exception", "worker", "sigterm")):
         write_dump(run, reason, number=number)
-    telling = read(run).telling
+    telling = read(run).main_dump
     assert telling is not None
     assert telling.reason == "worker"
 
@@ -309,7 +309,7 @@ def test_of_dumps_on_demand_the_last_is_shown(run: Path) -> None:
     """Somebody wants to see how it is now."""
     write_dump(run, "demand", number=0)
     last = write_dump(run, "demand", number=1)
-    telling = read(run).telling
+    telling = read(run).main_dump
     assert telling is not None
     assert telling.name == last.name
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sonde.analysis.records import builder as module
-from sonde.analysis.records.builder import Rows
+from sonde.analysis.records.builder import TableBuilder
 from sonde.analysis.records.columns import LEAST
 
 SMALL = 2**31  # from here on a number does not go into 4 bytes
@@ -19,14 +19,14 @@ COLUMNS = {"number": "BIGINT", "value": "BIGINT"}
 
 def told(blocks: list[list[int]], columns: dict[str, str] | None = None, numbers: list[int] | None = None) -> list[Any]:
     """The values of blocks that were added one after the other; None where LEAST was added."""
-    found = Rows("found", columns or COLUMNS, {"value"})
+    found = TableBuilder("found", columns or COLUMNS, {"value"})
     for number, block in zip(numbers or [0] * len(blocks), blocks, strict=True):
         found.add({"number": np.broadcast_to(np.int64(number), len(block)), "value": np.array(block, dtype=np.int64)})
         found.next_process()
     return [value for _, value in answer(found)]
 
 
-def answer(found: Rows, wanted: str = "number, value") -> list[Any]:
+def answer(found: TableBuilder, wanted: str = "number, value") -> list[Any]:
     """What DuckDB gives of the rows."""
     with duckdb.connect() as connection:
         people = "range AS number, 'h' AS host, range AS rank, 1 AS pid, 'p' || range AS process FROM range(3)"
@@ -83,7 +83,7 @@ def test_any_numbers_come_back(blocks: list[list[int]]) -> None:
 
 def test_losses_that_are_no_numbers_stay_apart_from_none() -> None:
     """A block without any loss beside blocks with losses, one of them NaN."""
-    found = Rows("found", {"number": "BIGINT", "loss": "DOUBLE", "has_loss": "BOOLEAN"}, ())
+    found = TableBuilder("found", {"number": "BIGINT", "loss": "DOUBLE", "has_loss": "BOOLEAN"}, ())
     number = np.broadcast_to(np.int64(0), 2)
     nothing = {"loss": np.broadcast_to(np.int64(0), 2), "has_loss": np.zeros(2, bool)}
     found.add({"number": number, **nothing})
@@ -97,7 +97,7 @@ def test_losses_that_are_no_numbers_stay_apart_from_none() -> None:
 def test_rows_keep_their_process(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts with the rows of one process and of several, as they are cut."""
     monkeypatch.setattr(module, "LEAST_PART", least)
-    found = Rows("found", COLUMNS, {"value"})
+    found = TableBuilder("found", COLUMNS, {"value"})
     for number, values in ((0, [1, 2]), (2, [3, 4]), (0, [LEAST, 5]), (1, [6])):  # one after the other, and again
         found.add({"number": np.full(len(values), number), "value": np.array(values, dtype=np.int64)})
         found.next_process()
@@ -109,7 +109,7 @@ def test_rows_keep_their_process(least: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_was_added_may_be_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of one process is used again for the next one, before the rows are packed."""
     monkeypatch.setattr(module, "LEAST_PART", 100)
-    found = Rows("found", COLUMNS, {"value"})
+    found = TableBuilder("found", COLUMNS, {"value"})
     memory = np.empty(2, dtype=np.int64)
     for values in ([1, 2], [SMALL * 2, 4], [LEAST, LEAST]):
         memory[:] = values

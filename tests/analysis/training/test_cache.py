@@ -13,13 +13,13 @@ import duckdb
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sonde.analysis.records.builder import Rows
+from sonde.analysis.records.builder import TableBuilder
 from sonde.analysis.records.columns import LEAST
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
 from sonde.analysis.tables import steps
 from sonde.analysis.training import cache as module, reader
-from sonde.analysis.training.cache import describe, read_kept, text_of
+from sonde.analysis.training.cache import describe, read_cached_steps, text_of
 from sonde.errors import RunUnreadable
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, training_processes
 
@@ -69,7 +69,7 @@ def test_kept_steps_are_those_of_the_records(tmp_path: Path, *, killed: bool) ->
     folder = build_run(tmp_path / "run", training(killed=killed))
     raw = answers(folder)
     seal(folder, force=True)
-    assert read_kept(folder) is not None
+    assert read_cached_steps(folder) is not None
     assert answers(folder) == raw
     assert made_again(folder) == raw
     assert len(raw["steps"]) >= 58
@@ -80,7 +80,7 @@ def test_kept_steps_are_read_without_the_events(sealed: Path, monkeypatch: pytes
     monkeypatch.setattr(reader, "_asked", lambda *_: pytest.fail("events were read"))
     with open_run(sealed) as run:
         assert len(told(run)["steps"]) == 60
-        assert run.database.source.census
+        assert run.database.source.name_counts
 
 
 def test_they_are_private(sealed: Path) -> None:
@@ -100,7 +100,7 @@ def test_changed_events_count_and_not_what_was_kept_of_others(sealed: Path) -> N
     """Somebody took the last steps out of the sealed table."""
     before = answers(sealed)
     rewrite(sealed / "events.parquet", "SELECT * FROM '{}' WHERE step < 20 OR step IS NULL")
-    assert read_kept(sealed) is None
+    assert read_cached_steps(sealed) is None
     found = answers(sealed)
     assert found != before
     assert found == made_again(sealed)
@@ -109,7 +109,7 @@ def test_changed_events_count_and_not_what_was_kept_of_others(sealed: Path) -> N
 def test_changed_processes_count_and_not_what_was_kept_of_others(sealed: Path) -> None:
     """Somebody took a process out of the list."""
     rewrite(sealed / "processes.parquet", "SELECT * FROM '{}' WHERE rank = 0")
-    assert read_kept(sealed) is None
+    assert read_cached_steps(sealed) is None
     assert len(answers(sealed)["steps"]) == 30
 
 
@@ -118,7 +118,7 @@ def test_a_single_other_byte_in_the_events_is_seen(sealed: Path) -> None:
     content = bytearray((sealed / "events.parquet").read_bytes())
     content[len(content) // 2] ^= 1
     (sealed / "events.parquet").write_bytes(content)
-    assert read_kept(sealed) is None
+    assert read_cached_steps(sealed) is None
 
 
 @pytest.mark.parametrize("version", [module.VERSION - 1, module.VERSION + 1])
@@ -128,12 +128,12 @@ def test_another_version_is_made_again(tmp_path: Path, version: int, monkeypatch
     before = answers(folder)
     monkeypatch.setattr(module, "VERSION", version)
     seal(folder)
-    assert read_kept(folder) is not None
+    assert read_cached_steps(folder) is not None
     monkeypatch.undo()
-    assert read_kept(folder) is None
+    assert read_cached_steps(folder) is None
     assert answers(folder) == before
     seal(folder)
-    assert read_kept(folder) is not None
+    assert read_cached_steps(folder) is not None
     assert answers(folder) == before
 
 
@@ -186,10 +186,10 @@ def test_damaged_files_are_made_again(sealed: Path, name: str, damage: Callable[
     (sealed / name).unlink()
     if damage is not None:
         (sealed / name).write_bytes(damage(content))
-    assert read_kept(sealed) is None
+    assert read_cached_steps(sealed) is None
     assert answers(sealed) == before
     seal(sealed)
-    assert read_kept(sealed) is not None
+    assert read_cached_steps(sealed) is not None
     assert answers(sealed) == before
 
 
@@ -198,7 +198,7 @@ def test_links_are_not_followed(sealed: Path, name: str) -> None:
     """What a link leads to is no part of the run."""
     (sealed / name).rename(sealed.parent / name)
     (sealed / name).symlink_to(sealed.parent / name)
-    assert read_kept(sealed) is None
+    assert read_cached_steps(sealed) is None
     assert len(answers(sealed)["steps"]) == 60
 
 
@@ -206,7 +206,7 @@ def test_a_table_that_goes_while_the_run_is_open_is_made_again(sealed: Path) -> 
     """Between the look at it and the question for steps."""
     before = answers(sealed)
     with open_run(sealed) as run:
-        assert run.database.source.census
+        assert run.database.source.name_counts
         (sealed / "steps.parquet").unlink()
         assert told(run) == before
 
@@ -223,7 +223,7 @@ def test_a_process_that_joined_later_stands_beside_kept_ones(tmp_path: Path) -> 
     aside.rename(late)
     assert answers(folder) == whole
     seal(folder)
-    assert read_kept(folder) is not None
+    assert read_cached_steps(folder) is not None
     assert answers(folder) == whole
 
 
@@ -241,10 +241,10 @@ def test_a_run_without_steps_keeps_that(tmp_path: Path) -> None:
     """An empty table, and the names of its events."""
     folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord(name="x", dur=5)], pid=7)])
     seal(folder)
-    assert read_kept(folder) is not None
+    assert read_cached_steps(folder) is not None
     assert answers(folder)["steps"] == []
     with open_run(folder) as run:
-        assert [one.name for named in run.database.source.census.values() for one in named] == ["x"]
+        assert [one.name for named in run.database.source.name_counts.values() for one in named] == ["x"]
 
 
 @pytest.mark.parametrize("reason", ["names", "disk"])
@@ -295,9 +295,9 @@ def kept_and_read(folder: Path, rows: list[tuple[Any, ...]]) -> list[tuple[Any, 
         query, about = described
         connection.execute(f"COPY ({query} ORDER BY number) TO '{folder / 'steps.parquet'}' (FORMAT parquet)")
         (folder / "steps.json").write_text(text_of(about, folder, folder / "steps.parquet"))
-        kept = read_kept(folder)
+        kept = read_cached_steps(folder)
         assert kept is not None
-        found = Rows("found", COLUMNS, {"a", "b"})
+        found = TableBuilder("found", COLUMNS, {"a", "b"})
         for part in kept.parts(connection, COLUMNS, numbers):
             found.take(part)
         for end in kept.ends(COLUMNS, numbers):
@@ -334,5 +334,5 @@ def test_what_stands_in_the_file_is_never_run_as_sql(sealed: Path, where: str, w
     found.pop("digest")
     found["digest"] = module._digest_of(found)
     (sealed / "steps.json").write_text(json.dumps(found))
-    assert read_kept(sealed) is None
+    assert read_cached_steps(sealed) is None
     assert len(answers(sealed)["steps"]) == 60

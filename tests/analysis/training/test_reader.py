@@ -45,10 +45,10 @@ def test_a_trail_has_the_same_columns(folder: Path, seed: int, count: int, numbe
     names = read_names(folder, []).names
     codes = {(probe.PROBE, probe.INPUT_WAIT): 0, (probe.PROBE, probe.FORWARD): 2, (probe.PROBE, probe.BACKWARD): 3}
     wanted = Wanted(codes, [1] if numbered else [0, 1], {name for _, name in names.values()}, numbered, aside)
-    census = [Named("span", probe.PROBE, probe.FORWARD, 1, False, 5)]
+    name_counts = [Named("span", probe.PROBE, probe.FORWARD, 1, False, 5)]
 
     def told() -> dict[str, Any]:
-        reading = _Reading(names, 1000, wanted, census, Room())
+        reading = _Reading(names, 1000, wanted, name_counts, Room())
         for one in slices(seed, count, 3):
             reading.add(one)
         spans, updates, others, garbage, counters = reading.trail()

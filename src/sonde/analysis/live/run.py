@@ -20,7 +20,7 @@ from sonde.analysis.records.plain import HIGHEST_NAME
 from sonde.analysis.training.timeline import INPUT_WAIT, ITER
 from sonde.lazy import numpy as np
 from sonde.store import probe, record
-from sonde.store.alive import RUNNING, UNKNOWN, outcome, running, settled, state_of
+from sonde.store.alive import RUNNING, UNKNOWN, outcome, resolve_replaced, running, state_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +137,7 @@ class LiveProcess:
             length, total = (known.length, known.total) if known is not None else (None, 0)
             self.loops[loader] = LoaderProgress(round, number + 1, length, begun, start, total + 1)
 
-    def settle(self, info: Info) -> None:
+    def set_state(self, info: Info) -> None:
         """Take over how it is, by what it says, or others say of it."""
         self.state, self.goes_on = state_of(info), running(info) is not None
 
@@ -236,8 +236,8 @@ class Live:
             if len(fresh.records):
                 self._take(process, source, fresh)
         sources = list(self.sources.values())
-        for source, info in zip(sources, settled([one.info for one in sources]), strict=True):
-            source.settle(info)
+        for source, info in zip(sources, resolve_replaced([one.info for one in sources]), strict=True):
+            source.set_state(info)
 
     def _take(self, process: str, source: LiveProcess, fresh: Fresh) -> None:
         codes, records, names = source.codes(fresh.records), fresh.records, source.tail.names
@@ -268,11 +268,13 @@ class Live:
         if code == EXIT:
             self.exits[key] = facts
         elif code == OFF:
-            self._tell(f"{source.name}: the probe {name} switched itself off: {facts.get('reason', 'no reason given')}")
+            self._add_note(
+                f"{source.name}: the probe {name} switched itself off: {facts.get('reason', 'no reason given')}"
+            )
         else:
-            self._tell(f"{source.name}: thread stacks were written to {facts.get('file', 'the run folder')}")
+            self._add_note(f"{source.name}: thread stacks were written to {facts.get('file', 'the run folder')}")
 
-    def _tell(self, note: str) -> None:
+    def _add_note(self, note: str) -> None:
         if note not in self.notes and len(self.notes) < MOST_NOTES:
             self.notes.append(note)
 

@@ -23,7 +23,7 @@ from sonde.analysis.training.timeline import (
     Timeline,
     Updates,
 )
-from sonde.analysis.training.trainers import in_turn, phase_of, told_by_steps
+from sonde.analysis.training.trainers import in_turn, phase_of, updates_from_steps
 from sonde.lazy import numpy as np
 from sonde.store import probe, record
 
@@ -178,7 +178,7 @@ class Window:
     @property
     def trains(self) -> bool:
         """Whether there are steps."""
-        return self.count > 0 or bool(len(self._told().time))
+        return self.count > 0 or bool(len(self._counted_updates().time))
 
     def add(self, fresh: Fresh, codes: NDArray[np.uint8]) -> None:
         """Take records and what each one is."""
@@ -196,7 +196,7 @@ class Window:
 
     def steps(self) -> StepWindow:
         """The newest steps that are complete. One that began before the window is left out: part of it is gone."""
-        updates = self._updates() if self.count else self._told()
+        updates = self._updates() if self.count else self._counted_updates()
         if not len(updates.time):
             return no_steps()
         timeline = Timeline(self._spans(), updates)
@@ -262,12 +262,12 @@ class Window:
         epochs[found["epoch"] == record.NO_EPOCH] = NONE
         return Updates(found["start"].astype(np.int64), steps, epochs, _bits(found))
 
-    def _told(self) -> Updates:
+    def _counted_updates(self) -> Updates:
         """The steps of a program that counts them itself."""
         chosen = self._chosen()
         steps = self._kept.records["step"][chosen].astype(np.int64)
         steps[steps == record.NO_STEP] = -1
-        return told_by_steps(self._spans(), steps, counting=bool(self._probed))
+        return updates_from_steps(self._spans(), steps, counting=bool(self._probed))
 
     def _spans(self) -> Spans:
         """The phases of the threads that train, each in its turn."""

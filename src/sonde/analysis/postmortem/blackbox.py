@@ -29,7 +29,7 @@ class BlackBox:
     notes: list[str]
 
     @property
-    def telling(self) -> Dump | None:
+    def main_dump(self) -> Dump | None:
         """The dump that tells most: of a cause before one of its effects, and of several the first. On demand: the last.
 
         Of births it is that of the first one.

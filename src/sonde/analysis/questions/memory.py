@@ -35,7 +35,7 @@ class Series:
     limit: int | None = None
 
 
-def held(run: Run) -> list[Series]:
+def memory_series(run: Run) -> list[Series]:
     """All series: processes that the run knows first, then the host, or the container that limits it.
 
     Nothing that runs holds 0 bytes: that is what is measured of a process that has just ended.

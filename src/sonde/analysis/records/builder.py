@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 # What rows know of their process by its number.
-PEOPLE = ("host", "rank", "pid", "process")
+PROCESS_COLUMNS = ("host", "rank", "pid", "process")
 LEAST_PART = 1 << 17  # rows that are packed together, if there are so many: each part costs every query a little
 MOST_PART = 1 << 20  # while they are packed, a column of them is wide
 _LEAST_SMALL = -(2**31)  # stands for no value in 4 bytes
 
 
-class Rows:
+class TableBuilder:
     """The rows of the table `name`, added as arrays. `gaps` are the columns where LEAST stands for no value.
 
     The column `number` is that of a process; what is known of it comes along.
@@ -60,12 +60,12 @@ class Rows:
         """Make the view of all rows."""
         self._close()
         give_back()  # now, and not after each part: what the next process needs would have to be got anew
-        selects, people = [], _people(connection)
+        selects, people = [], _process_columns(connection)
         for number, part in enumerate(self._parts):
             connection.register(f"{self._name}_{number}", part.arrays)
             selects.append(self._select(connection, part, f"{self._name}_{number}", people))
         nothing = ", ".join(f"NULL::{type} AS {name}" for name, type in self._columns.items())
-        known = f"SELECT {', '.join(PEOPLE)} FROM process_numbers"
+        known = f"SELECT {', '.join(PROCESS_COLUMNS)} FROM process_numbers"
         rows = " UNION ALL ".join(selects) or f"SELECT * FROM (SELECT {nothing}), ({known}) WHERE false"
         connection.execute(f"CREATE OR REPLACE VIEW {self._name} AS {rows}")
 
@@ -77,7 +77,7 @@ class Rows:
         if "number" not in part.arrays:
             ((number,),) = connection.execute(f"SELECT {part.expressions['number']}").fetchall()
             return f"SELECT *, {people[number]} FROM ({rows})"
-        return f"SELECT r.*, {', '.join(f'p.{name}' for name in PEOPLE)} FROM ({rows}) r JOIN process_numbers p USING (number)"
+        return f"SELECT r.*, {', '.join(f'p.{name}' for name in PROCESS_COLUMNS)} FROM ({rows}) r JOIN process_numbers p USING (number)"
 
     def _close(self) -> None:
         """Pack what waits, one column after the other: they are wide meanwhile."""
@@ -145,7 +145,7 @@ def _small(column: NDArray[Any]) -> NDArray[np.int32] | None:
     return np.broadcast_to(np.int32(max(value, _LEAST_SMALL)), len(column))
 
 
-def _people(connection: duckdb.DuckDBPyConnection) -> dict[int, str]:
+def _process_columns(connection: duckdb.DuckDBPyConnection) -> dict[int, str]:
     """For each number of a process what is known of it, as SQL."""
     found = connection.execute("SELECT number, host, rank, pid, process FROM process_numbers").fetchall()
     return {

@@ -7,12 +7,12 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records.columns import Columns, PackedRows, part_size
-from sonde.analysis.records.names import Census, Named
+from sonde.analysis.records.names import NameCounter, Named
 from sonde.analysis.records.plain import FAR, HIGHEST_NAME, Plain, last_of, middle_of
 from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
 from sonde.store import record
-from sonde.store.alive import settled, state_of
+from sonde.store.alive import resolve_replaced, state_of
 from sonde.store.folder import LEDGER_FILE, SEGMENT_FILE
 from sonde.store.ledgerreader import note_losses
 from sonde.store.reader import Chunk, ProcessRecording, read_process
@@ -146,7 +146,7 @@ class FolderLoader:
         self.loaded.parts.extend(self._columns.finish() + self._counters.finish())
         self.loaded.names.extend(self._names)
         recordings = self.loaded.recordings
-        infos = settled([one.info for one in recordings])
+        infos = resolve_replaced([one.info for one in recordings])
         for recording, info, called, seen in zip(recordings, infos, self._called, self.loaded.seen, strict=True):
             self.loaded.rows.append(_row(recording, info, *called, seen.last))
         return self.loaded._replace(rest=self._load_rest if self._left else None)
@@ -156,13 +156,13 @@ class FolderLoader:
         self._columns.next_process()
         table = self._name_table(recording)
         first, last, unnamed, left = FAR, -1, 0, 0
-        census, plain = Census(recording.names), Plain(recording.names, *middle_of(len(recording)))
+        name_counts, plain = NameCounter(recording.names), Plain(recording.names, *middle_of(len(recording)))
         one = _Left(recording, number, process, offset, table, plain)
         for chunk in recording.chunks():
             names = np.take(table, chunk.records["name"], mode="clip")
             unnamed += len(names) - int(np.count_nonzero(names))
             first, last = min(first, int(chunk.records["start"].min())), max(last, _last(chunk))
-            census.add(chunk.records["name"], chunk.records["kind"], chunk.threads)
+            name_counts.add(chunk.records["name"], chunk.records["kind"], chunk.threads)
             passes = one.passes(chunk) if self._long else np.zeros(len(names), np.bool_)
             left += int(np.count_nonzero(passes))
             self._add(one, _some(chunk, ~passes) if self._long else chunk)
@@ -170,14 +170,14 @@ class FolderLoader:
             self._left.append(one)
         if unnamed:
             recording.notes.append(f"names.jsonl lacks the names of {unnamed} records")
-        return ProcessSummary(census.rows(), first if last >= 0 else None, last if last >= 0 else None)
+        return ProcessSummary(name_counts.rows(), first if last >= 0 else None, last if last >= 0 else None)
 
     def _add(self, of: _Left, chunk: Chunk) -> None:
         if not len(chunk.records):
             return
         names = np.take(of.table, chunk.records["name"], mode="clip")
         columns = self._counters if chunk.counters and not self._ordered else self._columns
-        columns.add(chunk, self._lanes_of(of.recording, of.number, of.process, chunk.threads), names, of.offset)
+        columns.add(chunk, self._threads_of(of.recording, of.number, of.process, chunk.threads), names, of.offset)
 
     def _load_rest(self) -> list[PackedRows]:
         """The records that were left in the files."""
@@ -196,16 +196,16 @@ class FolderLoader:
             table[id] = self._names.setdefault(name, len(self._names) + 1)
         return table
 
-    def _lanes_of(
+    def _threads_of(
         self, recording: ProcessRecording, number: int, process: str, threads: NDArray[np.uint32]
     ) -> NDArray[np.uint32]:
         """For each thread ordinal the lane. Neighbours mostly have the same one."""
         turns = np.append(0, np.flatnonzero(threads[1:] != threads[:-1]) + 1)
         ordinals = np.unique(threads[turns])
-        lanes = np.array([self._lane(recording, number, process, int(one)) for one in ordinals], dtype=np.uint32)
+        lanes = np.array([self._thread(recording, number, process, int(one)) for one in ordinals], dtype=np.uint32)
         return np.repeat(lanes[np.searchsorted(ordinals, threads[turns])], np.diff(turns, append=len(threads)))
 
-    def _lane(self, recording: ProcessRecording, number: int, process: str, ordinal: int) -> int:
+    def _thread(self, recording: ProcessRecording, number: int, process: str, ordinal: int) -> int:
         key = (number, ordinal)
         if key not in self._lanes:
             self._lanes[key] = len(self._lanes)

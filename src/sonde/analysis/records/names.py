@@ -28,7 +28,7 @@ class Named(NamedTuple):
     count: int  # type: ignore[assignment]  # that tuples have a count() of their own is of no use here
 
 
-class Census:
+class NameCounter:
     """Takes the chunks of one process."""
 
     def __init__(self, names: Mapping[int, tuple[str, str]]) -> None:
@@ -63,7 +63,7 @@ class Census:
         self._counts[lane] = self._counts[lane] + found if lane in self._counts else found
 
 
-def census_of(connection: duckdb.DuckDBPyConnection, source: str) -> list[Named]:
+def count_names(connection: duckdb.DuckDBPyConnection, source: str) -> list[Named]:
     """The same of a sealed process. `source`: its events, a table and a condition."""
     rows = connection.execute(
         f"""

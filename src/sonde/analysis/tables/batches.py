@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.ledger import book
 from sonde.analysis.records import schema
-from sonde.analysis.records.builder import Rows
+from sonde.analysis.records.builder import TableBuilder
 from sonde.analysis.training.purpose import UNKNOWN, WORDS
 from sonde.analysis.training.reader import NO_VALUE, Wanted, arrays
 from sonde.analysis.training.timeline import NONE
@@ -38,7 +38,7 @@ _MADE = {
 
 def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table."""
-    found = Rows(ROWS, _COLUMNS, _GAPS)
+    found = TableBuilder(ROWS, _COLUMNS, _GAPS)
     seen = set()
     for trainer in trainers(source, rows):
         seen.add(trainer.number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records import schema
-from sonde.analysis.records.builder import Rows, give_back
+from sonde.analysis.records.builder import TableBuilder, give_back
 from sonde.analysis.training import losses
 from sonde.analysis.training.reader import DEVICE_TIMES
 from sonde.analysis.training.timeline import BACKWARD, COMMUNICATION, NONE
@@ -55,8 +55,8 @@ _MADE = {
 def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table, and the rows that `phases` is made of too."""
     give_back()  # what loading used is in pieces, too small for what comes now
-    found = Rows(ROWS, COLUMNS, _GAPS)
-    ends, done = _add_kept(found, connection, source, rows)
+    found = TableBuilder(ROWS, COLUMNS, _GAPS)
+    ends, done = _add_cached(found, connection, source, rows)
     for trainer in trainers(source, rows, done):
         ends.append(_add(found, trainer, _Facts(trainer)))
         del trainer  # before rows are packed, and the next one is read: they are large
@@ -68,8 +68,8 @@ def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Se
     connection.execute(f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s WHERE whole")
 
 
-def _add_kept(
-    found: Rows, connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]
+def _add_cached(
+    found: TableBuilder, connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[dict[str, NDArray[Any]]], set[str]]:
     """Add the steps that are kept of sealed processes; what came after them, and all these processes."""
     import duckdb
@@ -77,7 +77,7 @@ def _add_kept(
     numbers = {row["process"]: number for number, row in enumerate(rows)}
     ends: list[dict[str, NDArray[Any]]] = []
     done: set[str] = set()
-    for sealed, kept in source.kept:
+    for sealed, kept in source.cached:
         if kept is None or kept.columns != [*COLUMNS]:
             continue
         try:
@@ -91,7 +91,7 @@ def _add_kept(
     return ends, done
 
 
-def _add(found: Rows, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]]:
+def _add(found: TableBuilder, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]]:
     """Add the steps of a process. What came after the last of them is returned: a row with gaps, which would make queries slow."""
     timeline = trainer.timeline
     updates = timeline.updates

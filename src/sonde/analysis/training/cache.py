@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Columns = Mapping[str, str]  # name -> type in DuckDB
 
 VERSION = 5  # also to be raised when the same events would give other steps
-MOST_NAMES = 100_000  # in the census of a run: with more of them it is not kept
+MOST_NAMES = 100_000  # in the name_counts of a run: with more of them it is not kept
 MAX_BYTES = 64 << 20  # of steps.json
 _TABLES = (EVENTS_FILE, PROCESSES_FILE, STEPS_TABLE)
 _TYPES = ((2**8, "UTINYINT"), (2**16, "USMALLINT"), (2**32, "UINTEGER"), (2**63, "BIGINT"))
@@ -56,7 +56,7 @@ class CachedSteps(NamedTuple):
     processes: list[CachedProcess]
     known: dict[str, str]
     least: dict[str, tuple[int, bool]]
-    census: dict[str, list[Named]]
+    name_counts: dict[str, list[Named]]
 
     def parts(
         self, connection: duckdb.DuckDBPyConnection, columns: Columns, numbers: Mapping[str, int]
@@ -114,10 +114,10 @@ class CachedSteps(NamedTuple):
 
 
 def describe(
-    connection: duckdb.DuckDBPyConnection, rows: str, columns: Columns, census: Mapping[str, Sequence[Named]]
+    connection: duckdb.DuckDBPyConnection, rows: str, columns: Columns, name_counts: Mapping[str, Sequence[Named]]
 ) -> tuple[str, dict[str, Any]] | None:
     """The query for the table, and what is to stand beside it; None: it cannot be kept. `rows`: the name of the view."""
-    if sum(map(len, census.values())) > MOST_NAMES:
+    if sum(map(len, name_counts.values())) > MOST_NAMES:
         return None
     names = [name for name in columns if name != "number"]
     ranges = ", ".join(f"min({name}), max({name}), count({name})" for name in names)
@@ -138,7 +138,7 @@ def describe(
         "known": known,
         "least": least,
         "processes": _processes(connection, rows, columns),
-        "census": {process: sorted(named) for process, named in census.items()},
+        "census": {process: sorted(named) for process, named in name_counts.items()},
     }
     return f"SELECT {', '.join(selected)} FROM {rows} WHERE whole", about
 
@@ -188,7 +188,7 @@ def _digest_of(content: dict[str, Any]) -> str:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_kept(folder: Path, prefix: str = "") -> CachedSteps | None:
+def read_cached_steps(folder: Path, prefix: str = "") -> CachedSteps | None:
     """What is kept of a run folder; None: nothing, or what was made of other tables or by another version.
 
     `prefix`: what stands before the names of its processes.
@@ -201,7 +201,7 @@ def read_kept(folder: Path, prefix: str = "") -> CachedSteps | None:
         right = digest == _digest_of({"version": VERSION, **found})
         if not right or found["tables"] != {name: _digest(folder / name) for name in _TABLES}:
             return None
-        return _kept(folder, found, prefix)
+        return _cached_steps(folder, found, prefix)
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None  # it is missing or damaged; all of it can be made again
 
@@ -215,7 +215,7 @@ def _literal(value: object) -> str:
     return number_text(int(str(value)))
 
 
-def _kept(folder: Path, found: dict[str, Any], prefix: str) -> CachedSteps:
+def _cached_steps(folder: Path, found: dict[str, Any], prefix: str) -> CachedSteps:
     known = {name: _literal(value) for name, value in found["known"].items()}
     least = {name: (int(low), bool(gaps)) for name, (low, gaps) in found["least"].items()}
     if not {*known, *least} <= {*found["columns"]}:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records import schema
-from sonde.analysis.records.builder import Rows
+from sonde.analysis.records.builder import TableBuilder
 from sonde.analysis.training.timeline import NONE
 from sonde.analysis.training.trainers import row_of, trainers
 from sonde.lazy import numpy as np
@@ -50,7 +50,7 @@ class StepLosses(NamedTuple):
 
 def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
     """Make the table."""
-    found = Rows(ROWS, _COLUMNS, _GAPS)
+    found = TableBuilder(ROWS, _COLUMNS, _GAPS)
     for trainer in trainers(source, rows):
         losses, updates = losses_of(trainer), trainer.timeline.updates
         if losses is None:

@@ -130,12 +130,14 @@ class Room:
         return self._kept[of, name][:rows]
 
 
-def read_raw(recording: ProcessRecording, offset: int, wanted: Wanted, census: Sequence[Named], room: Room) -> Trail:
-    """Read it from a recording. `offset` is added to its times; `census` says how many records there are.
+def read_raw(
+    recording: ProcessRecording, offset: int, wanted: Wanted, name_counts: Sequence[Named], room: Room
+) -> Trail:
+    """Read it from a recording. `offset` is added to its times; `name_counts` says how many records there are.
 
     What was read into the same `room` before is gone.
     """
-    reading = _Reading(recording.names, offset, wanted, census, room)
+    reading = _Reading(recording.names, offset, wanted, name_counts, room)
     for one in recording.slices():
         reading.add(one)
     recording.close()
@@ -146,11 +148,16 @@ class _Reading:
     """Takes the chunks of one process, and keeps what is wanted of them."""
 
     def __init__(
-        self, names: Mapping[int, tuple[str, str]], offset: int, wanted: Wanted, census: Sequence[Named], room: Room
+        self,
+        names: Mapping[int, tuple[str, str]],
+        offset: int,
+        wanted: Wanted,
+        name_counts: Sequence[Named],
+        room: Room,
     ) -> None:
         self._offset = offset
-        counts = {name: sum(one.count for one in census if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
-        spans = sum(one.count for one in census if one.kind == "span" and (one.cat, one.name) in wanted.codes)
+        counts = {name: sum(one.count for one in name_counts if one.name == name) for name in (probe.UPDATE, *COUNTERS)}
+        spans = sum(one.count for one in name_counts if one.kind == "span" and (one.cat, one.name) in wanted.codes)
         self._table = _table(names, wanted)
         self._lanes = wanted.lanes
         self._spans = _Pile("spans", _of_spans(wanted), spans, room)

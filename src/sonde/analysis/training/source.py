@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.records.names import Named, census_of
+from sonde.analysis.records.names import Named, count_names
 from sonde.analysis.records.schema import quoted
-from sonde.analysis.training.cache import CachedSteps, read_kept
+from sonde.analysis.training.cache import CachedSteps, read_cached_steps
 from sonde.analysis.training.reader import Room, Trail, Wanted, read_raw, read_sealed
 
 if TYPE_CHECKING:
@@ -55,24 +55,24 @@ class RecordSource:
             self._firsts.append(seen.first + offset)
 
     @cached_property
-    def census(self) -> Mapping[str, list[Named]]:
+    def name_counts(self) -> Mapping[str, list[Named]]:
         """The names of each process."""
-        found = {process: census for process, (_, _, census) in self._raw.items()}
-        for sealed, kept in self.kept:
+        found = {process: name_counts for process, (_, _, name_counts) in self._raw.items()}
+        for sealed, kept in self.cached:
             if kept is None:
-                found |= {process: census_of(self._connection, sealed.of(process)) for process in sealed.processes}
+                found |= {process: count_names(self._connection, sealed.of(process)) for process in sealed.processes}
             else:
-                found |= kept.census
+                found |= kept.name_counts
         return found
 
     @cached_property
-    def kept(self) -> list[tuple[SealedEvents, CachedSteps | None]]:
+    def cached(self) -> list[tuple[SealedEvents, CachedSteps | None]]:
         """The sealed processes, and what is kept of their steps."""
-        return [(sealed, self._kept_of(sealed)) for sealed in self._sealed]
+        return [(sealed, self._cached_of(sealed)) for sealed in self._sealed]
 
-    def _kept_of(self, sealed: SealedEvents) -> CachedSteps | None:
-        kept = read_kept(sealed.folder, sealed.prefix)
-        return kept if kept is not None and set(kept.census) == set(sealed.processes) else None
+    def _cached_of(self, sealed: SealedEvents) -> CachedSteps | None:
+        kept = read_cached_steps(sealed.folder, sealed.prefix)
+        return kept if kept is not None and set(kept.name_counts) == set(sealed.processes) else None
 
     def first_ns(self) -> int | None:
         """When the first event began."""
@@ -98,5 +98,5 @@ class RecordSource:
         if raw is None:
             source = next(sealed.of(process) for sealed in self._sealed if process in sealed.processes)
             return read_sealed(self._connection, source, wanted)
-        recording, offset, census = raw
-        return read_raw(recording, offset, wanted, census, self._room)
+        recording, offset, name_counts = raw
+        return read_raw(recording, offset, wanted, name_counts, self._room)

@@ -113,7 +113,7 @@ class Timeline:
         self._cuts = np.concatenate(([0], cuts, [len(self._spans.code)]))
         self._over = int(self._spans.end.max(initial=NONE))
         self._waits = _outermost_waits(self._spans, flat=flat)
-        self.purposes = self._judge()
+        self.purposes = self._find_purposes()
         self._waited = bool(np.any(self.purposes.purpose == TRAIN))
         self._evaluated = bool(np.any(self.purposes.purpose == EVALUATE))
         self._habits = self._bare_is_habit()
@@ -202,7 +202,7 @@ class Timeline:
 
     # ── training or evaluation ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _judge(self) -> Purposes:
+    def _find_purposes(self) -> Purposes:
         marked = np.flatnonzero(self._spans.code == EVALUATION)
         if not len(marked):
             return self._match(self._spans, self._waits)

@@ -61,10 +61,10 @@ def trainers(source: RecordSource, rows: Sequence[Row], but: Collection[str] = (
             continue
         named = [
             one
-            for one in source.census[row["process"]]
+            for one in source.name_counts[row["process"]]
             if not one.open and (one.cat in _LOOKED_AT or one.kind == "span")
         ]
-        lanes = _lanes(named)
+        lanes = _threads(named)
         if not lanes or row["role"] == WORKER:
             continue
         codes = _codes(named)
@@ -88,7 +88,7 @@ def _timeline(trail: Trail, *, counting: bool) -> Timeline:
     found = trail.spans
     spans = Spans(found["code"], found["start_ns"], found["end_ns"], found["key"])
     if not len(trail.updates["start_ns"]):
-        return Timeline(spans, told_by_steps(spans, found["step"], counting=counting))
+        return Timeline(spans, updates_from_steps(spans, found["step"], counting=counting))
     updates, lane_of = _updates(trail.updates)
     if "lane" in found:
         spans = in_turn(spans, found["lane"], updates.time, lane_of)
@@ -165,7 +165,7 @@ def _updating(named: Sequence[Named]) -> set[int]:
     return {one.lane for one in named if (one.kind, one.cat, one.name) == ("mark", probe.PROBE, probe.UPDATE)}
 
 
-def _lanes(named: Sequence[Named]) -> list[int]:
+def _threads(named: Sequence[Named]) -> list[int]:
     """The threads that train: those with updates, or else the one with the most forwards, backwards and optimizer calls."""
     updating = _updating(named)
     if updating:
@@ -182,7 +182,7 @@ def _lanes(named: Sequence[Named]) -> list[int]:
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def told_by_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
+def updates_from_steps(spans: Spans, steps: Ints, *, counting: bool) -> Updates:
     """Steps of a program that counts them itself: each ends where the first span of the next one begins.
 
     Most programs say which step it is when they have its data: waits at the end of a step are for the next one. `counting`: the probes counted too. Their count is 0 until the first update: that alone is no step.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sonde import units
 from sonde.diagnosis.evidence import PHASE_WORDS, enough_steps, finding
 from sonde.diagnosis.figures import Figure
-from sonde.diagnosis.room import QUERY, REMEDY, told, without_room
+from sonde.diagnosis.space import QUERY, REMEDY, drops_for_space, lost_for_space
 from sonde.finding import INFO, Finding
 
 # The rule that looks at the share of a phase.
@@ -43,14 +43,14 @@ def balanced(facts: Facts, policy: Policy) -> Finding | None:
         why = f"Inconclusive: {units.share(shown.value)} of the step time is {PHASE_WORDS[largest]}, {excuse}."
     if crowded is not None:
         figures |= crowded.loads
-        why += f" {crowded.told[:1].upper()}{crowded.told[1:]}. They may cause single slow steps, items and waits."
+        why += f" {crowded.load_sentence[:1].upper()}{crowded.load_sentence[1:]}. They may cause single slow steps, items and waits."
         next = "Run it again on an idle host."
     lost = facts.ends.lost
-    if without_room(lost):
+    if drops_for_space(lost):
         figures["records lost"] = Figure(lost.total, QUERY)
-        why = f"{told(lost)}In the remaining records, {why[0].lower()}{why[1:]}"
+        why = f"{lost_for_space(lost)}In the remaining records, {why[0].lower()}{why[1:]}"
         next = REMEDY
-    doubted = crowded is not None or excuse is not None or bool(without_room(lost))
+    doubted = crowded is not None or excuse is not None or bool(drops_for_space(lost))
     return finding("BALANCED", INFO, 0.5 if doubted else 0.8, why, next, score=0.0, figures=figures)
 
 

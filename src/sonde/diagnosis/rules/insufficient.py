@@ -8,7 +8,7 @@ from sonde import units
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.evidence import enough_steps, finding
 from sonde.diagnosis.figures import Figure
-from sonde.diagnosis.room import QUERY, REMEDY, told, without_room
+from sonde.diagnosis.space import QUERY, REMEDY, drops_for_space, lost_for_space
 from sonde.finding import INFO, Finding
 from sonde.store.alive import LAUNCHER
 
@@ -40,13 +40,13 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
             "backward passes": speed.whole["backward_calls"],
         }
     )
-    if without_room(lost):
+    if drops_for_space(lost):
         figures["records lost"] = Figure(lost.total, QUERY)
     return finding(
         "INSUFFICIENT_DATA",
         INFO,
         1.0,
-        f"{told(lost)}{why}",
+        f"{lost_for_space(lost)}{why}",
         _next(facts),
         figures=figures,
     )
@@ -62,12 +62,12 @@ def _instead(facts: Facts) -> str:
     if passes:
         lasting = units.duration(facts.speed.whole["evaluation"].value)
         return f"The run only evaluates: {passes:,.0f} fetches and forward passes in {lasting}, no backward pass."
-    known = not told(facts.ends.lost) and facts.state != RECORDING
+    known = not lost_for_space(facts.ends.lost) and facts.state != RECORDING
     return "No training loop was seen." if known else "No training steps were recorded."
 
 
 def _next(facts: Facts) -> str:
-    if without_room(facts.ends.lost):
+    if drops_for_space(facts.ends.lost):
         return REMEDY
     if facts.state == RECORDING:
         return "Wait for more steps."

@@ -20,15 +20,15 @@ REMEDY = "Free disk space, raise the limit (ulimit -f, the setting `cap`), or re
 QUERY = "SELECT sum(drops)::BIGINT FROM processes"  # all that was lost
 
 
-def without_room(lost: Drops) -> dict[str, int]:
+def drops_for_space(lost: Drops) -> dict[str, int]:
     """The records for which there was no room, by reason."""
     return {reason: count for reason, count in lost.by_reason.items() if reason in REASONS}
 
 
-def told(lost: Drops) -> str:
+def lost_for_space(lost: Drops) -> str:
     """What is missing of the run, in sentences: nobody need look for the fault in the program then."""
     found = [
         f"{units.plural(count, 'record')} {'was' if count == 1 else 'were'} lost: {REASONS[reason]}. "
-        for reason, count in without_room(lost).items()
+        for reason, count in drops_for_space(lost).items()
     ]
     return "".join([*found, f"An unknown number of records {UNCOUNTED}. " if lost.uncounted else ""])
