@@ -788,10 +788,10 @@ def test_a_model_that_is_gone_is_let_go() -> None:
     with record(deep=True):
         net = model()
         train(net, sgd(net), 1)
-        before = len(layers._layers.calls)
+        before = len(layers._layers.models.calls)
         del net
         gc.collect()
-        assert len(layers._layers.calls) < before
+        assert len(layers._layers.models.calls) < before
 
 
 def test_the_values_of_a_pass_are_freed_with_its_graph() -> None:
@@ -853,7 +853,7 @@ def test_the_gate_is_as_before_when_the_recording_ends() -> None:
     with record(deep=True):
         net(torch.ones(1, 4))
     assert module_call.subscribers == ()
-    assert not layers._layers.calls
+    assert not layers._layers.models.calls
     with record() as recorded:
         net(torch.ones(1, 4))
     assert forwards(recorded) == []
