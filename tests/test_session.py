@@ -16,6 +16,7 @@ import sonde
 from sonde import config
 from sonde.errors import SettingError
 from sonde.events import core
+from sonde.session import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,7 +207,25 @@ def test_an_outer_run_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SONDE_RUN", str(outer.path))
     with sonde.init("other", dir=tmp_path / "ignored") as session:
         assert session.path == outer.path
+        assert joined()
     assert config.peek("run") == str(outer.path)
+
+
+def test_results_of_a_pipeline_are_not_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They have a run.json too: a warning says so, and the recording goes into a new run."""
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "run.json").write_text('{"verb": "train"}')
+    monkeypatch.setenv("SONDE_RUN", str(results))
+    with sonde.init(dir=tmp_path / "runs") as session:
+        assert session.path is not None
+        assert session.path.parent == tmp_path / "runs"
+        assert not joined()
+    assert [path.name for path in results.iterdir()] == ["run.json"]
+    assert f"SONDE_RUN={results} is not a recording" in caplog.text
+    assert config.peek("run") == str(results)
 
 
 def test_a_refused_folder_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

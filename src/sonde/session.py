@@ -15,7 +15,7 @@ from sonde.events.recorder import Recorder, tell_failure
 from sonde.guard import guard
 from sonde.store import scratch
 from sonde.store.claim import agree
-from sonde.store.folder import create_run, join_run
+from sonde.store.folder import create_run, is_other_run, join_run
 from sonde.version import __version__
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ class Session:
     calls still work.
     """
 
-    def __init__(self, name: str, recorder: Recorder | None, arguments: dict[str, object], outer: str | None) -> None:
+    def __init__(self, name: str, recorder: Recorder | None, arguments: dict[str, object]) -> None:
         """Use `init()` instead."""
         self.name = name
         self._recorder = recorder
         self._arguments = arguments
-        self._outer = outer  # what SONDE_RUN was before
+        self._outer = config.peek("run")  # what SONDE_RUN was before
+        self._joined = recorder is not None and recorder.run == self._outer
         self._before: dict[str, str | None] = {}  # what other variables were before
         self._depth = 0
 
@@ -115,7 +116,7 @@ def init(name: str | None = None, dir: str | os.PathLike[str] | None = None, **s
             _tell(_WARNING, "%s It is ignored.", complaint)
         with guard("starting to record"):
             return _begin(settled, arguments)
-        return Session(settled.name, None, arguments, None)
+        return Session(settled.name, None, arguments)
 
 
 def finish() -> None:
@@ -132,7 +133,7 @@ def current() -> Session | None:
 
 def joined() -> bool:
     """Does this process record into the run of another one, which SONDE_RUN named?"""
-    return _state.session is not None and _state.session._outer is not None
+    return _state.session is not None and _state.session._joined
 
 
 def join(run: str) -> None:
@@ -152,12 +153,11 @@ def start_from_environment() -> None:
 
 
 def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
-    outer = config.peek("run")
     wanted = settings.enabled is not False
     if wanted and not MAIN:
         _tell(_WARNING, "Sonde records only the main interpreter: this subinterpreter is not recorded.")
     recorder = _recorder(settings) if wanted and MAIN else None
-    session = Session(settings.name, recorder, arguments, outer)
+    session = Session(settings.name, recorder, arguments)
     if recorder is None:
         return session
     core.begin(recorder, settings.cap)
@@ -229,7 +229,13 @@ def _recorder(settings: config.Settings) -> Recorder | None:
 
 
 def _run_folder(settings: config.Settings) -> str:
-    if settings.run is not None:
+    if settings.run is not None and is_other_run(settings.run):
+        _tell(
+            _WARNING,
+            "SONDE_RUN=%s is not a recording but the results of a pipeline. Recording into a new run; unset SONDE_RUN.",
+            settings.run,
+        )
+    elif settings.run is not None:
         return join_run(settings.run)
 
     def create() -> str:
@@ -264,7 +270,7 @@ def _end(session: Session, reason: str, error: BaseException | None) -> None:
 
 def _compare(running: Session, arguments: dict[str, object]) -> None:
     """Say so if a second call asks for something else than what runs. A process that joined has no say in it."""
-    if arguments and arguments != running._arguments and running._outer is None:
+    if arguments and arguments != running._arguments and not running._joined:
         _tell(_INFO, "Sonde is already recording (%r); these init() arguments are ignored.", running)
 
 

@@ -92,6 +92,12 @@ def join_run(path: str) -> str:
     return path
 
 
+def is_other_run(path: str) -> bool:
+    """Does a run.json stand at `path` that is not that of a recording? Results of a pipeline have one too."""
+    files = [os.path.lexists(os.path.join(path, name)) for name in (RUN_FILE, USAGE_FILE)]
+    return files == [True, False]
+
+
 def discard_run(path: str) -> None:
     """Remove a run folder in which nothing was recorded."""
     with opened(path) as folder:
