@@ -88,7 +88,7 @@ def test_what_if_tells_how_many_workers_would_do(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, built)
     assert found.verdict.evidence["what_if"] == {"workers": 4, "speedup": 3.75}
     assert "With 4 workers: about 3.8x as fast." in found.verdict.why
-    assert found.verdict.next.startswith("Set num_workers=4 ")
+    assert found.verdict.next.startswith("The DataLoader has num_workers=0: try 4")
 
 
 def test_workers_that_hand_over_longer_than_they_make_are_told(tmp_path: Path) -> None:

@@ -221,8 +221,8 @@ def test_a_model_in_another_thread_is_recorded_there() -> None:
         ({"mode": "manual"}, set()),
         ({"mode": "selective", "patch_forward": True}, {"forward"}),
         ({"mode": "selective", "patch_backward": True}, {"backward", "loss"}),
-        ({"mode": "selective", "patch_optimizer": True}, {"optimizer", "update"}),
-        ({"mode": "auto"}, {"forward", "backward", "loss", "optimizer", "update"}),
+        ({"mode": "selective", "patch_optimizer": True}, {"lr", "optimizer", "update"}),
+        ({"mode": "auto"}, {"forward", "backward", "loss", "lr", "optimizer", "update"}),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
 )

@@ -502,5 +502,5 @@ def shown(value: object) -> str:
     """A value of a setting in a few words."""
     if value is None:
         return "not recorded"
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -14,7 +14,7 @@ from sonde.errors import CommandRefused, SondeError
 from sonde.events import core
 from sonde.events.recorder import Recorder
 from sonde.guard import guard
-from sonde.launch import unseen
+from sonde.launch import git, unseen
 from sonde.launch.command import MISSING, REFUSED, Options, name_of
 from sonde.store.folder import create_run, discard_run, join_run
 from sonde.store.probe import EXIT, PROCESS, START
@@ -193,6 +193,7 @@ class _Desk:
             self._recorder.more = {"program": pid, "program_ticks": config.start_ticks(pid)}
             core.begin(self._recorder, self._settings.cap)
             core.mark(START, PROCESS, pid, {"command": redact(command)}, ESSENTIAL)
+            git.note_changes()
             # Loaded here: the screen of `sonde watch` does without it, and without psutil.
             from sonde.launch import sampler
 

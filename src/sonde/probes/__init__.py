@@ -15,7 +15,7 @@ from sonde.probes.layers import record as layers
 from sonde.probes.loader import wait
 from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
-from sonde.probes.process import children, gc, host, ranks, stacks
+from sonde.probes.process import children, environment, gc, host, ranks, stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +55,7 @@ PROBES = (
     Probe("frameworks", frameworks.install, AUTO),
     Probe("communication", communication.install, AUTO),
     Probe("checkpoint", checkpoint.install, AUTO),
+    Probe("environment", environment.install, ALWAYS),
     Probe("collector", gc.install, ALWAYS),
     Probe("host", host.install, ALWAYS),
     Probe("device", device.install, AUTO),

@@ -19,6 +19,12 @@ LAYER = "layer"
 LAYER_BACKWARD = "layer.backward"
 LAYER_INFO = "layer.info"
 PROCESS = "process"
+# The category of marks that say what a run was made with: `environment` when training begins, `optimizer.settings` when one first steps
+# (its key is the optimizer's number), `git` by the launcher. The arguments are the facts.
+SETUP = "setup"
+ENVIRONMENT = "environment"
+OPTIMIZER_SETTINGS = "optimizer.settings"
+GIT = "git"
 # A mark: the birth of a non-finite value; the name is the place (a layer, or `loss`, `data`, ...), the arguments are the
 # certificate, the key is that of the batch.
 NONFINITE = "nonfinite"
@@ -41,7 +47,7 @@ ITEM = "item"
 # Finding out that there is no further batch, which ends the workers: a wait as well, but for no batch. Written of loaders with
 # workers, and of iterable datasets; others need no time for it. The key is that of the first batch of the iterator.
 ITER_END = "iter_end"
-ITER = "iter"  # the arguments `workers`, `batch_size`, `dataset` (its type), `length` (of the loader); null: not known
+ITER = "iter"  # the arguments `workers`, `batch_size`, `dataset` (its type), `length` (of the loader), ...; null: not known
 SAMPLES = "samples"
 FORWARD = "forward"
 BACKWARD = "backward"

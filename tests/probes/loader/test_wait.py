@@ -473,7 +473,18 @@ def test_the_start_tells_what_the_loader_is() -> None:
     data = DataLoader(Numbers(5), batch_size=2)
     recorded = record_epochs(data)
     (event,) = recorded.named("iter")
-    assert event["args"] == {"workers": 0, "batch_size": 2, "dataset": "Numbers", "length": 3}
+    assert event["args"] == {
+        "workers": 0,
+        "batch_size": 2,
+        "dataset": "Numbers",
+        "length": 3,
+        "items": 5,
+        "prefetch": None,
+        "pin_memory": False,
+        "persistent": False,
+        "sampler": "SequentialSampler",
+        "drop_last": False,
+    }
     assert event["key"] == batch_key(hooks_number(data), 0, 0)
 
 

@@ -85,8 +85,8 @@ def _next(facts: Facts, better: tuple[int, float] | None) -> str:
         return (
             "Set num_workers=0 or use larger batches: passing a batch between processes takes longer than loading it."
         )
-    if better is not None:
-        return f"Set num_workers={better[0]} in the DataLoader, or make items cheaper to load."
+    if better is not None and main is not None:
+        return f"The DataLoader has num_workers={main.workers}: try {better[0]}, or make items cheaper to load."
     if main is not None and not main.workers:
         return "Load in DataLoader workers (num_workers), or make items cheaper to load."
     if main is None:

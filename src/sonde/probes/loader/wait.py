@@ -226,23 +226,31 @@ def _iter_span(loader: Any) -> types.Span:
         "workers": loader.num_workers,
         "batch_size": loader.batch_size,
         "dataset": type(loader.dataset).__name__,
-        "length": _length(loader),
+        **_lengths(loader),
+        "prefetch": loader.prefetch_factor,
+        "pin_memory": loader.pin_memory,
+        "persistent": loader.persistent_workers,
+        "sampler": type(loader.sampler).__name__,
+        "drop_last": loader.drop_last,
     }
     return core.Span(ITER, PROBE, key=batch_key(*begun, 0) if begun else None, args=facts, base=step.phases)
 
 
-def _length(loader: Any) -> int | None:
-    """Of samplers whose length is torch's business alone: asking others may do anything, and so may iterable datasets."""
+def _lengths(loader: Any) -> dict[str, int | None]:
+    """How many batches and items a round has.
+
+    Only of samplers whose length is torch's business alone: asking others may do anything, and so may iterable datasets.
+    """
     sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     inner = getattr(sampler, "sampler", sampler)
     if private.is_iterable(loader) or not all(
         type(one).__module__.startswith("torch.") and hasattr(one, "__len__") for one in (sampler, inner)
     ):
-        return None
+        return {"length": None, "items": None}
     try:
-        return len(sampler)
+        return {"length": len(sampler), "items": len(inner)}
     except (TypeError, NotImplementedError):
-        return None
+        return {"length": None, "items": None}
 
 
 # ── waiting for a batch ──────────────────────────────────────────────────────────────────────────────────────────────

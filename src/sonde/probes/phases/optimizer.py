@@ -23,6 +23,7 @@ from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch.optimizer import optimizer_made, optimizer_step, scaler_step
 from sonde.probes import step
+from sonde.probes.learning.rate import Rates
 from sonde.store.probe import OPTIMIZER, PROBE, UPDATE_ABORTED, UPDATE_SKIPPED
 from sonde.weak import WeakTable
 
@@ -45,10 +46,12 @@ class Optimizers:
         # Updates of others since the leader's last one: when, and with which flags.
         self.waiting: WeakTable[tuple[int, int]] = WeakTable()
         self.fresh: WeakTable[bool] = WeakTable()  # those that were made since then
+        self.rates = Rates()
         self.forget()
 
     def forget(self) -> None:
         """No optimizer has stepped."""
+        self.rates.forget()
         self.leader: Callable[[], Any] = _nobody
         for table in (self.numbers, self.waiting, self.fresh):
             table.clear()
@@ -81,6 +84,7 @@ class Optimizers:
         else:
             span.__exit__(type(error), error, None)
         self.stepped = True
+        self.rates.note(optimizer, self.numbers.get(optimizer) or 0)
         flags = UPDATE_ABORTED if error is not None else 0
         if self.scaling and error is None and _overflow(optimizer):
             flags = UPDATE_SKIPPED
@@ -113,7 +117,8 @@ class Optimizers:
         if alone and step.now.all and not self.scaling:
             ended = None if step.now.explicit else step.quick_end[0]
             span = self._span(optimizer)
-            optimizer_step.lead(optimizer, span.start, span.stop, ended)
+            stop = self.rates.following(optimizer, self.numbers.get(optimizer) or 0, span.stop)
+            optimizer_step.lead(optimizer, span.start, stop, ended)
 
     def _leads(self, optimizer: Any) -> bool:
         """Is it the leader from now on?"""

@@ -1,0 +1,1 @@
+"""Probes of learning itself: which optimizer, and its learning rate at each step."""

@@ -1,0 +1,91 @@
+"""Optimizers and their learning rates: what an optimizer is when it first steps, and its rates whenever they change."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from sonde.events import core
+from sonde.guard import guard
+from sonde.store.probe import OPTIMIZER_SETTINGS, PROBE, RATE, SETUP
+from sonde.store.record import ESSENTIAL
+from sonde.weak import WeakTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_GROUPS = 16  # parameter groups whose rates are recorded
+GROUP_BITS = 16
+PLAIN = (bool, int, float, str)
+
+_noting = guard("noting the learning rate of an optimizer")
+
+
+class Rates:
+    """The learning rates that were last recorded, by optimizer."""
+
+    def __init__(self) -> None:
+        self._known: WeakTable[list[float | None]] = WeakTable()
+
+    def forget(self) -> None:
+        """Nothing was recorded."""
+        self._known.clear()
+
+    @_noting
+    def note(self, optimizer: Any, number: int) -> None:
+        """An optimizer has stepped: record its rates, if they are not the last ones."""
+        rates = [_rate(group) for group in optimizer.param_groups[:MOST_GROUPS]]
+        known = self._known.get(optimizer)
+        if rates == known:
+            return
+        if known is None:
+            core.mark(OPTIMIZER_SETTINGS, SETUP, number, _facts(optimizer), ESSENTIAL)
+        self._known[optimizer] = rates
+        for group, rate in enumerate(rates):
+            if rate is not None and (known is None or group >= len(known) or known[group] != rate):
+                core.counter(RATE, rate, PROBE, number << GROUP_BITS | group)
+
+    def following(self, optimizer: Any, number: int, stop: Callable[[], Any]) -> Callable[[], Any]:
+        """What ends a plain step of this optimizer: `stop`, and a look at the rates. Does not keep the optimizer alive."""
+        alive, note = weakref.ref(optimizer), self.note
+
+        def ended() -> None:
+            stop()
+            here = alive()
+            if here is not None:
+                note(here, number)
+
+        return ended
+
+
+def _rate(group: Any) -> float | None:
+    """The rate of a group; None if it lies on a device, or is no number."""
+    rate = group.get("lr")
+    if type(rate) is float:
+        return rate
+    if isinstance(rate, int | float):
+        return float(rate)
+    return rate.item() if getattr(rate, "is_cpu", False) and rate.numel() == 1 else None
+
+
+def _facts(optimizer: Any) -> dict[str, object]:
+    """Its type, its settings, and what it optimizes."""
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    types: dict[str, int] = {}
+    for one in parameters:
+        name = str(one.dtype).removeprefix("torch.")
+        types[name] = types.get(name, 0) + one.numel()
+    settings = {
+        str(name): list(value) if isinstance(value, tuple) else value
+        for name, value in optimizer.defaults.items()
+        if isinstance(value, PLAIN) or (isinstance(value, tuple) and all(isinstance(one, PLAIN) for one in value))
+    }
+    return {
+        "type": type(optimizer).__name__,
+        "settings": settings,
+        "groups": len(optimizer.param_groups),
+        "tensors": len(parameters),
+        "parameters": sum(types.values()),
+        "dtypes": types,
+        "devices": sorted({str(one.device) for one in parameters}),
+    }

@@ -1,0 +1,34 @@
+"""What a training was made with, as it is recorded when training begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from tests.probes.training import model, sgd, train  # noqa: E402
+
+from sonde.testing import record  # noqa: E402
+
+
+def test_versions_precision_threads_and_seed_are_recorded_once(expected: set[str]) -> None:
+    """At the first event of training."""
+    with record() as recorded:
+        torch.manual_seed(7)
+        net = model()  # sets another seed
+        train(net, sgd(net), 3)
+    (mark,) = recorded.named("environment")
+    facts = mark["args"]
+    assert facts["versions"]["torch"] == torch.__version__
+    assert facts["torch"]["dtype"] == "float32"
+    assert facts["torch"]["seed"] == 0
+    assert facts["torch"]["threads"] == torch.get_num_threads()
+
+
+def test_a_program_that_does_not_train_has_none(expected: set[str]) -> None:
+    """Nothing is asked of libraries."""
+    with record() as recorded:
+        torch.ones(3)
+    assert recorded.named("environment") == []
