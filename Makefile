@@ -1,7 +1,9 @@
 # The whole project on a fresh machine: `make demo` and `make test` do all set-up themselves, and only once.
 #
 #   make demo    find the slow items of a training, then survive a kill -9; needs torch and nothing of the development tools
-#   make test    linters, type checker, import layers, tests
+#   make test    linters, type checker, import layers, the docs site, tests
+#   make site    build the docs site in build/site
+#   make pictures  make the pictures of README and docs again, from real runs (build/pictures keeps the runs)
 #   make dist    build sdist and manylinux wheel, and try both in fresh environments without a compiler
 #   make soak    the long fault suites, `make dist`, `make versions` and `make sanitize`
 #   make sanitize  the tests of the C parts with AddressSanitizer and UBSan, in build/sanitize
@@ -32,7 +34,7 @@ TWO := -n 2 --dist worksteal  # halves of the tests side by side
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: sanitize help setup demo test tests lint format docs dist soak steady versions torch-tests bench clean
+.PHONY: sanitize help setup demo test tests lint format docs site pictures dist soak steady versions torch-tests bench clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -124,10 +126,18 @@ docs: setup
 	$(BIN)/python tests/diagnosis/test_policy.py
 	$(BIN)/python -m sonde.compare.schema
 
+# Links work here as on GitHub: the source is the whole repository. A warning is an error.
+site: setup
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 --conf-dir docs . build/site
+	@echo "build/site/docs/index.html"
+
+pictures: setup $(VENV)/.browser
+	PYTHONPATH=. $(BIN)/python tools/pictures.py
+
 dist: setup
 	$(BIN)/python tools/dist.py
 
-test: lint tests
+test: lint site tests
 
 tests: setup $(VENV)/.browser
 	@for core in $(CORES); do \

@@ -26,14 +26,14 @@ class Pictures(Dataset[tuple[torch.Tensor, int]]):
 
 
 def main() -> None:
-    """Train for two epochs."""
+    """Train for four epochs."""
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss_function = nn.CrossEntropyLoss()
     loader = DataLoader(Pictures(), batch_size=16, shuffle=True, num_workers=2)
-    for epoch in range(2):
+    for epoch in range(4):
         for images, labels in loader:
             optimizer.zero_grad()
             loss = loss_function(model(images), labels)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -65,6 +68,64 @@ def test_every_install_line_names_the_distribution() -> None:
     files = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").iterdir()]
     wrong = re.compile(r"pip install (-\S+ )*'?sonde(?!-ml)\b|sonde\[[a-z]+\]")
     assert not [file.name for file in files if file.is_file() and wrong.search(file.read_text())]
+
+
+def test_every_snippet_of_the_readme_runs(tmp_path: Path) -> None:
+    """Pasted in order, beside a `train.py`: the commands, then the Python."""
+    (tmp_path / "train.py").write_text((ROOT / "examples/slow.py").read_text().replace("range(4)", "range(1)"))
+    text = (ROOT / "README.md").read_text()
+    commands = [line for block in blocks(text, "sh") for line in block.splitlines()]
+    assert len(commands) == 4
+    for command in commands:
+        run(["sonde", *shlex.split(command, comments=True)[1:]], tmp_path)
+    for block in blocks(text, "python"):
+        assert "Trace Stages" in run(["python", "-c", block], tmp_path)
+
+
+def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
+    """Its program, its commands and its questions, in order; the NaN is found in item 342."""
+    program, question, trace = blocks((ROOT / "docs/tutorial/first-hour.md").read_text(), "python")
+    program = program.replace("range(4)", "range(1)")
+    (tmp_path / "train.py").write_text(program)
+    run(["sonde", "run", "train.py"], tmp_path)
+    assert re.search(r"\(\d+, [01], 2\d\d\.", run(["python", "-c", question], tmp_path))
+    assert "Trace Stages" in run(["python", "-c", trace], tmp_path)
+    line = re.findall(r"        return torch.randn\(64\).*", (ROOT / "docs/tutorial/first-hour.md").read_text())[1]
+    (tmp_path / "train.py").write_text(re.sub(r"        return torch.randn\(64\).*", line, program))
+    run(["sonde", "run", "--blackbox", "--watch-nonfinite", "train.py"], tmp_path)
+    assert "item 342" in run(["sonde", "blackbox"], tmp_path)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The code blocks of a page, by language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Run a command of this environment; what it printed."""
+    program = str(Path(sys.executable).with_name(command[0]))
+    done = subprocess.run([program, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_rule_has_a_place_in_the_gallery() -> None:
+    """Each verdict that the page of rules names is explained, with a fix."""
+    rules = re.findall(r"^### (\w+)", (ROOT / "docs/reference/rules.md").read_text(), re.MULTILINE)
+    shown = re.findall(
+        r"^### (\w+)\n\n\S.*?\n- ", (ROOT / "docs/reference/verdicts.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert sorted(rules) == sorted(shown)
+
+
+def test_pictures_are_small_and_load_nothing() -> None:
+    """Each is below 250 kB, is used by a page, and links to no other host."""
+    used = "".join(page.read_text() for page in PAGES)
+    for picture in (path for path in (ROOT / "docs/images").rglob("*") if path.is_file()):
+        assert picture.stat().st_size < 250_000, picture
+        assert picture.name in used, picture
+        if picture.suffix == ".svg":
+            assert not re.search(r"(href|src|url\()[=\"' ]*https?:", picture.read_text()), picture
 
 
 def test_every_module_that_the_architecture_names_exists() -> None:

@@ -1,4 +1,4 @@
-"""The data format at each stage: one test for each row of the table in docs/reference/pipeline/flow.md that is about data."""
+"""The data format at each stage: one test for each row of the table in docs/explanation/data-flow.md that is about data."""
 
 from __future__ import annotations
 
