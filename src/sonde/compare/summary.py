@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.questions.items import LOADED, each_item
 from sonde.analysis.questions.layers import layers
-from sonde.analysis.questions.memory import held
+from sonde.analysis.questions.memory import memory_series
 from sonde.analysis.records.schema import quoted
 from sonde.compare import time
 from sonde.compare.setup import setup_of
@@ -164,7 +164,7 @@ def summarize(run: Run) -> Summary:
     """Ask a run for everything that a comparison needs."""
     found = diagnose(run)
     facts = found.facts
-    seen = {(one.cat, one.name) for named in run.database.source.census.values() for one in named}
+    seen = {(one.cat, one.name) for named in run.database.source.name_counts.values() for one in named}
     steps, width = _steps(run, found, (probe.PROBE, probe.ITER) in seen)
     return Summary(
         run=run.id,
@@ -350,7 +350,7 @@ def _memory(run: Run) -> dict[str, Memory]:
     ((begun, ended),) = run.sql(
         f"SELECT min(start_ns), max(start_ns + dur_ns) FROM steps WHERE {AFTER_WARMUP}"
     ).fetchall()
-    for series in held(run):
+    for series in memory_series(run):
         if series.role in ("launcher", "worker", "host", "container") or not len(series.value):
             continue
         peak = int(series.value.max())
