@@ -813,7 +813,7 @@ def test_a_nan_that_nobody_uses_is_taken_back() -> None:
     assert (birth.certificate.layer, birth.certificate.step, birth.certificate.batch_number) == ("log", 0, 0)
     (note,) = page.notes
     assert note.startswith(
-        "NaN in 32 of 32 values (8 x 4, float32) that reached neither the loss nor a gradient: step 0"
+        "NaN in 32 of 32 values (8 x 4, float32) that never reached the loss or a gradient: layer `log`"
     )
 
 

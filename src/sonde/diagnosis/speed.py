@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records.schema import PHASES, RESIDUAL
 from sonde.analysis.tables.steps import ROWS
+from sonde.analysis.training.intervals import NAMED
 from sonde.analysis.training.reader import DEVICE_TIMES
-from sonde.analysis.training.timeline import NAMED
 from sonde.analysis.training.trainers import phase_of
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
 from sonde.store import probe

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from sonde.analysis.records.schema import PHASES
-from sonde.analysis.training import timeline as module
-from sonde.analysis.training.purpose import EVALUATE, TRAIN
-from sonde.analysis.training.timeline import (
+from sonde.analysis.training import intervals
+from sonde.analysis.training.fold import Folded
+from sonde.analysis.training.intervals import (
     BACKWARD,
     CHECKPOINT,
     EVALUATION,
@@ -21,12 +21,11 @@ from sonde.analysis.training.timeline import (
     ITER,
     NONE,
     OPTIMIZER,
-    Folded,
     Spans,
-    Timeline,
-    Updates,
     nest,
 )
+from sonde.analysis.training.purpose import EVALUATE, TRAIN
+from sonde.analysis.training.timeline import Timeline, Updates
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, batch_key
 
 TRAINING = FORWARD_TRAINING | FORWARD_GRAD
@@ -292,5 +291,5 @@ def test_places_are_those_of_a_search(
     chance = np.random.default_rng(seed)
     known = np.arange(each * (count + 2)) * 10 if even else np.sort(chance.integers(0, 500, each * (count + 2)))
     wanted = np.sort(known[each::each][:count] + chance.integers(-3, 4, count))
-    with patch.object(module, "_BLOCK", 16):
-        assert module._places(known, wanted, side).tolist() == np.searchsorted(known, wanted, side).tolist()
+    with patch.object(intervals, "BLOCK", 16):
+        assert intervals.places_in(known, wanted, side).tolist() == np.searchsorted(known, wanted, side).tolist()

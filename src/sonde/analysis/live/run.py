@@ -17,7 +17,7 @@ from sonde.analysis.live.window import OTHER, Window, code_of
 from sonde.analysis.records import label
 from sonde.analysis.records.locate import locate, process_folders
 from sonde.analysis.records.plain import HIGHEST_NAME
-from sonde.analysis.training.timeline import INPUT_WAIT, ITER
+from sonde.analysis.training.intervals import INPUT_WAIT, ITER
 from sonde.lazy import numpy as np
 from sonde.store import probe, record
 from sonde.store.alive import RUNNING, UNKNOWN, outcome, resolve_replaced, running, state_of

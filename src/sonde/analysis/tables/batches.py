@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.analysis.ledger import book
 from sonde.analysis.records import schema
 from sonde.analysis.records.builder import TableBuilder
+from sonde.analysis.training.intervals import NONE
 from sonde.analysis.training.purpose import UNKNOWN, WORDS
 from sonde.analysis.training.reader import NO_VALUE, Wanted, arrays
-from sonde.analysis.training.timeline import NONE
 from sonde.analysis.training.trainers import trainers
 from sonde.lazy import numpy as np
 from sonde.store import probe

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis.records import schema
 from sonde.analysis.records.builder import TableBuilder, give_back
 from sonde.analysis.training import losses
+from sonde.analysis.training.intervals import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.training.reader import DEVICE_TIMES
-from sonde.analysis.training.timeline import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.training.trainers import Trainer, row_of, trainers
 from sonde.lazy import numpy as np
 from sonde.store import probe
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+    from sonde.analysis.training.fold import Folded
     from sonde.analysis.training.source import RecordSource
-    from sonde.analysis.training.timeline import Folded
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]

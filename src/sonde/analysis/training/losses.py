@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records import schema
 from sonde.analysis.records.builder import TableBuilder
-from sonde.analysis.training.timeline import NONE
+from sonde.analysis.training.intervals import NONE
 from sonde.analysis.training.trainers import row_of, trainers
 from sonde.lazy import numpy as np
 from sonde.store import probe

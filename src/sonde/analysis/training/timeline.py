@@ -14,10 +14,26 @@ Pure arithmetic on arrays, so that the tables of a finished run and a live view 
 
 from __future__ import annotations
 
-from operator import le, lt
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.records.schema import PHASES
+from sonde.analysis.training.fold import APART, EITHER, EVALUATING, TRAINING, Folded, Stretch, fold_alike
+from sonde.analysis.training.intervals import (
+    BACKWARD,
+    BLOCK,
+    EVALUATION,
+    FORWARD,
+    INPUT_WAIT,
+    ITER,
+    NAMED,
+    NONE,
+    OPTIMIZER,
+    Intervals,
+    Spans,
+    is_flat,
+    later_ends,
+    places_in,
+    sort_spans,
+)
 from sonde.analysis.training.purpose import (
     EVALUATE,
     TRAIN,
@@ -32,50 +48,13 @@ from sonde.lazy import numpy as np
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, UPDATE_BACKWARD, iteration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
-INPUT_WAIT, H2D, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT, EVALUATION = range(len(PHASES))
-ITER = len(PHASES)  # the start of a loader, or its end: input wait, but no batch
-NAMED = 20  # the code of spans of the program's own, which are no phase
-NONE = -(2**63)  # stands for no value
-
-_TRAINING, _EVALUATING, _EITHER, _APART = range(4)  # the last one: evaluation, but what lies around it is not
 _MODES = FORWARD_TRAINING | FORWARD_GRAD
-_BLOCK = 1 << 15  # moments that are looked at together: so few stay near the processor
 _HABIT = 0.5  # a forward without gradients in more than so many of the steps is a part of the step
-
-
-class Spans(NamedTuple):
-    """Completed spans of one thread, in the order in which they began. `code` is a phase or ITER; `key` is NONE where there is none."""
-
-    code: NDArray[np.uint8]
-    start: Ints
-    end: Ints
-    key: Ints
-
-    def take(self, places: Ints | slice) -> Spans:
-        """Those at some places, in that order."""
-        return Spans(self.code[places], self.start[places], self.end[places], self.key[places])
-
-
-class Intervals(NamedTuple):
-    """Stretches of time that do not overlap, in their order."""
-
-    start: Ints
-    end: Ints
-
-    def before(self, moments: Ints) -> Ints:
-        """How much of them lies before each moment."""
-        whole = np.append(0, np.cumsum(self.end - self.start))
-        place = np.searchsorted(self.start, moments, side="right")
-        ends = np.append(moments.min(initial=0), self.end)  # the first one is that of none
-        found: Ints = whole[place] - np.maximum(ends[place] - moments, 0)
-        return found
 
 
 class Updates(NamedTuple):
@@ -87,28 +66,14 @@ class Updates(NamedTuple):
     key: Ints
 
 
-class Folded(NamedTuple):
-    """Some steps: each row is the time from `start` to `end`, NONE if not known.
-
-    `spent`, `calls` and `first` have a column for each phase: ns, spans, and the start of the first one. A phase with
-    neither calls nor time was not recorded in that step. An input wait without calls was inferred.
-    """
-
-    start: Ints
-    end: Ints
-    spent: Ints
-    calls: Ints
-    first: Ints
-
-
 class Timeline:
     """The phases of one thread, laid into the steps of its process. Row n of n updates is what came after all of them."""
 
     def __init__(self, spans: Spans, updates: Updates) -> None:
         self.updates = updates
         spans, self._named = _named_apart(spans, updates.time)
-        self._spans = _sorted(_without_whole_trainings(spans, updates.time))
-        flat = _flat(self._spans.start, self._spans.end)
+        self._spans = sort_spans(_without_whole_trainings(spans, updates.time))
+        flat = is_flat(self._spans.start, self._spans.end)
         self.ends, cuts = _ends(self._spans, updates.time, flat=flat)  # of the steps: when, and before which span
         self._cuts = np.concatenate(([0], cuts, [len(self._spans.code)]))
         self._over = int(self._spans.end.max(initial=NONE))
@@ -149,7 +114,7 @@ class Timeline:
 
     def _used_in(self) -> Ints:
         """For each fetch the row of the step that used its batch."""
-        return _places(self.ends, self.purposes.moment, "right")
+        return places_in(self.ends, self.purposes.moment, "right")
 
     def count(self, code: int) -> Ints:
         """How many spans of a phase each row has."""
@@ -162,9 +127,9 @@ class Timeline:
         first, last = int(self._cuts[low]), int(self._cuts[high])
         alike = self._alike(low, high)
         if alike is not None:
-            return _fold_alike(self._spans.take(slice(first, last)), alike, starts, ends)
+            return fold_alike(self._spans.take(slice(first, last)), alike, starts, ends)
         rows = self._rows(low, high)
-        stretch = _Stretch(self._spans.take(slice(first, last)), rows, self._sides(first, last, rows))
+        stretch = Stretch(self._spans.take(slice(first, last)), rows, self._sides(first, last, rows))
         folded = stretch.fold(starts, ends)
         if not self._waited and not self._manual:
             stretch.infer_waits(folded, 0 if low else 1, self._named)  # nobody knows when the first step began
@@ -183,7 +148,7 @@ class Timeline:
         if not even or not all((spans.code[at::width] == code).all() for at, code in enumerate(codes)):
             return None
         bare = FORWARD in codes and _bare(spans.key[codes.index(FORWARD) :: width]).any()
-        return codes if not bare and _flat(spans.start, spans.end) else None
+        return codes if not bare and is_flat(spans.start, spans.end) else None
 
     def _rows(self, low: int, high: int) -> Ints:
         """For each span of some rows its row, counted from the first of them."""
@@ -240,23 +205,23 @@ class Timeline:
         told = evaluates.any() or marked.any() or (self._evaluated and len(starting))
         if not told and not _bare(self._spans.key[first:last][forwards]).any():
             return None
-        sides = np.full(last - first, _EITHER, np.uint8)
-        sides[(code == BACKWARD) | (code == OPTIMIZER)] = _TRAINING
-        sides[marked] = _EVALUATING
-        sides[self._waits[waits] - first] = np.where(evaluates, _EVALUATING, _TRAINING)
+        sides = np.full(last - first, EITHER, np.uint8)
+        sides[(code == BACKWARD) | (code == OPTIMIZER)] = TRAINING
+        sides[marked] = EVALUATING
+        sides[self._waits[waits] - first] = np.where(evaluates, EVALUATING, TRAINING)
         sides[starting] = self._iterator_sides(self._spans.key[first:last][starting])
         sides[forwards] = self._forward_sides(forwards + first, rows[forwards], first, rows)
         return sides
 
     def _iterator_sides(self, keys: Ints) -> NDArray[np.uint8]:
         """The start of a loader is for what its first batch is for, and so is its end."""
-        sides = np.full(len(keys), _EITHER, np.uint8)
+        sides = np.full(len(keys), EITHER, np.uint8)
         if len(keys) and len(self._waits):
             iterators, first = np.unique(iteration_of(self._spans.key[self._waits]), return_index=True)
             place = np.minimum(np.searchsorted(iterators, iteration_of(keys)), len(iterators) - 1)
             evaluates = self.purposes.purpose[first[place]] == EVALUATE
             same = iterators[place] == iteration_of(keys)
-            sides[same] = np.where(evaluates, _EVALUATING, _TRAINING)[same]
+            sides[same] = np.where(evaluates, EVALUATING, TRAINING)[same]
         return sides
 
     def _forward_sides(self, forwards: Ints, of: Ints, first: int, rows: Ints) -> NDArray[np.uint8]:
@@ -278,9 +243,9 @@ class Timeline:
             learns = ((key == NONE) | (key & FORWARD_GRAD != 0)) & self._learns(forwards[doubtful])
             evaluates[doubtful] = ~learns
         kind = np.where(
-            modes & FORWARD_TRAINING, _APART, _EVALUATING
+            modes & FORWARD_TRAINING, APART, EVALUATING
         )  # a policy that acts between steps of an environment
-        return np.where(evaluates, kind, _TRAINING).astype(np.uint8)
+        return np.where(evaluates, kind, TRAINING).astype(np.uint8)
 
     def _fed(self, forwards: Ints, of: Ints, first: int, rows: Ints) -> tuple[Flags, NDArray[np.uint8]]:
         """For each forward, which lies in the row `of`: was a batch fetched in the same step before it, and for what?
@@ -314,8 +279,8 @@ class Timeline:
     def _bare_forwards(self) -> Ints:
         """Where the forwards are that were without training and gradients, of models that never had them."""
         found = [np.zeros(0, np.int64)]
-        for low in range(0, len(self._spans.code), _BLOCK):
-            forwards = low + np.flatnonzero(self._spans.code[low : low + _BLOCK] == FORWARD)
+        for low in range(0, len(self._spans.code), BLOCK):
+            forwards = low + np.flatnonzero(self._spans.code[low : low + BLOCK] == FORWARD)
             modes = self._spans.key[forwards]
             found.append(forwards[_bare(modes) & (modes & FORWARD_LEARNED == 0)])
         return np.concatenate(found)
@@ -331,125 +296,16 @@ class Timeline:
         return found
 
 
-class _Stretch:
-    """Some steps of a timeline: spans by start, the row of each, and what each is for (None: nothing is evaluation)."""
-
-    def __init__(self, spans: Spans, rows: Ints, sides: NDArray[np.uint8] | None) -> None:
-        self._code, self._start = spans.code, spans.start
-        self._nested = not _flat(spans.start, spans.end)
-        if self._nested:
-            outer, self._end = nest(spans.start, spans.end)
-            self._self = _self_times(outer, self._end - self._start)
-            self._roots = np.flatnonzero(outer < 0)
-            self._root = np.cumsum(outer < 0) - 1  # the place in `_roots` of the outermost span around each
-            self._row = rows[self._roots]  # of each outermost span
-        else:
-            self._end = np.maximum(spans.end, spans.start)
-            self._self = self._end - self._start
-            self._roots = self._root = np.arange(len(rows))
-            self._row = rows
-        sides = None if sides is None else sides[self._roots]
-        self._evaluating = self._evaluations(sides)
-        self._together = self._evaluating if sides is None else self._evaluating & (sides != _APART)
-        self._evaluates = bool(self._evaluating.any())
-        self._pause = self._pauses()
-
-    def fold(self, starts: Ints, ends: Ints) -> Folded:
-        """The rows, which have these starts and ends."""
-        shape = (len(PHASES), len(starts))
-        spent, calls = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        first = np.full(shape, NONE)
-        rows = self._row[self._root] if self._nested else self._row
-        phases = self._phases()
-        for phase in range(len(PHASES)):
-            places = np.flatnonzero(phases == phase)
-            if len(places):
-                self._fold_phase(rows[places], places, spent[phase], calls[phase], first[phase])
-        if self._evaluates:
-            spent[EVALUATION] += np.bincount(self._row, self._pause, len(starts)).astype(np.int64)
-        return Folded(starts, ends, spent.T, calls.T, first.T)
-
-    def _fold_phase(self, rows: Ints, places: Ints, spent: Ints, calls: Ints, first: Ints) -> None:
-        """Add up the spans at some places, which lie in these rows."""
-        if np.all(rows[1:] > rows[:-1]):  # one in each step, as it mostly is
-            spent[rows] = self._self[places]
-            calls[rows] = 1
-            first[rows] = self._start[places]
-            return
-        spent[:] = np.bincount(rows, self._self[places], len(spent))
-        calls[:] = np.bincount(rows, minlength=len(spent))
-        first[rows[::-1]] = self._start[places[::-1]]  # of several the first one stays
-
-    def infer_waits(self, folded: Folded, least: int, named: Intervals) -> None:
-        """Where no loader is waited for: the time from the start of a step to its first forward that no phase has, and no name."""
-        busy = np.append(0, np.cumsum(self._end[self._roots] - self._start[self._roots] + self._pause))
-        code = self._code[self._roots]
-        works = np.flatnonzero(~self._evaluating & (code >= FORWARD) & (code <= OPTIMIZER))
-        rows, first = np.unique(self._row[works], return_index=True)
-        wanted = (rows >= least) & (folded.calls[rows, INPUT_WAIT] == 0) & (folded.start[rows] != NONE)
-        rows, at = rows[wanted], works[first[wanted]]
-        opened = np.searchsorted(self._row, rows)  # the first outermost span of the step
-        begun = self._start[self._roots[at]]
-        idle = begun - folded.start[rows] - (busy[at] - busy[opened])
-        idle -= named.before(begun) - named.before(folded.start[rows])
-        folded.spent[rows, INPUT_WAIT] = np.maximum(idle, 0)
-        folded.first[rows, INPUT_WAIT] = folded.start[rows]
-
-    def _evaluations(self, side: NDArray[np.uint8] | None) -> Flags:
-        """For each outermost span: is it part of a stretch of evaluation?"""
-        if side is None or not np.any((side == _EVALUATING) | (side == _APART)):
-            return np.zeros(len(self._row), bool)
-        places = np.arange(len(side))
-        told = side != _EITHER
-        before = np.maximum.accumulate(np.where(told, places, -1))
-        after = np.minimum.accumulate(np.where(told, places, len(side))[::-1])[::-1]
-        known = np.append(side == _EVALUATING, False)  # the last one stands for none
-        row = np.append(self._row, -1)
-        between = known[before] & known[after] & (row[before] == self._row) & (row[after] == self._row)
-        found: Flags = np.where(told, (side == _EVALUATING) | (side == _APART), between)
-        return found
-
-    def _pauses(self) -> Ints:
-        """After each outermost span, the time until the next one if both are in one stretch of evaluation."""
-        pause = np.zeros(len(self._row), np.int64)
-        if not self._evaluates:
-            return pause
-        both = self._together[:-1] & self._together[1:] & (self._row[:-1] == self._row[1:])
-        places = np.flatnonzero(both)
-        pause[places] = self._start[self._roots[places + 1]] - self._end[self._roots[places]]
-        return pause
-
-    def _phases(self) -> NDArray[np.uint8]:
-        """The phase that each span counts for."""
-        code = self._code.copy()
-        code[code == ITER] = INPUT_WAIT
-        if self._evaluates:
-            code[self._evaluating[self._root] & (code != CHECKPOINT)] = EVALUATION
-        return code
-
-
-def _fold_alike(spans: Spans, codes: list[int], starts: Ints, ends: Ints) -> Folded:
-    """Rows that have spans of these codes, in this order, none inside another."""
-    shape = (len(PHASES), len(starts))
-    spent, calls, first = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, NONE)
-    for at, phase in enumerate(codes):
-        own = slice(at, None, len(codes))
-        first[phase] = spans.start[own]
-        np.subtract(np.maximum(spans.end[own], first[phase]), first[phase], out=spent[phase])
-        calls[phase] = 1
-    return Folded(starts, ends, spent.T, calls.T, first.T)
-
-
 def _ends(spans: Spans, updates: Ints, *, flat: bool) -> tuple[Ints, Ints]:
     """Where each step ends, and how many spans begin before that. `flat`: no span is inside another.
 
     An update inside a span (the optimizer's) ends its step with that span.
     """
-    before = _places(spans.start, updates, "left")
+    before = places_in(spans.start, updates, "left")
     if not len(spans.start):
         return updates, before
     if flat:  # the next one begins later than both
-        return _later(updates, spans.end, before), before
+        return later_ends(updates, spans.end, before), before
     around, after = before - 1, np.minimum(before, len(spans.start) - 1)
     reach = np.maximum.accumulate(spans.end)
     # Something may still be open when the next one begins: then the step ends with the last of these.
@@ -467,61 +323,12 @@ def _in_turn(spans: Spans, waits: Ints, backwards: Ints) -> bool:
     """Whether each fetch is followed by one of the backwards, which are at these places, as it mostly is."""
     if len(backwards) != len(waits):
         return False
-    for low in range(0, len(backwards), _BLOCK):
-        some, begun = waits[low : low + _BLOCK + 1], spans.start[backwards[low : low + _BLOCK]]
+    for low in range(0, len(backwards), BLOCK):
+        some, begun = waits[low : low + BLOCK + 1], spans.start[backwards[low : low + BLOCK]]
         late = (spans.end[some[: len(begun)]] > begun).any()
         if late or (begun[: len(some) - 1] >= spans.start[some[1:]]).any():
             return False
     return True
-
-
-def _later(updates: Ints, ends: Ints, before: Ints) -> Ints:
-    """Each update, or the end of the last span before it if that is later. `before`: so many begin before each."""
-    found = updates.copy()
-    for low in range(0, len(found), _BLOCK):
-        some, around = found[low : low + _BLOCK], before[low : low + _BLOCK] - 1
-        np.maximum(some, ends[around], out=some, where=around >= 0)
-    return found
-
-
-def _places(known: Ints, wanted: Ints, side: Literal["left", "right"]) -> Ints:
-    """The same as np.searchsorted. Moments that come at even distances, as those of steps mostly do, are not searched for."""
-    found = np.empty(len(wanted), np.int64)
-    for low in range(0, len(wanted), _BLOCK):
-        some = wanted[low : low + _BLOCK]
-        first, last = np.searchsorted(known, some[[0, -1]], side).tolist()
-        width, rest = divmod(last - first, max(len(some) - 1, 1))
-        inside = 0 < first <= last < len(known)
-        even = slice(first, last + 1, width) if inside and width and not rest else None
-        if even is not None and _between(known[first - 1 : last : width], some, known[even], side):
-            found[low : low + _BLOCK] = np.arange(first, last + 1, width)
-            continue
-        places = first + np.arange(len(some)) * (last - first) // max(len(some) - 1, 1)
-        if not (inside and _between(known[places - 1], some, known[places], side)):
-            places = np.searchsorted(known, some, side)
-        found[low : low + _BLOCK] = places
-    return found
-
-
-def _between(before: Ints, wanted: Ints, after: Ints, side: Literal["left", "right"]) -> bool:
-    """Whether np.searchsorted would find each of the wanted ones between these two."""
-    if side == "left":
-        return bool(((before < wanted) & (wanted <= after)).all())
-    return bool(((before <= wanted) & (wanted < after)).all())
-
-
-def _flat(start: Ints, end: Ints) -> bool:
-    """Whether each ends before the next one begins."""
-    return _all_before(end, start, le)
-
-
-def _all_before(some: Ints, others: Ints, before: Callable[[Ints, Ints], Flags]) -> bool:
-    """Whether each comes before the next one of the others. Looked at in blocks: no memory is needed so."""
-    last = len(some) - 1
-    return all(
-        before(some[low : min(low + _BLOCK, last)], others[low + 1 : low + _BLOCK + 1]).all()
-        for low in range(0, last, _BLOCK)
-    )
 
 
 def _bare(keys: Ints) -> Flags:
@@ -537,33 +344,6 @@ def _outermost_waits(spans: Spans, *, flat: bool) -> Ints:
         return waits
     reach = np.maximum.accumulate(spans.end[waits])
     return waits[np.append(True, spans.start[waits[1:]] >= reach[:-1])] if len(waits) else waits
-
-
-def nest(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """For each span the innermost one around it (-1: none), and its end, which is never behind that of the outer one.
-
-    They must be sorted by start, outer ones first.
-    """
-    outer = np.full(len(start), -1, np.int64)
-    end = np.maximum(end, start)
-    level = np.arange(len(start))
-    while len(level):
-        reach = np.maximum.accumulate(end[level])
-        inside = np.append(False, start[level[1:]] < reach[:-1])
-        around = level[np.maximum.accumulate(np.where(inside, 0, np.arange(len(level))))]
-        inner = level[inside]
-        outer[inner] = around[inside]
-        end[inner] = np.maximum(np.minimum(end[inner], end[around[inside]]), start[inner])
-        level = inner
-    return outer, end
-
-
-def _self_times(outer: Ints, lasting: Ints) -> Ints:
-    """The time of each span without that of the spans in it."""
-    inner = np.flatnonzero(outer >= 0)
-    if not len(inner):
-        return lasting
-    return lasting - np.bincount(outer[inner], lasting[inner], len(outer)).astype(np.int64)
 
 
 def _without_whole_trainings(spans: Spans, updates: Ints) -> Spans:
@@ -582,7 +362,7 @@ def _named_apart(spans: Spans, updates: Ints) -> tuple[Spans, Intervals]:
     named = np.flatnonzero(spans.code == NAMED)
     if not len(named):
         return spans, Intervals(named, named)
-    found, phases = _sorted(spans.take(named)), _sorted(spans.take(np.flatnonzero(spans.code != NAMED)))
+    found, phases = sort_spans(spans.take(named)), sort_spans(spans.take(np.flatnonzero(spans.code != NAMED)))
     moments = np.sort(np.append(phases.start, updates))
     around = np.append(NONE, np.maximum.accumulate(phases.end))[
         np.searchsorted(phases.start, found.start, side="right")
@@ -591,10 +371,3 @@ def _named_apart(spans: Spans, updates: Ints) -> tuple[Spans, Intervals]:
     found = found.take(np.flatnonzero(empty & (around <= found.start)))
     outer = np.append(NONE, np.maximum.accumulate(found.end))[: len(found.end)] <= found.start
     return phases, Intervals(found.start[outer], found.end[outer])
-
-
-def _sorted(spans: Spans) -> Spans:
-    if _all_before(spans.start, spans.start, lt):
-        return spans
-    order = np.lexsort((-spans.end, spans.start))
-    return spans.take(order)
