@@ -14,7 +14,7 @@ from sonde import ai, session
 from sonde.ai.node import Node
 from sonde.events import core
 from sonde.store import record
-from sonde.store.reader import read_process
+from sonde.store.reading.reader import read_process
 
 KINDS = {record.SPAN: "span", record.COUNTER: "counter", record.MARK: "mark"}
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sonde.store import ledger
 from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
-from sonde.store.ledgerreader import LedgerEntry, note_losses, read_entries
+from sonde.store.reading.ledger import LedgerEntry, note_losses, read_entries
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = {ledger.U16: "H", ledger.U32: "I", ledger.I64: "q"}

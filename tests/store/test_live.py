@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.store.reader import read_process
+from sonde.store.reading.reader import read_process
 
 # A plain writer of the layout: rings mapped, spilling like a core does. Spans are completed in place three records
 # later, every 1000th after it was spilled. `dur` is seq * 3 for completed ones, so that a torn record shows.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sonde.store.npy import MOST_BYTES, read_head, read_rows, read_whole
+from sonde.store.reading.npy import MOST_BYTES, read_head, read_rows, read_whole
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sonde.errors import RunUnreadable
 from sonde.store import record
-from sonde.store.reader import ProcessRecording, read_process
+from sonde.store.reading.reader import ProcessRecording, read_process
 from sonde.testing import BuiltProcess, BuiltRecord, build_process, build_run
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

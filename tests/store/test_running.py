@@ -8,8 +8,8 @@ import pytest
 
 import sonde
 from sonde.events.recorder import serving
-from sonde.store import running as module
-from sonde.store.running import running
+from sonde.store.reading import running as module
+from sonde.store.reading.running import running
 from sonde.testing import record
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 from tests.store.slots import by_numpy, slots
 
 from sonde.store import native
-from sonde.store.segment import Slice, cut
-from sonde.store.sequence import sequence_of
+from sonde.store.reading.segment import Slice, cut
+from sonde.store.reading.sequence import sequence_of
 
 pytestmark = pytest.mark.skipif(native.slots is None, reason="the C part was not built")
 QUICK = settings(max_examples=80, deadline=None)

@@ -40,7 +40,7 @@ from sonde.errors import FolderRefused, RunBusy, RunUnreadable
 from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of
 from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
 from sonde.store.process import read_info
-from sonde.store.rings import read_rings
+from sonde.store.reading.rings import read_rings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

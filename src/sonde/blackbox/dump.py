@@ -26,7 +26,7 @@ from sonde.events import args as arguments, core
 from sonde.guard import guard
 from sonde.store import folder
 from sonde.store.probe import read_batch_key
-from sonde.store.running import running
+from sonde.store.reading.running import running
 from sonde.values.note import Note
 from sonde.values.npy import as_array, pieces
 from sonde.values.snapshot import freeze

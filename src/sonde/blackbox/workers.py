@@ -19,7 +19,7 @@ from sonde.store import folder
 from sonde.store.alive import DIED, ENDED, state_of
 from sonde.store.probe import FETCH, ITEM, PROBE
 from sonde.store.process import read_info
-from sonde.store.running import running
+from sonde.store.reading.running import running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

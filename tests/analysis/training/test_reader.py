@@ -14,7 +14,7 @@ from sonde.analysis.records.names import Named
 from sonde.analysis.training.reader import NONE, Room, Wanted, _Reading
 from sonde.store import native, probe
 from sonde.store.process import read_names
-from sonde.store.segment import Slice, cut
+from sonde.store.reading.segment import Slice, cut
 from sonde.testing import build_run, training_processes
 
 pytestmark = pytest.mark.skipif(native.slots is None, reason="the C part was not built")

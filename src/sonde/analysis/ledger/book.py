@@ -16,7 +16,7 @@ from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
 from sonde.store import ledger, probe
 from sonde.store.folder import LEDGER_FILE
-from sonde.store.ledgerreader import LedgerEntry, read_entries
+from sonde.store.reading.ledger import LedgerEntry, read_entries
 
 if TYPE_CHECKING:
     import duckdb

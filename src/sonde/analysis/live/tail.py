@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.analysis.records.locate import stamp
 from sonde.lazy import numpy as np
 from sonde.store import record
-from sonde.store.blobs import Blobs
 from sonde.store.file import RegularFile, why
 from sonde.store.folder import ARGS_FILE, NAMES_FILE, PROCESS_FILE, RINGS_FILE, SEGMENT_FILE
 from sonde.store.process import Info, read_info, read_names
-from sonde.store.reader import read_newest
-from sonde.store.segment import BAD, SLICE, cut
+from sonde.store.reading.blobs import Blobs
+from sonde.store.reading.reader import read_newest
+from sonde.store.reading.segment import BAD, SLICE, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from sonde.store.rings import Header
+    from sonde.store.reading.rings import Header
 
 FIRST_BYTES = 8 * 2**20  # of a process that is there already, so much of its newest records is looked at
 MOST_BYTES = 16 * 2**20  # at one look

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sonde.store.certificate import Certificate, read_certificate
 from sonde.store.file import RegularFile, read_small, why
-from sonde.store.npy import read_rows, read_whole
+from sonde.store.reading.npy import read_rows, read_whole
 from sonde.store.untrusted import Fields
 
 if TYPE_CHECKING:

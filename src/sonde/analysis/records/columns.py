@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sonde.store.reader import Chunk
+    from sonde.store.reading.reader import Chunk
 
 SMALLEST_PART = 1 << 18
 MOST_PARTS = 64  # DuckDB plans a query over so many parts in an instant; over a thousand it takes half a minute

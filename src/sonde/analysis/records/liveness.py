@@ -14,7 +14,7 @@ from sonde.analysis.records.plain import FAR, last_of
 from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.folder import ARGS_FILE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE
-from sonde.store.reader import read_newest
+from sonde.store.reading.reader import read_newest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.alive import resolve_replaced, state_of
 from sonde.store.folder import LEDGER_FILE, SEGMENT_FILE
-from sonde.store.ledgerreader import note_losses
-from sonde.store.reader import Chunk, ProcessRecording, read_process
+from sonde.store.reading.ledger import note_losses
+from sonde.store.reading.reader import Chunk, ProcessRecording, read_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

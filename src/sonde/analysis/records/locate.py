@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sonde.errors import RunNotFound, nearest
 from sonde.store.folder import PROCESS_FILE, RUN_FILE
 from sonde.store.process import is_ours, read_object
-from sonde.store.reader import FILES
+from sonde.store.reading.reader import FILES
 
 EVENTS_FILE = "events.parquet"
 PROCESSES_FILE = "processes.parquet"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from sonde.analysis.records.schema import PHASES, quoted
 from sonde.lazy import numpy as np
 from sonde.store import native, probe, record
-from sonde.store.segment import BAD
+from sonde.store.reading.segment import BAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sonde.analysis.records.names import Named
-    from sonde.store.reader import ProcessRecording
-    from sonde.store.segment import Slice
+    from sonde.store.reading.reader import ProcessRecording
+    from sonde.store.reading.segment import Slice
 
     Columns = dict[str, NDArray[Any]]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from sonde.analysis.records.load import ProcessSummary
-    from sonde.store.reader import ProcessRecording
+    from sonde.store.reading.reader import ProcessRecording
 
 
 class SealedEvents(NamedTuple):

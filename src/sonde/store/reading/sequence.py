@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.lazy import numpy as np
 from sonde.store import native, record
-from sonde.store.segment import BAD, PLAIN, SPECIAL, Slice
+from sonde.store.reading.segment import BAD, PLAIN, SPECIAL, Slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

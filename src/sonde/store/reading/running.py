@@ -9,8 +9,8 @@ from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.file import RegularFile
 from sonde.store.process import read_info, read_names
-from sonde.store.reader import read_newest
-from sonde.store.segment import BAD, SLICE, cut
+from sonde.store.reading.reader import read_newest
+from sonde.store.reading.segment import BAD, SLICE, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
 from sonde.store import record
-from sonde.store.blobs import Blobs
 from sonde.store.file import RegularFile, why
 from sonde.store.process import Info, Thread, read_info, read_names
-from sonde.store.rings import Header, Rings, no_rings, read_rings
-from sonde.store.segment import PLAIN, SPECIAL, Slice, classes, slices
-from sonde.store.sequence import ALL_NUMBERS, Sequence, cleaned, sequence_of, survivors
+from sonde.store.reading.blobs import Blobs
+from sonde.store.reading.rings import Header, Rings, no_rings, read_rings
+from sonde.store.reading.segment import PLAIN, SPECIAL, Slice, classes, slices
+from sonde.store.reading.sequence import ALL_NUMBERS, Sequence, cleaned, sequence_of, survivors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""Reads what a process wrote back from its files, whatever stands in them."""
