@@ -11,7 +11,9 @@ from typing import Any
 
 import duckdb
 
-from sonde.analysis.ledger.book import Ledger, read_book, write_sealed
+from sonde.analysis.ledger.ledger import Ledger
+from sonde.analysis.ledger.raw import read_ledger
+from sonde.analysis.ledger.sealed import write_sealed
 from sonde.store.ledger import Packer, Writer
 
 # items of the dataset, epochs
@@ -60,7 +62,7 @@ def _recorded(path: Path, items: int, epochs: int) -> Ledger:
         for number, first in enumerate(range(0, items, BATCH)):
             writer.put(packer.batch((epoch << 28) + number, tuple(order[first : first + BATCH])) or b"")
     writer.close()
-    book = read_book(path, [])
+    book = read_ledger(path, [])
     if book is None:
         raise RuntimeError("the ledger is empty")
     return book

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.ledger.book import WHOLE
 from sonde.analysis.ledger.items import StepBatch, loader_workers, step_batches
+from sonde.analysis.ledger.ledger import WHOLE
 from sonde.analysis.run import Run, open_run
 from sonde.blackbox import fingerprint
 from sonde.capture.show.text import indented, value_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from sonde.analysis.ledger.book import LedgerBatch
+    from sonde.analysis.ledger.ledger import LedgerBatch
 
 MOST_READ = 1_000_000  # items of an iterable dataset that are read to come to a batch
 SHOWN_ITEMS = 4  # whose values are printed
@@ -250,8 +250,8 @@ class _Rebuild:
 
     def _asks_for_lists(self, one: StepBatch) -> bool:
         """Without automatic batching: does this loader ask for lists of items? The ledger tells it by any other batch."""
-        book = self._run.database.ledgers.book(one.process)
-        return book is not None and book.largest(one.loader) > 1
+        ledger = self._run.database.ledgers.of(one.process)
+        return ledger is not None and ledger.largest(one.loader) > 1
 
     # ── iterable datasets ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tests.analysis.boxes import batch, birth, certificate, with_marks, write_dump
-from tests.analysis.ledger.test_book import write_ledger
+from tests.analysis.ledger.test_ledger import write_ledger
 from tests.cli.test_flow import trace
 
 from sonde.analysis.seal import seal

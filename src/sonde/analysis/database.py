@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import exits
-from sonde.analysis.ledger.book import Ledgers
+from sonde.analysis.ledger.processes import Ledgers
 from sonde.analysis.records import schema
 from sonde.analysis.records.load import ArgumentReader, Loaded, ThreadRecords, notes_text
 from sonde.analysis.records.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis.database import ALL
-from sonde.analysis.ledger.book import write_sealed
+from sonde.analysis.ledger.sealed import write_sealed
 from sonde.analysis.records import schema
 from sonde.analysis.records.locate import (
     EVENTS_FILE,
@@ -183,15 +183,15 @@ def _write(run: Run, folder: Path) -> None:
     connection = database.connection
     connection.execute("SET threads = 1")  # rows keep their order on the way to the file
     _copy(connection, f"SELECT {schema.names(schema.EVENTS)} FROM events", events)
-    books = database.ledgers.books()  # before the processes: what is wrong with them is a note there
+    ledgers = database.ledgers.all()  # before the processes: what is wrong with them is a note there
     database.write_processes()  # again: reading all arguments may have told more
     _copy(connection, f"SELECT {schema.names(ALL)} FROM process_rows ORDER BY process", processes)
     _compare(connection, schema.EVENTS, "events", events)
     _compare(connection, ALL, "process_rows", processes)
-    if books:
+    if ledgers:
         ledger = folder / f"{UNFINISHED}{LEDGER_TABLE}"
         _create(ledger)
-        write_sealed(connection, books, ledger)
+        write_sealed(connection, ledgers, ledger)
         _sync(ledger)
         os.replace(ledger, folder / LEDGER_TABLE)
     os.replace(events, folder / EVENTS_FILE)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sonde.analysis.ledger.book import Ledger
+    from sonde.analysis.ledger.ledger import Ledger
     from sonde.analysis.run import Run
 
 LOSS, RATE, BATCH = "loss", "learning rate", "batch"
@@ -184,7 +184,7 @@ def _batches(a: Run, b: Run) -> Stream | None:
     mine, theirs = _trainers(a), _trainers(b)
     compared, parted, known = 0, [], False
     for rank in mine.keys() & theirs.keys():
-        left, right = a.database.ledgers.book(mine[rank]), b.database.ledgers.book(theirs[rank])
+        left, right = a.database.ledgers.of(mine[rank]), b.database.ledgers.of(theirs[rank])
         if left is None or right is None:
             continue
         known = True
@@ -228,7 +228,7 @@ def _parting(run: Run, process: str, rank: int, left: Ledger, right: Ledger) -> 
 def _differing(left: Ledger, right: Ledger) -> list[int]:
     """The places of the batches that differ, in the order in which they were delivered."""
     count = min(len(left), len(right))
-    sizes = [np.diff(book.start[: count + 1].astype(np.int64)) for book in (left, right)]
+    sizes = [np.diff(ledger.start[: count + 1].astype(np.int64)) for ledger in (left, right)]
     differs = (left.key[:count] != right.key[:count]) | (sizes[0] != sizes[1])
     whole = int(np.argmax(differs)) if differs.any() else count  # up to here rows stand at the same places
     rows = int(left.start[whole]) if whole < len(left.start) else len(left.first)
@@ -244,7 +244,7 @@ def _differing(left: Ledger, right: Ledger) -> list[int]:
 
 def _items(left: Ledger, right: Ledger, place: int) -> tuple[Any, Any]:
     """The first items of a batch that differ."""
-    one, other = (_content(book, place) for book in (left, right))
+    one, other = (_content(ledger, place) for ledger in (left, right))
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:
             return mine, theirs
@@ -253,6 +253,6 @@ def _items(left: Ledger, right: Ledger, place: int) -> tuple[Any, Any]:
     )
 
 
-def _content(book: Ledger, place: int) -> list[Any]:
-    batch = book.batch(int(book.key[place]))
+def _content(ledger: Ledger, place: int) -> list[Any]:
+    batch = ledger.batch(int(ledger.key[place]))
     return [] if batch is None else batch.indices or batch.keys or []

@@ -15,7 +15,8 @@ torch: Any = pytest.importorskip("torch")
 from tests.probes.data import Nested, Numbers, Stream, Together, Words  # noqa: E402
 
 import sonde  # noqa: E402
-from sonde.analysis.ledger.book import Ledger, LedgerBatch, read_book  # noqa: E402
+from sonde.analysis.ledger.ledger import Ledger, LedgerBatch  # noqa: E402
+from sonde.analysis.ledger.raw import read_ledger  # noqa: E402
 from sonde.probes.loader import ledger as probe, wait as loader  # noqa: E402
 from sonde.store.ledger import ALONE, DATA, STREAM  # noqa: E402
 from sonde.store.probe import batch_key  # noqa: E402
@@ -34,7 +35,7 @@ def books(path: Path | None) -> list[Ledger]:
     """The ledgers of a run."""
     assert path is not None
     notes: list[str] = []
-    found = [read_book(file, notes) for file in sorted(path.glob("*/ledger.bin"))]
+    found = [read_ledger(file, notes) for file in sorted(path.glob("*/ledger.bin"))]
     assert notes == []
     return [book for book in found if book is not None]
 
@@ -236,7 +237,7 @@ def test_the_size_cap_counts_it(tmp_path: Path) -> None:
     assert session.path is not None
     notes: list[str] = []
     (file,) = session.path.glob("*/ledger.bin")
-    book = read_book(file, notes)
+    book = read_ledger(file, notes)
     assert book is not None
     assert notes == [f"ledger.bin lacks {3002 - len(book)} batches that came after the size cap was reached"]
     assert file.stat().st_size < 300_000

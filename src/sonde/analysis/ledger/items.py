@@ -11,7 +11,7 @@ from sonde.store.probe import ITER, PROBE, batch_key
 if TYPE_CHECKING:
     import duckdb
 
-    from sonde.analysis.ledger.book import LedgerBatch
+    from sonde.analysis.ledger.ledger import LedgerBatch
     from sonde.analysis.run import Run
 
 # What `run.items(step=...)` has; those of the table `items` that do not come from the ledger may be null.
@@ -81,8 +81,8 @@ def _ranked(rank: int | None) -> str:
 
 def _content(run: Run, row: tuple[Any, ...]) -> LedgerBatch | None:
     process, _, loader, round, batch, _ = row
-    book = run.database.ledgers.book(process)
-    return None if book is None else book.batch(batch_key(loader, round, batch))
+    ledger = run.database.ledgers.of(process)
+    return None if ledger is None else ledger.batch(batch_key(loader, round, batch))
 
 
 def _absent(run: Run, step: int, rank: int | None) -> str:

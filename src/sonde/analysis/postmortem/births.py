@@ -82,8 +82,8 @@ def births(run: Run) -> Births:
 
 def _counter(run: Run, process: str, key: int | None) -> int | None:
     """The worker that read a batch of an iterable dataset, if there are several: each counts its items from 0."""
-    book = run.database.ledgers.book(process) if key is not None else None
-    content = book.batch(key) if book is not None and key is not None else None
+    ledger = run.database.ledgers.of(process) if key is not None else None
+    content = ledger.batch(key) if ledger is not None and key is not None else None
     if content is None or not content.stream or content.worker is None or key is None:
         return None
     place = probe.read_batch_key(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis.ledger import book
+from sonde.analysis.ledger.processes import FUNCTION
 from sonde.analysis.records import schema
 from sonde.analysis.records.builder import TableBuilder
 from sonde.analysis.training.intervals import NONE
@@ -32,7 +32,7 @@ _PURPOSES = ", ".join(f"'{word}'" for word in WORDS)
 _MADE = {
     **probe.key_columns("key"),
     "purpose": f"[{_PURPOSES}][purpose + 1]",
-    "indices": f"nullif({book.FUNCTION}(b.number, b.key), [])",  # read only where a query asks for it
+    "indices": f"nullif({FUNCTION}(b.number, b.key), [])",  # read only where a query asks for it
 }
 
 

@@ -12,7 +12,10 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sonde.analysis.ledger.book import SAMPLE, WHOLE, Ledgers, read_book, write_sealed
+from sonde.analysis.ledger.ledger import SAMPLE, WHOLE
+from sonde.analysis.ledger.processes import Ledgers
+from sonde.analysis.ledger.raw import read_ledger
+from sonde.analysis.ledger.sealed import write_sealed
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.errors import UnknownName
@@ -103,9 +106,9 @@ def test_the_ledger_is_not_read_unless_it_is_asked_for(tmp_path: Path) -> None:
     """A table of a million steps must not load what nobody looks at."""
     with open_run(trained(tmp_path / "run")) as run:
         assert run.sql("SELECT count(*), sum(wait_ns) FROM batches").fetchall()[0][0] == 24
-        assert run.database.ledgers._books == {}
+        assert run.database.ledgers._read_already == {}
         run.sql("SELECT indices FROM batches").fetchall()
-        assert len(run.database.ledgers._books) == 2
+        assert len(run.database.ledgers._read_already) == 2
 
 
 def test_a_key_that_stands_there_twice_is_not_known(tmp_path: Path) -> None:
@@ -227,13 +230,13 @@ def test_any_ledger_is_sealed_as_it_is(
     folder = tmp_path_factory.mktemp("ledger")
     digests = [pack_digest(batches[0][0], 2**64 - 1, whole=True), pack_digest(batches[-1][0], 5, whole=False)]
     write_ledger(folder / "ledger.bin", batches, *digests, pack_text(1, 2, b'{"keys":["x"]}', None, ALONE))
-    raw = read_book(folder / "ledger.bin", [])
+    raw = read_ledger(folder / "ledger.bin", [])
     assert raw is not None
     with duckdb.connect() as connection:
         write_sealed(connection, [("it's", raw), ("other", raw)], folder / "ledger.parquet")
     ledgers = Ledgers()
     ledgers.add_sealed("b", folder / "ledger.parquet", "it's", [])
-    assert ledgers.book("b") == raw
+    assert ledgers.of("b") == raw
     assert int(raw.digest_of[len(batches) - 1]) in (SAMPLE, WHOLE)
 
 
@@ -329,7 +332,7 @@ def test_a_ledger_of_a_run_that_still_grows(tmp_path: Path) -> None:
 def test_an_empty_book_is_none(tmp_path: Path) -> None:
     """A process that got no batch has no ledger."""
     write_ledger(tmp_path / "ledger.bin", [])
-    assert read_book(tmp_path / "ledger.bin", []) is None
+    assert read_ledger(tmp_path / "ledger.bin", []) is None
 
 
 def test_a_damaged_column_of_a_sealed_ledger_is_a_note(tmp_path: Path) -> None:
