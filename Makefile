@@ -66,13 +66,13 @@ $(VENV)/.tools: $(VENV)/.torch
 	$(PIP) install 'setuptools>=77' wheel
 	@touch $@
 
-SOURCES := pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/native/*.c src/sonde/native/*.h src/sonde/native/core/*.h)
+SOURCES := pyproject.toml setup.py src/sonde/version.py $(wildcard src/sonde/native/*.[ch] src/sonde/native/*/*.[ch])
 
 # What a user has: enough for `make demo`.
 $(VENV)/.base: $(VENV)/.tools $(SOURCES)
 	@echo "Downloading Sonde's base dependencies: 45 MB (190 MB on disk)."
 	$(PIP) install --no-build-isolation --editable .
-	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.native.core") \
+	@$(BIN)/python -c 'import importlib.util as u; print("Event core:", "C" if u.find_spec("sonde.native._sonde") \
 	  else "Python, because the C core was not built. The reason: $(BIN)/python -m pip install -v --no-build-isolation --no-deps -e .")'
 	@touch $@
 

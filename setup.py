@@ -12,28 +12,28 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 WITHOUT = """\
-sonde: {part} was not built ({reason}).
+sonde: the C core was not built ({reason}).
 sonde: Sonde works all the same: events are then recorded by Python code, about ten times the cost for each span, and
 sonde: statistics of values are made by NumPy. To get the C parts, install a C compiler and the headers of Python, then
 sonde: install Sonde again. `sonde doctor` says which core is in use.
 """
 
-PARTS = ("core", "fingerprint", "finite", "gate", "layers", "points", "sigterm", "slots", "stats")
 NATIVE = "src/sonde/native"
 
 
-def extension(name: str, source: str) -> Extension:
-    """One C part, against the stable ABI; a build without it goes on."""
+def extension() -> Extension:
+    """The C parts, against the stable ABI; a build without them goes on."""
     return Extension(
-        name,
-        sources=[source],
+        "sonde.native._sonde",
+        sources=sorted(glob(f"{NATIVE}/**/*.c", recursive=True)),
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
-        depends=sorted(glob(f"{NATIVE}/*.h") + glob(f"{NATIVE}/core/*.h")),
+        depends=sorted(glob(f"{NATIVE}/**/*.h", recursive=True)),
         py_limited_api=True,
         optional=True,
         extra_compile_args=[
             *([] if "-fsanitize" in os.environ.get("CFLAGS", "") else ["-O2", "-g0"]),
             "-Wall",
+            "-fvisibility=hidden",
             *(["-fno-plt"] if sys.platform == "linux" else []),
         ],
     )
@@ -47,15 +47,15 @@ class build_core(build_ext):  # noqa: N801  named like the command that it is
         try:
             super().build_extension(ext)
         except (BaseError, CCompilerError, OSError) as error:
-            sys.stderr.write(WITHOUT.format(part=ext.name, reason=error))
+            sys.stderr.write(WITHOUT.format(reason=error))
 
 
 def extensions() -> list[Extension]:
-    """The C core, unless this Python cannot load it."""
+    """The C parts, unless this Python cannot load them."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        sys.stderr.write(WITHOUT.format(part="the C core", reason="this Python has no GIL, and no stable ABI"))
+        sys.stderr.write(WITHOUT.format(reason="this Python has no GIL, and no stable ABI"))
         return []
-    return [extension(f"sonde.native.{part}", f"{NATIVE}/{part}.c") for part in PARTS]
+    return [extension()]
 
 
 setup(

@@ -75,8 +75,10 @@ class Box(_State):
         if native:
             self.losses = fingerprint.native.latest(lambda *_: None, lambda _: None, lambda _newest, _unused: 1)
             whole, part = (pack_digest(0, 0, whole=whole)[:8] for whole in (True, False))
-            parts = (self, core.get_context, Kept, self.losses, self.book, part, whole, self.book.note)
-            delivery = fingerprint.native.delivery(parts, self.slow)
+            delivery = fingerprint.native.delivery(
+                self.slow, box=self, context=core.get_context, kept=Kept, latest=self.losses, book=self.book, sampled=part,
+                read=whole, note=self.book.note,
+            )  # fmt: skip
             self.deliver, self.ring.newer = delivery, delivery.newer
 
     def slow(self, batch: Any, key: Any, data: Any) -> None:
@@ -333,8 +335,10 @@ def test_without_memory_for_a_look_nothing_is_lost(tmp_path: Path) -> None:
             raise MemoryError
         return Kept()
 
-    parts = (box, core.get_context, make, box.losses, box.book, b"", b"", lambda *_: None)
-    deliver = fingerprint.native.delivery(parts, box.slow)
+    deliver = fingerprint.native.delivery(
+        box.slow, box=box, context=core.get_context, kept=make, latest=box.losses, book=box.book, sampled=b"", read=b"",
+        note=lambda *_: None,
+    )  # fmt: skip
     for number in range(2):
         deliver(BATCH, number, [x])
     with pytest.raises(MemoryError):

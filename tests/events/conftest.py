@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.events.harness import PLENTY, FolderHost, Process, process
+
+from sonde import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ def _cores() -> list[str]:
     wanted = os.environ.get("SONDE_CORE", "auto")
     if wanted in MODULES:
         return [wanted]
-    return [name for name, module in MODULES.items() if importlib.util.find_spec(module) is not None]
+    return ["python"] if native.MISSING else list(MODULES)
 
 
 @pytest.fixture(params=_cores(), scope="session")

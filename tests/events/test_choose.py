@@ -10,7 +10,7 @@ import pytest
 from tests.events.harness import ROOT
 
 SHOW = "from sonde.events import CORE_NOTE, core; print(core.KIND); print(CORE_NOTE)"
-WITHOUT = "import sys; sys.modules['sonde.native.core'] = None\n"
+WITHOUT = "import sys; sys.modules['sonde.native._sonde'] = None\n"
 
 
 def python(program: str, **env: str) -> subprocess.CompletedProcess[str]:

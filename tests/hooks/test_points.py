@@ -292,7 +292,7 @@ def test_the_replacement_looks_like_the_original(library: SimpleNamespace, point
 def test_who_steers_decides_what_the_program_gets(library: SimpleNamespace, point: Point) -> None:
     """Subscribers see the same."""
     teller = Teller()
-    leave = [point.subscribe(teller), point.steer(lambda original, value: -original(value))]
+    leave = [point.subscribe(teller), point.replace(lambda original, value: -original(value))]
     assert library.double(2) == -4
     leave[1]()
     assert library.double(2) == 4
@@ -302,8 +302,8 @@ def test_who_steers_decides_what_the_program_gets(library: SimpleNamespace, poin
 
 def test_of_several_who_steer_the_newest_does(library: SimpleNamespace, point: Point) -> None:
     """The one before takes over again when it leaves."""
-    outer = point.steer(lambda original, value: "outer")
-    inner = point.steer(lambda original, value: "inner")
+    outer = point.replace(lambda original, value: "outer")
+    inner = point.replace(lambda original, value: "inner")
     assert library.double(1) == "inner"
     inner()
     assert library.double(1) == "outer"
@@ -477,14 +477,14 @@ def test_calls_go_through_a_lane_until_it_is_left(library: SimpleNamespace, poin
     """It gets the original, and stands in its place."""
     seen: list[int] = []
 
-    def lane(original: Callable[..., int]) -> Callable[..., int]:
+    def fast(original: Callable[..., int]) -> Callable[..., int]:
         def call(value: int, **named: int) -> int:
             seen.append(value)
             return original(value, **named)
 
         return call
 
-    leave = point.lane(lane)
+    leave = point.fast_path(fast)
     assert library.double(2, plus=1) == 5
     leave()
     leave()
@@ -493,28 +493,28 @@ def test_calls_go_through_a_lane_until_it_is_left(library: SimpleNamespace, poin
     assert library.double is double
 
 
-def test_subscribers_are_told_around_a_lane(library: SimpleNamespace, point: Point) -> None:
+def test_subscribers_are_told_around_a_fast_path(library: SimpleNamespace, point: Point) -> None:
     """Whoever comes or leaves first."""
     order: list[str] = []
 
-    def lane(original: Callable[..., int]) -> Callable[..., int]:
+    def fast(original: Callable[..., int]) -> Callable[..., int]:
         def call(value: int) -> int:
-            order.append("lane")
+            order.append("fast")
             return original(value)
 
         return call
 
-    leave_lane = point.lane(lane)
+    leave_fast = point.fast_path(fast)
     teller = Teller()
     leave = point.subscribe(teller)
     assert library.double(2) == 4
     leave()
     assert library.double(2) == 4
     leave = point.subscribe(teller)
-    leave_lane()
+    leave_fast()
     assert library.double(2) == 4
     leave()
-    assert order == ["lane", "lane"]
+    assert order == ["fast", "fast"]
     assert len(teller.log) == 4
     assert library.double is double
 

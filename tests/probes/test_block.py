@@ -207,12 +207,12 @@ def test_a_block_that_a_signal_interrupts_is_not_entered() -> None:
     with record() as recorded:
         with boundary.trace_step():  # the first one says that blocks are steps from now on
             pass
-        native.blocks((*parts[:1], interrupted, *parts[2:]))
+        native.blocks(**{**parts, "enter": interrupted})
         try:
             with pytest.raises(SystemExit), boundary.trace_step():
                 pass
         finally:
-            native.blocks(parts)
+            native.blocks(**parts)
         with boundary.trace_step():
             pass
     assert steps(recorded) == [(0, False), (1, False)]

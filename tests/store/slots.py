@@ -8,7 +8,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.store import native, record
+from sonde import native
+from sonde.store import record
 
 KINDS = [record.SPAN, record.COUNTER, record.MARK]
 ODD = [record.VOID, record.BLOCK, record.EMPTY, record.SPAN | record.OPEN, record.SPAN | record.AGAIN, 0x55, 0xFF]

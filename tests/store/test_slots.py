@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.store.slots import by_numpy, slots
 
-from sonde.store import native
+from sonde import native
 from sonde.store.reading.segment import Slice, cut
 from sonde.store.reading.sequence import sequence_of
 

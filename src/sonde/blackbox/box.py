@@ -211,8 +211,9 @@ def start(batches: int) -> None:
 
 def _delivery(slow: Callable[..., None]) -> Callable[..., None]:
     """What keeps usual batches in C, and calls `slow` for all others."""
-    parts = (_box, core.get_context, Kept, _box.losses, *ledger.quick_parts())
-    made: native.Delivery = fingerprint.native.delivery(parts, slow)
+    made: native.Delivery = fingerprint.native.delivery(
+        slow, box=_box, context=core.get_context, kept=Kept, latest=_box.losses, **ledger.digest_parts()
+    )
     if _box.ring is not None:
         _box.ring.newer = made.newer
     return made

@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from sonde.hooks.torch import memory, private
-
-native: Any = None
-try:
-    from sonde.native import fingerprint as native
-except ImportError:  # not built: Python does all of it
-    pass
+from sonde.native import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
+native: Any = fingerprint  # None: C was not built
 WHOLE = 16_384  # bytes of an array that are read whole
 BLOCKS = 16  # of a longer one, evenly spaced
 MOST_PARTS = 64
@@ -68,7 +64,13 @@ def _prepare() -> None:
     """Let C know torch, if that is there by now."""
     torch: Any = sys.modules.get("torch")
     if native is not None and hasattr(torch, "Tensor"):
-        native.prepare((torch.Tensor, private.exchange(), private.copy_on_write(), xxh3_64_intdigest, Look))
+        native.prepare(
+            tensor=torch.Tensor,
+            exchange=private.exchange(),
+            copied_late=private.copy_on_write(),
+            digest=xxh3_64_intdigest,
+            look=Look,
+        )
 
 
 def parts_of(data: Any, exclude: Container[str] = (), most: int = MOST_PARTS) -> Parts:

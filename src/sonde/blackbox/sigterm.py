@@ -11,16 +11,13 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-native: Any = None
-try:
-    from sonde.native import sigterm as native
-except ImportError:  # not built
-    pass
+from sonde.native import sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+native: Any = sigterm  # None: C was not built
 GRACE_SECONDS = 10  # a program that does not come to run Python code in this time ends without
 
 

@@ -6,17 +6,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.events.dress import dress
-
-native: Any = None
-try:
-    from sonde.native import gate as native
-except ImportError:  # not built: Python does the same, with one more frame for each call
-    pass
+from sonde.native import gate as _gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+native: Any = _gate  # None: C was not built
 
 
 class Switch:

@@ -17,12 +17,8 @@ else:
     if _wanted == "python":
         CORE_NOTE = "the setting `core` (SONDE_CORE) is python"
     else:
-        try:
-            import sonde.native.core as core  # noqa: PLR0402  not "from": its error would tell of a circular import
-        except ModuleNotFoundError:
-            CORE_NOTE = "the C core was not built when Sonde was installed"
-        except ImportError as _error:
-            CORE_NOTE = f"the C core could not be loaded ({_error})"
+        from sonde.native import MISSING as CORE_NOTE, core
+
         if core is None and _wanted == "c":
             import logging
 

@@ -47,13 +47,13 @@ class _Thread(threading.local):
 class Link:
     """What a replacement and its point know of each other. One that could not be taken away is not `on`: it passes on."""
 
-    __slots__ = ("inner", "lane", "on", "original", "replacement")
+    __slots__ = ("fast", "inner", "on", "original", "replacement")
 
     def __init__(self, original: Callable[..., Any]) -> None:
         self.on = True
         self.original = original
         self.inner = original  # what is called in the end: the original, or what stands in its place for some calls
-        self.lane: Callable[..., Any] | None = None
+        self.fast: Callable[..., Any] | None = None  # the fast path
         self.replacement: Any = None
 
 
@@ -114,8 +114,8 @@ class Point:
         self.reason = reason
         self.subscribers: tuple[Subscriber, ...] = ()
         self._following = guard(f"following {name}")
-        self._steers: tuple[Callable[..., Any], ...] = ()
-        self._lane: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+        self._replacements: tuple[Callable[..., Any], ...] = ()
+        self._fast_path: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
         self._links: list[Link] = []
         self._library = library
         self._find = find
@@ -144,15 +144,15 @@ class Point:
 
         def add() -> None:
             self.subscribers += (subscriber,)
-            self._route()
+            self._changed()
 
         def remove() -> None:
             self.subscribers = _without(self.subscribers, subscriber)
-            self._route()
+            self._changed()
 
         return self._joined(add, remove)
 
-    def steer(self, function: Callable[..., Any]) -> Callable[[], None]:
+    def replace(self, function: Callable[..., Any]) -> Callable[[], None]:
         """Call `function(original, *args, **kwargs)` in the place of the original, until the returned function is called.
 
         This, and only this, changes what the program gets; the exceptions of `function` reach it too. Of several, only
@@ -160,40 +160,40 @@ class Point:
         """
 
         def add() -> None:
-            self._steers += (function,)
-            self._route()
+            self._replacements += (function,)
+            self._changed()
 
         def remove() -> None:
-            self._steers = _without(self._steers, function)
-            self._route()
+            self._replacements = _without(self._replacements, function)
+            self._changed()
 
         return self._joined(add, remove)
 
-    def lane(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
-        """Call `make(original)` in the place of the original, until the returned function is called: the quick way.
+    def fast_path(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+        """Call `make(original)` in the place of the original, until the returned function is called.
 
         For a probe that sees every call of a long run. What `make` gives must pass on arguments, result and exceptions as
-        they are, and guard itself. A point has one lane; subscribers are told around it.
+        they are, and guard itself. A point has one fast path; subscribers are told around it.
         """
 
-        def change(lane: Callable[[Callable[..., Any]], Callable[..., Any]] | None) -> None:
-            self._lane = lane
+        def change(fast: Callable[[Callable[..., Any]], Callable[..., Any]] | None) -> None:
+            self._fast_path = fast
             for link in self._links:
-                link.lane = lane and lane(link.inner)
-            self._route()
+                link.fast = fast and fast(link.inner)
+            self._changed()
 
         return self._joined(lambda: change(make), lambda: change(None))
 
-    def _route(self) -> None:
+    def _changed(self) -> None:
         """Who is told has changed."""
         for link in self._links:
-            self.routed(link, None if self._crowded() else link.lane)
+            self.use_fast_path(link, None if self._crowded() else link.fast)
 
-    def routed(self, link: Link, lane: Callable[..., Any] | None) -> None:
-        """Calls that go through this link need to see nobody but `lane`; None: the others too."""
+    def use_fast_path(self, link: Link, fast: Callable[..., Any] | None) -> None:
+        """Calls that go through this link need to see nobody but `fast`; None: the others too."""
 
     def _crowded(self) -> bool:
-        return bool(self.subscribers or self._steers or self._keeper or self._wanted)
+        return bool(self.subscribers or self._replacements or self._keeper or self._wanted)
 
     def _joined(self, add: Callable[[], None], remove: Callable[[], None]) -> Callable[[], None]:
         with _locks.changes:
@@ -274,9 +274,9 @@ class Point:
                 return link
         link = Link(original)
         link.replacement = self.made(original, link)
-        link.lane = self._lane and self._lane(link.inner)
+        link.fast = self._fast_path and self._fast_path(link.inner)
         self._links.append(link)
-        self._route()
+        self._changed()
         return link
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
@@ -289,14 +289,14 @@ class Point:
         def call(*args: Any, **kwargs: Any) -> Any:
             if not link.on or _thread.telling or not self._asks(args, kwargs):
                 return original(*args, **kwargs)
-            inner = link.lane or link.inner
+            inner = link.fast or link.inner
             if not self._crowded():
                 return inner(*args, **kwargs)
             begun: list[tuple[Subscriber, object]] = []
             result = error = None
             try:
                 self.begin(begun, args, kwargs)
-                result = self._steered(inner)(*args, **kwargs)
+                result = self._replaced(inner)(*args, **kwargs)
             except BaseException as raised:
                 error = raised
                 raise
@@ -314,8 +314,8 @@ class Point:
             return self._wanted(args, kwargs)
         return False
 
-    def _steered(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        return partial(self._steers[-1], original) if self._steers else original
+    def _replaced(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return partial(self._replacements[-1], original) if self._replacements else original
 
     # ── telling ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

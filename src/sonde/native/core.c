@@ -1,17 +1,10 @@
 /* The native event core: the module, counters and marks, and its controls. `native/core.pyi` says what each part is for. */
 #define _GNU_SOURCE
-#include "abi.h"
+#include "shared/abi.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define Py_XSETREF(place, value) \
-    do { \
-        void *old_ = (place); \
-        (place) = (value); \
-        Py_XDECREF((PyObject *)old_); \
-    } while (0)
 
 #include "core/record.h"
 #include "core/state.h"
@@ -283,7 +276,7 @@ static PyObject *task_mode(PyObject *Py_UNUSED(module), PyObject *on)
 
 static PyObject *set_clock(PyObject *Py_UNUSED(module), PyObject *clock)
 {
-    Py_XSETREF(g.clock, clock == Py_None ? NULL : Py_NewRef(clock));
+    put_owned(&g.clock, Py_XNewRef(unless_none(clock)));
     Py_RETURN_NONE;
 }
 
@@ -350,14 +343,6 @@ static PyMethodDef functions[] = {
 
 /* ---- the module ---- */
 
-static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
-{
-    PyObject *type = PyType_FromSpec(spec);
-    if (type && PyModule_AddObjectRef(module, name, type) != 0)
-        Py_CLEAR(type);
-    return (PyTypeObject *)type;
-}
-
 static int add_files_type(PyObject *module)
 {
     PyObject *collections = PyImport_ImportModule("collections");
@@ -368,38 +353,27 @@ static int add_files_type(PyObject *module)
     return failed;
 }
 
-static int fill(PyObject *module)
+int fill_core(PyObject *module)
 {
-    PyObject *types = PyImport_ImportModule("types");
-    method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
-    Py_XDECREF(types);
+    if (PyModule_AddFunctions(module, functions) != 0)
+        return -1;
     g.ids = PyDict_New();
     g.names_list = PyList_New(0);
     g.user = PyUnicode_InternFromString("user");
     reset_process();
-    box_type = (PyTypeObject *)PyType_FromSpec(&box_spec);
-    loop_type = (PyTypeObject *)PyType_FromSpec(&loop_spec);
-    span_type = add_type(module, &span_spec, "Span");
-    wrapped_type = add_type(module, &wrapped_spec, "Wrapped");
-    PyTypeObject *life_type = add_type(module, &life_spec, "Life");
-    if (!method_type || !g.user || !g.ids || !g.names_list || !box_type || !loop_type || !span_type || !wrapped_type || !life_type)
+    box_type = add_type(NULL, &box_spec);
+    loop_type = add_type(NULL, &loop_spec);
+    span_type = add_type(module, &span_spec);
+    wrapped_type = callable_type("sonde.native.core.Wrapped", sizeof(Wrapped), FUNCTION, NULL, wrapped_slots);
+    PyTypeObject *life_type = add_type(module, &life_spec);
+    if (!g.user || !g.ids || !g.names_list || !box_type || !loop_type || !span_type || !wrapped_type || !life_type)
         return -1;
     remake = PyObject_GetAttrString(module, "_remake");
-    if (!remake || PyModule_AddStringConstant(module, "KIND", "c") != 0 || add_files_type(module) != 0)
+    if (!remake || PyModule_AddObjectRef(module, "Wrapped", (PyObject *)wrapped_type) != 0 || PyModule_AddStringConstant(module, "KIND", "c") != 0 || add_files_type(module) != 0)
         return -1;
     if (pthread_key_create(&g.key, thread_left) != 0 || pthread_atfork(NULL, NULL, forked_child) != 0) {
         PyErr_SetString(PyExc_OSError, "the native core could not register with the threads library");
         return -1;
     }
     return 0;
-}
-
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sonde.native.core", "The native event core.", -1, functions, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit_core(void)
-{
-    PyObject *module = PyModule_Create(&definition);
-    if (module && fill(module) != 0)
-        Py_CLEAR(module);
-    return module;
 }

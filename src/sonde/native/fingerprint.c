@@ -1,12 +1,12 @@
 /* A batch at a glance: the quick way of `sample.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
    all batches are. Whatever else there is, Python looks. `native/fingerprint.pyi` says what is what. */
-#include "blame.h"
-#include "ledger.h"
-#include "tensor.h"
+#include "shared/callable.h"
+#include "shared/errors.h"
+#include "shared/ledger.h"
+#include "shared/tensor.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #define WHOLE 16384 /* the limits of sample.py */
 #define BLOCKS 16
@@ -17,14 +17,8 @@
 #define MOST_DIMS 16 /* of an array that lies in another order than its own: more are left to Python */
 #define FEW 6 /* parts of a batch for which there is room in any case */
 
-/* What is seldom run lies elsewhere. */
-#if defined(__GNUC__)
-#define RARE __attribute__((cold, noinline))
-#else
-#define RARE
-#endif
-
 enum { TENSOR, EXCHANGE, COPIED_LATE, DIGEST, LOOK, PARTS };
+static const char *const part_names[] = {"tensor", "exchange", "copied_late", "digest", "look", NULL};
 static PyObject *parts[PARTS];
 static PyObject *places[FIRST]; /* the ways to the first parts of a row: tuples of a number */
 static newfunc tuple_new;
@@ -230,16 +224,6 @@ static int collect_at(Glance *glance, PyObject *way, Py_ssize_t place, PyObject 
     return plain;
 }
 
-static PyObject *item(PyObject *row, Py_ssize_t place)
-{
-    return PyTuple_CheckExact(row) ? PyTuple_GetItem(row, place) : PyList_GetItem(row, place);
-}
-
-static Py_ssize_t length_of(PyObject *row)
-{
-    return PyTuple_CheckExact(row) ? PyTuple_Size(row) : PyList_Size(row);
-}
-
 /* What lies in a container that is not taken apart: texts and numbers are read. */
 static int look_inside(Glance *glance, PyObject *data)
 {
@@ -250,7 +234,7 @@ static int look_inside(Glance *glance, PyObject *data)
     Py_ssize_t count = length_of(data);
     glance->whole &= count <= MOST_ROW;
     for (Py_ssize_t i = 0; i < count && i < MOST_ROW; i++) {
-        PyObject *part = Py_XNewRef(item(data, i));
+        PyObject *part = Py_XNewRef(item_of(data, i));
         int kind = part ? kind_of(part) : OTHER;
         if (kind != SINGLE)
             glance->whole &= kind == CONTAINER && !PyObject_Size(part);
@@ -267,7 +251,7 @@ static int collect_row(Glance *glance, PyObject *data, PyObject *way)
     Py_ssize_t count = length_of(data);
     int nests = 0;
     for (Py_ssize_t i = 0; i < count && i < FIRST; i++) {
-        int kind = kind_of(item(data, i));
+        int kind = kind_of(item_of(data, i));
         if (kind == OTHER)
             return 0;
         nests |= kind != SINGLE;
@@ -279,7 +263,7 @@ static int collect_row(Glance *glance, PyObject *data, PyObject *way)
             glance->whole = 0;
             return 1;
         }
-        PyObject *part = item(data, i);
+        PyObject *part = item_of(data, i);
         if (!part || !collect_at(glance, way, i, part))
             return 0;
     }
@@ -354,7 +338,7 @@ static int glance_at(Glance *glance, PyObject *data, PyObject *exclude)
 {
     *glance = (Glance){.exclude = Py_NewRef(exclude), .whole = 1};
     PyObject *way = PyTuple_New(0);
-    int plain = exchange && way && collect(glance, data, way);
+    int plain = tensors_are_read() && way && collect(glance, data, way);
     Py_XDECREF(way);
     return plain;
 }
@@ -391,18 +375,10 @@ static PyObject *glanced(PyObject *Py_UNUSED(module), PyObject *args)
     return result ? result : Py_NewRef(Py_None);
 }
 
-static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
+static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyType_Check(PyTuple_GetItem(given, LOOK)))
-        return PyErr_Format(PyExc_TypeError, "prepare() takes a tuple of %d", PARTS);
-    for (int i = 0; i < PARTS; i++) {
-        PyObject *old = parts[i];
-        parts[i] = Py_NewRef(PyTuple_GetItem(given, i));
-        Py_XDECREF(old);
-    }
-    if (tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    int taken = take_arguments(args, kwargs, part_names, parts);
+    return taken < 0 || tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- losses, and whose they are: as losses.py ---- */
@@ -422,9 +398,8 @@ typedef struct {
 } Iteration;
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vector;
-    PyObject *note, *told, *ask;
+    CALLABLE_HEAD /* the function: what writes them */
+    PyObject *told, *ask;
     double values[MOST_LOSSES]; /* the newest one is at `count - 1`, modulo */
     int64_t count, moment;
     Iteration known[ITERATIONS];
@@ -526,8 +501,8 @@ static Owned matched(Latest *latest, int final)
 static PyObject *latest_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Latest *latest = (Latest *)self;
-    PyObject *result = PyObject_Vectorcall(latest->note, args, flags, names);
-    if (!result || (flags & ~OFFSET_BIT) < 2)
+    PyObject *result = PyObject_Vectorcall(latest->function, args, flags, names);
+    if (!result || args_in(flags) < 2)
         return result;
     double value = PyFloat_AsDouble(args[1]);
     if (!PyErr_Occurred()) {
@@ -583,60 +558,26 @@ static PyObject *latest_settled(PyObject *self, PyObject *final)
     return made;
 }
 
-static void latest_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF(((Latest *)self)->note);
-    Py_XDECREF(((Latest *)self)->told);
-    Py_XDECREF(((Latest *)self)->ask);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static int latest_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Latest *)self)->note);
-    Py_VISIT(((Latest *)self)->told);
-    Py_VISIT(((Latest *)self)->ask);
-    return 0;
-}
-
-static PyMemberDef latest_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Latest, vector), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 static PyMethodDef latest_methods[] = {
     {"note", latest_note, METH_O, "A loss goes into its backward pass."},
     {"came", latest_came, METH_O, "A batch was delivered."},
     {"settled", latest_settled, METH_O, "Whose the losses are that have come since the newest batch."},
     {NULL, NULL, 0, NULL},
 };
-static PyType_Slot latest_slots[] = {
-    {Py_tp_dealloc, latest_dealloc}, {Py_tp_traverse, latest_traverse}, {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, latest_members}, {Py_tp_methods, latest_methods},   {0, NULL}};
-static PyType_Spec latest_spec = {
-    "sonde.native.fingerprint.Latest", sizeof(Latest), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, latest_slots};
+static const PyType_Slot latest_slots[] = {{Py_tp_methods, latest_methods}, {0, NULL}};
 
 static PyObject *latest(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *note, *told, *ask;
     if (!PyArg_ParseTuple(args, "OOO", &note, &told, &ask))
         return NULL;
-    Latest *made = PyObject_GC_New(Latest, latest_type);
+    Latest *made = callable_new(latest_type, latest_call, OWNED(Latest, ask), note);
     if (!made)
         return NULL;
-    made->vector = latest_call;
-    made->note = Py_NewRef(note);
     made->told = Py_NewRef(told);
     made->ask = Py_NewRef(ask);
-    made->count = made->moment = 0;
-    made->now = NULL;
     for (int i = 0; i < ITERATIONS; i++)
         made->known[i] = (Iteration){-1, -1, 0, 0, NEW, 0};
-    PyObject_GC_Track(made);
     return (PyObject *)made;
 }
 
@@ -663,6 +604,7 @@ static PyType_Spec state_spec = {"sonde.native.fingerprint.State", sizeof(State)
 #define MOST_KEPT 64
 
 enum { BOX, CONTEXT, KEPT, LATEST, BOOK, SAMPLED, READ, NOTE, DELIVERY_PARTS };
+static const char *const delivery_names[] = {"box", "context", "kept", "latest", "book", "sampled", "read", "note", NULL};
 enum { BATCH, KEY, DATA, STEP, EPOCH, FOUND, SEEN, LOSS, ATTRIBUTES };
 
 /* What becomes a `Kept` when somebody asks for it. */
@@ -675,9 +617,8 @@ typedef struct {
 } Entry;
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vector;
-    PyObject *slow, *parts;
+    CALLABLE_HEAD
+    PyObject *parts[DELIVERY_PARTS];
     PyObject *ring; /* whose attributes the following are; may be NULL */
     PyObject *held, *exclude;
     int64_t limit, most;
@@ -690,31 +631,12 @@ static PyObject *attributes[ATTRIBUTES]; /* their names in a Kept */
 static PyObject *s_held, *s_exclude, *s_limit, *s_reads, *s_maxlen, *s_popleft, *s_settings,
     *s_writer;
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static PyObject *part(Delivery *delivery, int number)
-{
-    return PyTuple_GetItem(delivery->parts, number);
-}
-
 /* Is this attribute that object? */
 static int is(PyObject *object, PyObject *name, PyObject *wanted)
 {
     PyObject *value = PyObject_GetAttr(object, name);
     Py_XDECREF(value);
     return value == wanted;
-}
-
-static void replace(PyObject **place, PyObject *owned)
-{
-    PyObject *old = *place;
-    *place = owned;
-    Py_XDECREF(old);
 }
 
 static void entry_cleared(Entry *entry)
@@ -741,9 +663,9 @@ static int learn(Delivery *delivery, PyObject *ring)
 {
     if (ring == delivery->ring)
         return 1;
-    replace(&delivery->ring, NULL);
-    replace(&delivery->held, PyObject_GetAttr(ring, s_held));
-    replace(&delivery->exclude, PyObject_GetAttr(ring, s_exclude));
+    put_owned(&delivery->ring, NULL);
+    put_owned(&delivery->held, PyObject_GetAttr(ring, s_held));
+    put_owned(&delivery->exclude, PyObject_GetAttr(ring, s_exclude));
     delivery->limit = number_at(ring, s_limit);
     delivery->most = delivery->held ? number_at(delivery->held, s_maxlen) : -1;
     if (PyErr_Occurred() || !is(ring, s_reads, Py_True) || !PyAnySet_Check(delivery->exclude))
@@ -757,7 +679,7 @@ static int learn(Delivery *delivery, PyObject *ring)
 /* Is there a ring, and nothing to be done but to put the batch there? */
 static int is_usual(Delivery *delivery)
 {
-    State *box = (State *)part(delivery, BOX);
+    State *box = (State *)delivery->parts[BOX];
     if (box->suspect || now_ns() >= box->due || !box->ring || box->ring == Py_None)
         return 0;
     PyObject *ring = Py_NewRef(box->ring);
@@ -769,7 +691,7 @@ static int is_usual(Delivery *delivery)
 /* A `Kept`, as `Ring.keep` makes it. */
 static PyObject *kept_made(Delivery *delivery, Entry *entry)
 {
-    PyObject *made = PyObject_CallNoArgs(part(delivery, KEPT));
+    PyObject *made = PyObject_CallNoArgs(delivery->parts[KEPT]);
     PyObject *look = made ? look_made(&entry->glance) : NULL, *found = look ? found_made(&entry->glance) : NULL;
     PyObject *loss = found && entry->has_loss ? PyFloat_FromDouble(entry->loss) : NULL;
     PyObject *values[ATTRIBUTES] = {entry->batch, entry->key, entry->data, PyTuple_GetItem(entry->context, 0),
@@ -844,7 +766,7 @@ static int set_loss(Delivery *delivery, PyObject *holder, Py_ssize_t held, int64
 /* Batches get to know the losses that came of them. */
 static int settle(Delivery *delivery, PyObject *holder, Py_ssize_t held)
 {
-    Latest *latest = (Latest *)part(delivery, LATEST);
+    Latest *latest = (Latest *)delivery->parts[LATEST];
     Owned owned = matched(latest, 1);
     int done = 1;
     for (int64_t i = owned.from; done && i < owned.until; i++) {
@@ -880,7 +802,7 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
     int64_t after = held + delivery->count < delivery->most ? held + delivery->count + 1 : delivery->most;
     if (held < 0 || glance->size > delivery->limit / after) /* then older ones would have to go too */
         return 0;
-    PyObject *context = PyObject_CallNoArgs(part(delivery, CONTEXT)), *holder = Py_NewRef(delivery->held);
+    PyObject *context = PyObject_CallNoArgs(delivery->parts[CONTEXT]), *holder = Py_NewRef(delivery->held);
     long long number = given[1] == Py_None ? NO_KEY : PyLong_AsLongLong(given[1]);
     int ready = !PyErr_Occurred() && context && PyTuple_Check(context) && PyTuple_Size(context) == 2 && settle(delivery, holder, held) &&
                 make_room(delivery, holder, held) && delivery->count < MOST_KEPT; /* freeing a batch may run any code */
@@ -891,7 +813,7 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
     }
     delivery->entries[(delivery->first + delivery->count++) % MOST_KEPT] =
         (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, 0, 0, number, *glance};
-    came((Latest *)part(delivery, LATEST), number);
+    came((Latest *)delivery->parts[LATEST], number);
     return 1;
 }
 
@@ -914,14 +836,14 @@ static int make_entry(char *entry, PyObject *beginning, PyObject *key, uint64_t 
 static int note_digest(Delivery *delivery, PyObject *key, uint64_t digest, int whole)
 {
     char entry[ENTRY_BYTES];
-    PyObject *book = part(delivery, BOOK), *writer = PyObject_GetAttr(book, s_writer), *done = NULL;
+    PyObject *book = delivery->parts[BOOK], *writer = PyObject_GetAttr(book, s_writer), *done = NULL;
     int noted = writer && (writer == Py_None || is(book, s_settings, Py_None));
     if (writer && !noted)
-        noted = make_entry(entry, part(delivery, whole ? READ : SAMPLED), key, digest) &&
+        noted = make_entry(entry, delivery->parts[whole ? READ : SAMPLED], key, digest) &&
                 put_quickly(writer, entry, ENTRY_BYTES, 0);
     Py_XDECREF(writer);
     if (!noted && !interrupted())
-        done = PyObject_CallFunction(part(delivery, NOTE), "OKO", key, (unsigned long long)digest, whole ? Py_True : Py_False);
+        done = PyObject_CallFunction(delivery->parts[NOTE], "OKO", key, (unsigned long long)digest, whole ? Py_True : Py_False);
     Py_XDECREF(done);
     return noted || done;
 }
@@ -931,7 +853,7 @@ static PyObject *delivery_call(PyObject *self, PyObject *const *args, size_t fla
     Delivery *delivery = (Delivery *)self;
     Glance glance = {0};
     Py_INCREF(self); /* whoever runs meanwhile may switch the black box off */
-    int plain = !names && (flags & ~OFFSET_BIT) == 3 && is_usual(delivery);
+    int plain = !names && args_in(flags) == 3 && is_usual(delivery);
     int kept = plain && glance_at(&glance, args[2], delivery->exclude) && keep(delivery, args, &glance);
     PyObject *result = NULL;
     if (kept) {
@@ -940,7 +862,7 @@ static PyObject *delivery_call(PyObject *self, PyObject *const *args, size_t fla
     } else {
         glance_cleared(&glance);
         if (!interrupted())
-            result = PyObject_Vectorcall(delivery->slow, args, flags, names);
+            result = PyObject_Vectorcall(delivery->function, args, flags, names);
     }
     if (!result && !interrupted())
         result = Py_NewRef(Py_None);
@@ -963,113 +885,68 @@ static int delivery_clear(PyObject *self)
 
 static void delivery_dealloc(PyObject *self)
 {
-    Delivery *delivery = (Delivery *)self;
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     delivery_clear(self);
-    Py_XDECREF(delivery->slow);
-    Py_XDECREF(delivery->parts);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
+    callable_dealloc(self);
 }
 
 static int delivery_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    Delivery *delivery = (Delivery *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(delivery->slow);
-    Py_VISIT(delivery->parts);
-    Py_VISIT(delivery->ring);
-    Py_VISIT(delivery->held);
-    Py_VISIT(delivery->exclude);
     for (int i = 0; i < MOST_KEPT; i++) {
-        Entry *entry = &delivery->entries[i];
+        Entry *entry = &((Delivery *)self)->entries[i];
         Py_VISIT(entry->batch);
         Py_VISIT(entry->data);
         for (int j = 0; j < entry->glance.found; j++)
             Py_VISIT(part_at(&entry->glance, j)->part);
     }
-    return 0;
+    return callable_traverse(self, visit, arg);
 }
 
-static PyMemberDef delivery_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Delivery, vector), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 static PyMethodDef delivery_methods[] = {
     {"newer", delivery_newer, METH_NOARGS, "What was kept since this was asked before, oldest first."},
     {NULL, NULL, 0, NULL},
 };
-static PyType_Slot delivery_slots[] = {
-    {Py_tp_dealloc, delivery_dealloc}, {Py_tp_traverse, delivery_traverse}, {Py_tp_clear, delivery_clear},
-    {Py_tp_call, PyVectorcall_Call},   {Py_tp_members, delivery_members},   {Py_tp_methods, delivery_methods},
-    {0, NULL}};
-static PyType_Spec delivery_spec = {
-    "sonde.native.fingerprint.Delivery", sizeof(Delivery), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, delivery_slots};
+static const PyType_Slot delivery_slots[] = {{Py_tp_dealloc, delivery_dealloc}, {Py_tp_traverse, delivery_traverse},
+                                             {Py_tp_clear, delivery_clear}, {Py_tp_methods, delivery_methods}, {0, NULL}};
 
-static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    PyObject *parts, *slow;
-    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &parts, &slow))
-        return NULL;
-    if (PyTuple_Size(parts) != DELIVERY_PARTS || !PyObject_TypeCheck(PyTuple_GetItem(parts, BOX), state_type) || Py_TYPE(PyTuple_GetItem(parts, LATEST)) != latest_type ||
-        !PyBytes_Check(PyTuple_GetItem(parts, SAMPLED)) || !PyBytes_Check(PyTuple_GetItem(parts, READ)))
-        return PyErr_Format(PyExc_TypeError, "delivery() takes a tuple of %d", DELIVERY_PARTS);
-    Delivery *made = PyObject_GC_New(Delivery, delivery_type);
-    if (!made)
-        return NULL;
-    made->vector = delivery_call;
-    made->slow = Py_NewRef(slow);
-    made->parts = Py_NewRef(parts);
-    made->ring = made->held = made->exclude = NULL;
-    made->limit = made->most = made->first = made->count = 0;
-    memset(made->entries, 0, sizeof made->entries);
-    PyObject_GC_Track(made);
+    PyObject *slow, *none = PyTuple_New(0);
+    Delivery *made = none && PyArg_ParseTuple(args, "O", &slow) ? callable_new(delivery_type, delivery_call, OWNED(Delivery, exclude), slow) : NULL;
+    if (made && take_arguments(none, kwargs, delivery_names, made->parts) < 0)
+        Py_CLEAR(made);
+    Py_XDECREF(none);
+    if (made && (!PyObject_TypeCheck(made->parts[BOX], state_type) || Py_TYPE(made->parts[LATEST]) != latest_type ||
+                 !PyBytes_Check(made->parts[SAMPLED]) || !PyBytes_Check(made->parts[READ]))) {
+        Py_CLEAR(made);
+        PyErr_SetString(PyExc_TypeError, "delivery() takes a State as box, a Latest, and bytes as sampled and read");
+    }
     return (PyObject *)made;
 }
 
 /* ---- the module ---- */
 
 static PyMethodDef functions[] = {
-    {"prepare", prepare, METH_O, "Take what is needed of torch, the function of digests, and the class of a look."},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch, the function of digests, and the class of a look."},
     {"glance", glanced, METH_VARARGS, "The parts of a batch and the look at them; None: it is not plain."},
     {"latest", latest, METH_VARARGS, "What writes losses, and knows whose they are."},
-    {"delivery", delivery, METH_VARARGS, "What is told of batches, and keeps the plain ones."},
+    {"delivery", (PyCFunction)(void (*)(void))delivery, METH_VARARGS | METH_KEYWORDS, "What is told of batches, and keeps the plain ones."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "sonde.native.fingerprint", "A batch at a glance.", -1, functions, NULL, NULL, NULL, NULL};
 
-static int make_names(void)
+int fill_fingerprint(PyObject *module)
 {
-    static const char *const texts[] = {"_version", "held", "exclude", "limit", "reads", "maxlen",
-                                        "popleft", "settings", "writer"};
-    PyObject **const names[] = {&s_version, &s_held, &s_exclude, &s_limit, &s_reads, &s_maxlen,
-                                &s_popleft, &s_settings, &s_writer};
-    static const char *const kept[ATTRIBUTES] = {"batch", "key", "data", "step", "epoch", "parts", "seen", "loss"};
-    for (int i = 0; i < 9; i++)
-        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
-            return -1;
-    for (int i = 0; i < ATTRIBUTES; i++)
-        if (!(attributes[i] = PyUnicode_InternFromString(kept[i])))
-            return -1;
+    static const Name names[] = {
+        {&s_version, "_version"}, {&s_held, "held"}, {&s_exclude, "exclude"}, {&s_limit, "limit"}, {&s_reads, "reads"}, {&s_maxlen, "maxlen"},
+        {&s_popleft, "popleft"}, {&s_settings, "settings"}, {&s_writer, "writer"}, {&attributes[BATCH], "batch"}, {&attributes[KEY], "key"},
+        {&attributes[DATA], "data"}, {&attributes[STEP], "step"}, {&attributes[EPOCH], "epoch"}, {&attributes[FOUND], "parts"},
+        {&attributes[SEEN], "seen"}, {&attributes[LOSS], "loss"}, {NULL, NULL}};
     for (int i = 0; i < FIRST; i++)
         if (!(places[i] = Py_BuildValue("(i)", i)))
             return -1;
-    return 0;
-}
-
-PyMODINIT_FUNC PyInit_fingerprint(void)
-{
-    if (make_names() < 0 || ledger_names() < 0)
-        return NULL;
     tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
-    latest_type = (PyTypeObject *)PyType_FromSpec(&latest_spec);
-    delivery_type = latest_type ? (PyTypeObject *)PyType_FromSpec(&delivery_spec) : NULL;
-    state_type = delivery_type ? (PyTypeObject *)PyType_FromSpec(&state_spec) : NULL;
-    PyObject *module = state_type ? PyModule_Create(&definition) : NULL;
-    if (module && PyModule_AddObjectRef(module, "State", (PyObject *)state_type) != 0)
-        Py_CLEAR(module);
-    return module;
+    latest_type = callable_type("sonde.native.fingerprint.Latest", sizeof(Latest), PLAIN_CALL, NULL, latest_slots);
+    delivery_type = callable_type("sonde.native.fingerprint.Delivery", sizeof(Delivery), PLAIN_CALL, NULL, delivery_slots);
+    state_type = add_type(module, &state_spec);
+    return !latest_type || !delivery_type || !state_type || make_names(names) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -14,10 +14,15 @@ class Latest(Losses):
     def __call__(self, span: Any, value: float, /) -> None:
         """Write it; tell of it if it is not finite."""
 
-def prepare(parts: tuple[Any, ...], /) -> None:
-    """Take what is needed: the class of tensors; of `hooks/torch/private.py` the exchange and what tells that a tensor is copied on
-    write; the function that makes a digest, and the class of a look.
-    """
+def prepare(
+    *,
+    tensor: type,
+    exchange: Any,  # torch's capsule for DLPack; None: it has none
+    copied_late: Callable[[Any], bool],  # is this tensor copied on write?
+    digest: Callable[[Any, int], int],  # (bytes, seed)
+    look: type,  # the class `Look`
+) -> None:
+    """Take what is needed of torch, and what makes a digest."""
 
 def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:
     """The parts of a batch, and the look at them; None: it holds something that Python has to look at."""
@@ -41,10 +46,19 @@ class Delivery:
     def newer(self) -> list[Any]:
         """What was kept since this was asked before, oldest first: newer than all that the ring holds itself."""
 
-def delivery(parts: tuple[Any, ...], slow: Callable[[Any, Any, Any], None], /) -> Delivery:
+def delivery(
+    slow: Callable[[Any, Any, Any], None],
+    /,
+    *,
+    box: State,  # the black box
+    context: Callable[[], tuple[int | None, int | None]],  # step and epoch
+    kept: type,  # the class of what is kept
+    latest: Latest,
+    book: Any,  # the ledger
+    sampled: bytes,  # how its entry of a digest begins, before key and digest, if that is of a sample,
+    read: bytes,  # or of all there is
+    note: Callable[[int, int, bool], object],  # (key, digest, whole): writes such an entry where C cannot
+) -> Delivery:
     """What is told of batches that are delivered, in the place of `slow`, which does it where something is unusual: a batch that
     is not plain or makes the ring too large, a loss to be judged, a look around that is due.
-
-    `parts`: the black box, which is a `State`; what tells step and epoch; the class of what is kept; a `Latest`; the ledger; how its entries of
-    digests begin, of a sample and of all there is; what writes such an entry in Python.
     """

@@ -2,8 +2,9 @@
 
    A model has hundreds of layers, and each runs a few microseconds: so the good case, in which all is finite, is here, without
    a Python frame. Whatever is found is told to Python, which judges it. `leaves.py` has plain hooks where this was not built. */
-#include "blame.h"
-#include "tensor.h"
+#include "shared/callable.h"
+#include "shared/errors.h"
+#include "shared/tensor.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,13 +13,6 @@
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3", "unroll-loops")))
 #else
 #define WIDE
-#endif
-
-/* What is not run while all is well lies elsewhere: between two layers of a model the cache of instructions has none of ours. */
-#if defined(__GNUC__)
-#define RARE __attribute__((cold, noinline))
-#else
-#define RARE
 #endif
 
 #define BLOCK 1024
@@ -118,22 +112,11 @@ static int scan(int format, const void *data, int64_t count)
 /* ---- tensors ---- */
 
 enum { TENSOR, PARAMETER, EXCHANGE, COPIED_LATE, NUMBER, TRACING, FOUND, LOOK, OUTPUT, GRADIENT, LOSS, ENDED, LATER, BLAME, CALM, PARTS };
+static const char *const part_names[] = {
+    "tensor", "parameter", "exchange", "copied_late", "number", "tracing", "found", "look", "output", "gradient", "loss", "ended", "later",
+    "blame", "calm", NULL};
 static PyObject *parts[PARTS];
 static PyObject *s_grad_fn, *s_grad, *s_output, *s_prehook, *s_requires_grad, *s_name;
-
-static int truth_of(PyObject *owned)
-{
-    int truth = owned ? PyObject_IsTrue(owned) : -1;
-    Py_XDECREF(owned);
-    return truth;
-}
-
-static int64_t number_of(PyObject *owned)
-{
-    int64_t number = owned ? PyLong_AsLongLong(owned) : -1;
-    Py_XDECREF(owned);
-    return number;
-}
 
 static int is_tensor(PyObject *value)
 {
@@ -194,9 +177,7 @@ RARE static void blame(void)
 
 RARE static int look_slowly(PyObject *tensor)
 {
-    PyObject *bits = PyObject_CallFunctionObjArgs(parts[LOOK], tensor, NULL);
-    int found = bits ? (int)PyLong_AsLong(bits) : 0;
-    Py_XDECREF(bits);
+    int found = (int)number_of(PyObject_CallFunctionObjArgs(parts[LOOK], tensor, NULL));
     blame();
     return found > 0 ? found : 0;
 }
@@ -225,18 +206,16 @@ RARE static int answered(PyObject *owned)
 /* ---- calls ---- */
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vector;
-    PyObject *layer, *original;
+    CALLABLE_HEAD
+    PyObject *layer;
     PyObject *outs, *ins; /* tuples of hooks, by the number of an output */
-    int64_t first, end;   /* how far autograd had counted when its last call as a layer began and ended */
     PyObject *hooks;      /* a tuple of dicts: while all are empty, it makes of finite numbers only such; NULL: that is not known */
+    int64_t first, end;   /* how far autograd had counted when its last call as a layer began and ended */
     int own;              /* code of the program: its gradients are looked at on both sides */
 } Call;
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vector;
+    CALLABLE_HEAD
     PyObject *layer;
     int side;   /* 0: what comes to the result; 1: what was given to the input */
     int output; /* the number of the tensor among those that its node made */
@@ -297,11 +276,6 @@ static int is_known(const Thread *thread, PyObject *value)
     return value == thread->last_given && is_tensor(value) && thread->last_made && counted() == thread->last_end && is_tracked(value);
 }
 
-static PyObject *or_none(PyObject *borrowed)
-{
-    return borrowed ? borrowed : Py_None;
-}
-
 /* The first argument of the outermost call. */
 RARE static PyObject *root_of(const Frame *frame)
 {
@@ -313,14 +287,13 @@ RARE static PyObject *root_of(const Frame *frame)
 
 RARE static int tell_output(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, int bits, Situation *at)
 {
-    size_t count = flags & ~OFFSET_BIT;
-    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-    PyObject *given = PyTuple_New((Py_ssize_t)count + named);
+    Py_ssize_t count = args_in(flags), named = names ? PyTuple_Size(names) : 0;
+    PyObject *given = PyTuple_New(count + named);
     if (!given) {
         blame();
         return 0;
     }
-    for (Py_ssize_t i = 0; i < (Py_ssize_t)count + named; i++)
+    for (Py_ssize_t i = 0; i < count + named; i++)
         PyTuple_SetItem(given, i, Py_NewRef(args[i]));
     PyObject *situation = Py_BuildValue("(OOLLiiiO)", or_none(mine.top ? mine.top->layer : NULL), or_none(mine.last), (long long)mine.last_end,
                                         (long long)at->first, at->adjacent, at->changed, at->parted, or_none(root_of(mine.top)));
@@ -354,11 +327,8 @@ static int hook_node(PyObject *tensor, PyObject *hooks, int alone)
     }
     int64_t output = number_of(PyObject_GetAttr(tensor, s_output));
     int result = PyErr_Occurred() ? -1 : 0;
-    if (result == 0 && output < PyTuple_Size(hooks)) {
-        PyObject *done = PyObject_CallMethodObjArgs(node, s_prehook, PyTuple_GetItem(hooks, output), NULL);
-        Py_XDECREF(done);
-        result = done ? 0 : -1;
-    }
+    if (result == 0 && output < PyTuple_Size(hooks))
+        result = done(PyObject_CallMethodObjArgs(node, s_prehook, PyTuple_GetItem(hooks, output), NULL));
     Py_DECREF(node);
     return result;
 }
@@ -377,9 +347,7 @@ static void leaf_ended(Thread *thread, Call *call, PyObject *tensors, PyObject *
         ok = hook_node(given, call->ins, !call->own && at->first - thread->last_end == 1);
     if (ok < 0)
         blame();
-    PyObject *before = thread->last;
-    thread->last = Py_NewRef(call->layer);
-    Py_XDECREF(before);
+    put_owned(&thread->last, Py_NewRef(call->layer));
     thread->last_given = bits ? NULL : !tensors ? result : PyTuple_Size(tensors) ? PyTuple_GetItem(tensors, 0) : NULL;
     thread->last_end = counted();
     thread->last_made = thread->last_end != at->first;
@@ -408,7 +376,7 @@ static int is_steady(const Call *call)
 /* The call has ended: returns 0, or -1 with an exception that the program shall get. */
 static int judge(Thread *thread, Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, Situation *at)
 {
-    PyObject *given = (flags & ~OFFSET_BIT) > 1 ? args[1] : NULL;
+    PyObject *given = args_in(flags) > 1 ? args[1] : NULL;
     PyObject *tensors = NULL;
     int bits = 0;
     if (is_tensor(result)) {
@@ -474,17 +442,17 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
 {
     Call *call = (Call *)self;
     Thread *thread = &mine;
-    PyObject *given = (flags & ~OFFSET_BIT) > 1 ? args[1] : NULL;
+    PyObject *given = args_in(flags) > 1 ? args[1] : NULL;
     if (mode != ON || (!thread->top && is_traced())) /* what is asked of a tensor would be traced */
-        return PyObject_Vectorcall(call->original, args, flags, names);
+        return PyObject_Vectorcall(call->function, args, flags, names);
     Situation at = {counted(), 0, 0, 0, 0};
     at.adjacent = given && given == thread->last_given && at.first == thread->last_end;
     at.steady = at.adjacent && call->hooks && is_known(thread, given) && is_steady(call);
     Frame *frame = frame_begun(thread, call->layer, given);
     if (!frame)
-        return PyObject_Vectorcall(call->original, args, flags, names);
+        return PyObject_Vectorcall(call->function, args, flags, names);
     Py_INCREF(self);
-    PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
+    PyObject *result = PyObject_Vectorcall(call->function, args, flags, names);
     at.parted = frame_ended(thread, frame);
     if (result && mode == ON && judge(thread, call, result, args, flags, names, &at) < 0)
         Py_CLEAR(result);
@@ -499,16 +467,14 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
 {
     Hook *hook = (Hook *)self;
     (void)names;
-    if (mode != ON || bad_gradient || (flags & ~OFFSET_BIT) < 1 || !PyTuple_Check(args[0]) || hook->output >= PyTuple_Size(args[0]))
+    if (mode != ON || bad_gradient || args_in(flags) < 1 || !PyTuple_Check(args[0]) || hook->output >= PyTuple_Size(args[0]))
         Py_RETURN_NONE;
     PyObject *gradient = PyTuple_GetItem(args[0], hook->output);
     if (gradient == Py_None)
         Py_RETURN_NONE;
     int bits = look_well(gradient);
     if (!bits) {
-        Hook *before = good;
-        good = (Hook *)Py_NewRef(self);
-        Py_XDECREF((PyObject *)before);
+        put_owned((PyObject **)&good, Py_NewRef(self));
         Py_RETURN_NONE;
     }
     bad_gradient = 1;
@@ -584,15 +550,14 @@ static int pass_ended(void)
 
 static PyObject *pass_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    PyObject *original = ((Call *)self)->original;
+    PyObject *original = ((Call *)self)->function;
     if (mode == OFF || mine.in_pass)
         return PyObject_Vectorcall(original, args, flags, names);
-    if (pass_begins((flags & ~OFFSET_BIT) > 0 ? args[0] : NULL) < 0)
+    if (pass_begins(args_in(flags) > 0 ? args[0] : NULL) < 0)
         return NULL;
     mine.in_pass = 1;
-    PyObject *loss = (flags & ~OFFSET_BIT) > 0 ? Py_NewRef(args[0]) : NULL, *before = passed;
-    passed = Py_XNewRef(loss);
-    Py_XDECREF(before);
+    PyObject *loss = args_in(flags) > 0 ? Py_NewRef(args[0]) : NULL;
+    put_owned(&passed, Py_XNewRef(loss));
     PyObject *result = PyObject_Vectorcall(original, args, flags, names);
     mine.in_pass = 0;
     if (result && pass_ended() < 0)
@@ -627,12 +592,12 @@ static int look_into(PyObject *value, int deeper)
         return UNKNOWN;
     if (deeper == 0)
         return 0;
-    int tuple = PyTuple_CheckExact(value), found = 0; /* others may run while a large tensor is read: each part is held */
+    int found = 0; /* others may run while a large tensor is read: each part is held */
     PyObject *held = PyDict_CheckExact(value) ? PyDict_Values(value) : Py_NewRef(value);
     for (Py_ssize_t i = 0; held && found != UNKNOWN && i < MOST_VALUES; i++) {
-        if (i >= (tuple ? PyTuple_Size(held) : PyList_Size(held)))
+        if (i >= length_of(held))
             break;
-        PyObject *one = Py_NewRef(tuple ? PyTuple_GetItem(held, i) : PyList_GetItem(held, i));
+        PyObject *one = Py_NewRef(item_of(held, i));
         int bits = look_into(one, deeper - 1);
         found = bits == UNKNOWN ? UNKNOWN : found | bits;
         Py_DECREF(one);
@@ -646,11 +611,10 @@ static int look_into(PyObject *value, int deeper)
 static PyObject *collate_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Call *call = (Call *)self;
-    PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
-    if (!result || (flags & ~OFFSET_BIT) < 1 || look_into(result, DEEPEST) == 0)
+    PyObject *result = PyObject_Vectorcall(call->function, args, flags, names);
+    if (!result || args_in(flags) < 1 || look_into(result, DEEPEST) == 0)
         return result;
-    PyObject *told = PyObject_CallFunctionObjArgs(call->layer, args[0], result, NULL);
-    Py_XDECREF(told);
+    Py_XDECREF(PyObject_CallFunctionObjArgs(call->layer, args[0], result, NULL));
     if (interrupted())
         Py_CLEAR(result);
     return result;
@@ -659,7 +623,7 @@ static PyObject *collate_call(PyObject *self, PyObject *const *args, size_t flag
 /* What makes that of what collates. */
 static PyObject *collating_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (names || (flags & ~OFFSET_BIT) != 1)
+    if (names || args_in(flags) != 1)
         return PyErr_Format(PyExc_TypeError, "there is one function that collates");
     return call_made(collate_call, ((Call *)self)->layer, args[0], NULL, NULL);
 }
@@ -672,99 +636,36 @@ static PyObject *arrived_call(PyObject *self, PyObject *const *args, size_t flag
     Call *call = (Call *)self;
     Recent *recent = (Recent *)call->layer;
     Py_INCREF(self);
-    int noted = !names && (flags & ~OFFSET_BIT) == 3 && recent->told < call->end && noted_arrival(recent, call->outs, args);
+    int noted = !names && args_in(flags) == 3 && recent->told < call->end && noted_arrival(recent, call->outs, args);
     PyObject *result = noted ? Py_NewRef(Py_None) : NULL;
     if (noted)
         forget_last();
     else if (!interrupted())
-        result = PyObject_Vectorcall(call->original, args, flags, names);
+        result = PyObject_Vectorcall(call->function, args, flags, names);
     Py_DECREF(self);
     return result;
 }
 
 /* ---- the types ---- */
 
-static void call_dealloc(PyObject *self)
-{
-    Call *call = (Call *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF(call->layer);
-    Py_XDECREF(call->original);
-    Py_XDECREF(call->outs);
-    Py_XDECREF(call->ins);
-    Py_XDECREF(call->hooks);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static int call_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Call *)self)->layer);
-    Py_VISIT(((Call *)self)->original);
-    Py_VISIT(((Call *)self)->outs);
-    Py_VISIT(((Call *)self)->ins);
-    Py_VISIT(((Call *)self)->hooks);
-    return 0;
-}
-
-static PyMemberDef call_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Call, vector), READONLY, NULL},
-    {"__wrapped__", T_OBJECT_EX, offsetof(Call, original), READONLY, "What is called."},
+static const PyMemberDef call_members[] = {
     {"first", T_LONGLONG, offsetof(Call, first), READONLY, "Nodes of its last call have this number or a higher one,"},
     {"end", T_LONGLONG, offsetof(Call, end), READONLY, "and a lower one than this."},
     {NULL, 0, 0, 0, NULL},
 };
-static PyType_Slot call_slots[] = {
-    {Py_tp_dealloc, call_dealloc}, {Py_tp_traverse, call_traverse}, {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, call_members}, {0, NULL}};
-#define FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION)
-static PyType_Spec call_spec = {"sonde.native.finite.Call", sizeof(Call), 0, FLAGS, call_slots};
-
-static void hook_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF(((Hook *)self)->layer);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static int hook_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Hook *)self)->layer);
-    return 0;
-}
-
-static PyMemberDef hook_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Hook, vector), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-static PyType_Slot hook_slots[] = {
-    {Py_tp_dealloc, hook_dealloc}, {Py_tp_traverse, hook_traverse}, {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, hook_members}, {0, NULL}};
-static PyType_Spec hook_spec = {"sonde.native.finite.Hook", sizeof(Hook), 0, FLAGS, hook_slots};
-
-/* ---- the module ---- */
 
 static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *original, PyObject *outs, PyObject *ins)
 {
-    Call *call = PyObject_GC_New(Call, call_type);
-    if (!call)
-        return NULL;
-    call->vector = vector;
-    call->layer = Py_XNewRef(layer);
-    call->original = Py_NewRef(original);
-    call->outs = Py_XNewRef(outs);
-    call->ins = Py_XNewRef(ins);
-    call->hooks = NULL;
-    call->own = 0;
-    call->first = call->end = 0;
-    PyObject_GC_Track(call);
+    Call *call = callable_new(call_type, vector, OWNED(Call, hooks), original);
+    if (call) {
+        call->layer = Py_XNewRef(layer);
+        call->outs = Py_XNewRef(outs);
+        call->ins = Py_XNewRef(ins);
+    }
     return (PyObject *)call;
 }
+
+/* ---- for Python ---- */
 
 static PyObject *watched(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -808,14 +709,12 @@ static PyObject *hook(PyObject *Py_UNUSED(module), PyObject *args)
     int side, output;
     if (!PyArg_ParseTuple(args, "Oii", &layer, &side, &output))
         return NULL;
-    Hook *made = PyObject_GC_New(Hook, hook_type);
-    if (!made)
-        return NULL;
-    made->vector = hook_call;
-    made->layer = Py_NewRef(layer);
-    made->side = side;
-    made->output = output;
-    PyObject_GC_Track(made);
+    Hook *made = callable_new(hook_type, hook_call, OWNED(Hook, layer), NULL);
+    if (made) {
+        made->layer = Py_NewRef(layer);
+        made->side = side;
+        made->output = output;
+    }
     return (PyObject *)made;
 }
 
@@ -824,18 +723,10 @@ static PyObject *look_at(PyObject *Py_UNUSED(module), PyObject *tensor)
     return PyLong_FromLong(parts[TENSOR] && is_tensor(tensor) ? look(tensor) : UNKNOWN);
 }
 
-static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
+static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS || !PyAnySet_Check(PyTuple_GetItem(given, CALM)))
-        return PyErr_Format(PyExc_TypeError, "prepare() takes a tuple of %d", PARTS);
-    for (int i = 0; i < PARTS; i++) {
-        PyObject *old = parts[i];
-        parts[i] = Py_NewRef(PyTuple_GetItem(given, i));
-        Py_XDECREF(old);
-    }
-    if (tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    int taken = take_arguments(args, kwargs, part_names, parts);
+    return taken < 0 || tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *turn(PyObject *Py_UNUSED(module), PyObject *number)
@@ -864,9 +755,7 @@ static PyObject *suspect(PyObject *Py_UNUSED(module), PyObject *on)
 
 static PyObject *weigh(PyObject *Py_UNUSED(module), PyObject *list)
 {
-    PyObject *old = weights;
-    weights = PyList_Check(list) ? Py_NewRef(list) : NULL;
-    Py_XDECREF(old);
+    put_owned(&weights, PyList_Check(list) ? Py_NewRef(list) : NULL);
     Py_RETURN_NONE;
 }
 
@@ -889,7 +778,7 @@ static PyMethodDef functions[] = {
     {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
     {"passing", passing, METH_O, "What is called in the place of a backward pass."},
     {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input; which output of the node."},
-    {"prepare", prepare, METH_O, "Take what is needed of torch and of the watch."},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch and of the watch."},
     {"turn", turn, METH_O, "0: off, 1: on, 2: only losses are looked at."},
     {"renew", renew, METH_NOARGS, "What comes now comes after no layer."},
     {"suspect", suspect, METH_O, "Say whether the end of each backward pass is to be told."},
@@ -897,25 +786,13 @@ static PyMethodDef functions[] = {
     {"at", at, METH_NOARGS, "What is open, and what was seen last."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "sonde.native.finite", "Is it finite?", -1, functions, NULL, NULL, NULL, NULL};
 
-static int make_names(void)
+int fill_finite(PyObject *module)
 {
-    static const char *const texts[] = {"grad_fn", "grad", "output_nr", "register_prehook", "requires_grad", "name"};
-    PyObject **const names[] = {&s_grad_fn, &s_grad, &s_output, &s_prehook, &s_requires_grad, &s_name};
-    for (int i = 0; i < 6; i++)
-        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
-            return -1;
-    return 0;
-}
-
-PyMODINIT_FUNC PyInit_finite(void)
-{
-    if (make_names() < 0)
-        return NULL;
-    call_type = (PyTypeObject *)PyType_FromSpec(&call_spec);
-    hook_type = call_type ? (PyTypeObject *)PyType_FromSpec(&hook_spec) : NULL;
-    recent_type = hook_type ? (PyTypeObject *)PyType_FromSpec(&recent_spec) : NULL;
-    return recent_type ? PyModule_Create(&definition) : NULL;
+    static const Name names[] = {{&s_grad_fn, "grad_fn"}, {&s_grad, "grad"}, {&s_output, "output_nr"}, {&s_prehook, "register_prehook"},
+                                 {&s_requires_grad, "requires_grad"}, {&s_name, "name"}, {NULL, NULL}};
+    call_type = callable_type("sonde.native.finite.Call", sizeof(Call), PLAIN_CALL, call_members, NULL);
+    hook_type = callable_type("sonde.native.finite.Hook", sizeof(Hook), PLAIN_CALL, NULL, NULL);
+    recent_type = add_type(NULL, &recent_spec);
+    return !call_type || !hook_type || !recent_type || make_names(names) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

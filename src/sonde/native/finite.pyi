@@ -62,12 +62,25 @@ def hook(layer: object, side: int, output: int, /) -> Function:
     among those of the node.
     """
 
-def prepare(parts: tuple[Any, ...], /) -> None:
-    """Take what is needed: the class of tensors, and of parameters; of `hooks/torch/private.py` the exchange, what tells that a tensor is
-    copied on write, autograd's counter and the state of a tracer; functions in Python: the tensors of a result, the look at one that is
-    not plain, what is told of an output, a gradient, a loss, the end of a pass, a pass later on, and a failure; and the names of nodes
-    that make nothing of a gradient.
-    """
+def prepare(
+    *,
+    tensor: type,
+    parameter: type,
+    exchange: Any,  # torch's capsule for DLPack; None: it has none
+    copied_late: Callable[[Any], bool],  # is this tensor copied on write?
+    number: Callable[[], int],  # autograd's counter
+    tracing: Callable[[], Any],  # the state of a tracer; None: there is none
+    found: Callable[[Any], tuple[Any, ...]],  # the tensors of a result
+    look: Callable[[Any], int],  # the look at a tensor that is not plain
+    output: Function,  # what is told of an output that is not finite,
+    gradient: Function,  # a gradient,
+    loss: Function,  # a loss,
+    ended: Function,  # the end of a pass,
+    later: Callable[[int], object],  # and a pass later on
+    blame: Callable[[BaseException], object],  # what is told of a failure of ours
+    calm: frozenset[str],  # the names of nodes that make nothing of a gradient
+) -> None:
+    """Take what is needed of torch and of the watch."""
 
 def turn(mode: int, /) -> None:
     """0: off. 1: on. 2: only losses are looked at."""

@@ -2,25 +2,22 @@
 
    A model has hundreds of layers, and each runs a few microseconds: Python frames of ours in between, four or five for each
    way, would be a tenth of it. What is not plain (a result that is no tensor, a search in the graph) is asked of Python. */
-#include "blame.h"
-
-#include <stdint.h>
+#include "shared/callable.h"
+#include "shared/errors.h"
 
 #define MOST_HOPS 64
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vector;
-    PyObject *layer, *original;
+    CALLABLE_HEAD
+    PyObject *layer;
     PyObject *forward, *backward; /* spans; may be NULL */
     int measured, gradients, tentative, told;
-    int start, hops, offset; /* the way to the lowest node, if hops >= 0 */
+    int start, hops, offset; /* where the lowest node is, if hops >= 0 */
     uint8_t hop[MOST_HOPS];
 } Call;
 
 typedef struct Passage {
-    PyObject_HEAD
-    vectorcallfunc vector;
+    CALLABLE_HEAD
     Call *call;
     struct Passage *above; /* the call of a layer that this one was made in */
     struct Passage *outer; /* the call that had begun before; owned by the chain of `top` */
@@ -32,6 +29,8 @@ typedef struct Passage {
 } Passage;
 
 enum { ENTER, LEAVE, CANCEL, NUMBER, TASK, QUEUE, PHASES, TENSOR, FOUND, SEARCH, DEMOTE, DESCRIBE, BLAME, ENDED, PARTS };
+static const char *const part_names[] = {"enter", "leave", "cancel", "number", "task", "queue", "phases", "tensor", "found", "search",
+                                         "demote", "describe", "blame", NULL};
 static PyObject *parts[PARTS];
 
 static PyTypeObject *call_type, *passage_type;
@@ -50,19 +49,10 @@ static void blame(void)
     blame_on(parts[BLAME]);
 }
 
-static int done(PyObject *owned)
+static int unsigned_of(PyObject *owned, uint64_t *number)
 {
-    Py_XDECREF(owned);
-    return owned ? 0 : -1;
-}
-
-static int number_of(PyObject *owned, uint64_t *number)
-{
-    if (!owned)
-        return -1;
-    *number = PyLong_AsUnsignedLongLong(owned);
-    Py_DECREF(owned);
-    return PyErr_Occurred() ? -1 : 0;
+    *number = owned ? PyLong_AsUnsignedLongLong(owned) : 0;
+    return done(owned) < 0 || PyErr_Occurred() ? -1 : 0;
 }
 
 static int leave(PyObject *span, int64_t size, PyObject *error)
@@ -70,7 +60,7 @@ static int leave(PyObject *span, int64_t size, PyObject *error)
     PyObject *key = size < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(size);
     if (!key)
         return -1;
-    int result = done(PyObject_CallFunctionObjArgs(parts[LEAVE], span, key, error ? error : Py_None, NULL));
+    int result = done(PyObject_CallFunctionObjArgs(parts[LEAVE], span, key, or_none(error), NULL));
     Py_DECREF(key);
     return result;
 }
@@ -78,9 +68,7 @@ static int leave(PyObject *span, int64_t size, PyObject *error)
 /* Those that cannot say (nested and sparse ones) are not known: -1. */
 static int64_t nbytes(PyObject *tensor)
 {
-    PyObject *size = PyObject_GetAttr(tensor, s_nbytes);
-    int64_t found = size ? PyLong_AsLongLong(size) : -1;
-    Py_XDECREF(size);
+    int64_t found = number_at(tensor, s_nbytes);
     forget_error();
     return found;
 }
@@ -150,9 +138,7 @@ static int enter_passage(Passage *passage)
 static int enters(Passage *passage, PyObject *gradients)
 {
     if (!passage->open) {
-        PyObject *found = PyObject_CallNoArgs(parts[TASK]);
-        long now = found ? PyLong_AsLong(found) : -1;
-        Py_XDECREF(found);
+        long now = (long)number_of(PyObject_CallNoArgs(parts[TASK]));
         if (PyErr_Occurred() || ((!opened || now != task) && begin_pass(now) < 0) || enter_passage(passage) < 0)
             return -1;
     }
@@ -184,7 +170,7 @@ static int leaves(Passage *passage)
 /* As a hook before a node it gets what comes in, as one after a node also what goes out. */
 static PyObject *passage_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    size_t count = flags & ~OFFSET_BIT;
+    Py_ssize_t count = args_in(flags);
     (void)names;
     if ((count == 1 ? enters((Passage *)self, args[0]) : leaves((Passage *)self)) < 0)
         blame();
@@ -199,63 +185,32 @@ static PyObject *passage_begins(PyObject *self, PyObject *Py_UNUSED(gradients))
     Py_RETURN_NONE;
 }
 
-static void passage_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF((PyObject *)((Passage *)self)->call);
-    Py_XDECREF((PyObject *)((Passage *)self)->above);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static int passage_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT((PyObject *)((Passage *)self)->call);
-    Py_VISIT((PyObject *)((Passage *)self)->above);
-    return 0;
-}
-
 static Passage *passage_new(Call *call, uint64_t first)
 {
-    Passage *passage = PyObject_GC_New(Passage, passage_type);
-    if (!passage)
-        return NULL;
-    passage->vector = passage_call;
-    passage->call = (Call *)Py_NewRef((PyObject *)call);
-    passage->above = passage->outer = passage->under = NULL;
-    passage->first = first;
-    passage->size = -1;
-    passage->parted = passage->cancelled = passage->open = passage->ended = passage->loose = 0;
-    PyObject_GC_Track(passage);
+    Passage *passage = callable_new(passage_type, passage_call, OWNED(Passage, above), NULL);
+    if (passage) {
+        passage->call = (Call *)Py_NewRef((PyObject *)call);
+        passage->first = first;
+        passage->size = -1;
+    }
     return passage;
 }
 
-static PyMemberDef passage_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Passage, vector), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 static PyMethodDef passage_methods[] = {
     {"begins", passage_begins, METH_O, "The pass comes to a node behind the result."},
     {NULL, NULL, 0, NULL},
 };
-static PyType_Slot passage_slots[] = {
-    {Py_tp_dealloc, passage_dealloc}, {Py_tp_traverse, passage_traverse}, {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, passage_members}, {Py_tp_methods, passage_methods}, {0, NULL}};
-static PyType_Spec passage_spec = {
-    "sonde.native.layers.Passage", sizeof(Passage), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, passage_slots};
+static const PyType_Slot passage_slots[] = {{Py_tp_methods, passage_methods}, {0, NULL}};
 
 /* ---- the lowest node ---- */
 
 static int sequence_of(PyObject *node, uint64_t *number)
 {
-    return number_of(PyObject_CallMethodObjArgs(node, s_sequence, NULL), number);
+    return unsigned_of(PyObject_CallMethodObjArgs(node, s_sequence, NULL), number);
 }
 
 /* A new reference: the node at the end of the way that the last call took, if that still is the one; NULL: no, or an error. */
-static PyObject *by_route(Call *call, PyObject *nodes, uint64_t first)
+static PyObject *by_hops(Call *call, PyObject *nodes, uint64_t first)
 {
     if (call->hops < 0 || call->start >= PyList_Size(nodes))
         return NULL;
@@ -281,7 +236,7 @@ static PyObject *by_route(Call *call, PyObject *nodes, uint64_t first)
 static PyObject *by_search(Call *call, PyObject *nodes, uint64_t first, PyObject *given)
 {
     PyObject *number = PyLong_FromUnsignedLongLong(first);
-    PyObject *found = number ? PyObject_CallFunctionObjArgs(parts[SEARCH], nodes, number, given ? given : Py_None, NULL) : NULL;
+    PyObject *found = number ? PyObject_CallFunctionObjArgs(parts[SEARCH], nodes, number, or_none(given), NULL) : NULL;
     Py_XDECREF(number);
     call->hops = -1;
     if (!found || !PyTuple_Check(found))
@@ -304,7 +259,7 @@ static PyObject *by_search(Call *call, PyObject *nodes, uint64_t first, PyObject
 
 static int hook_lowest(Passage *passage, PyObject *nodes, PyObject *given)
 {
-    PyObject *node = by_route(passage->call, nodes, passage->first);
+    PyObject *node = by_hops(passage->call, nodes, passage->first);
     if (!node) {
         forget_error();
         node = by_search(passage->call, nodes, passage->first, given);
@@ -380,7 +335,7 @@ static int look_back(Passage *passage, PyObject *tensors, PyObject *given)
         if (!next_to && !passage->parted)
             result = hook_lowest(passage, nodes, given);
         if (result == 0)
-            result = number_of(PyObject_CallNoArgs(parts[NUMBER]), &last_end);
+            result = unsigned_of(PyObject_CallNoArgs(parts[NUMBER]), &last_end);
         last_result = PyTuple_Size(tensors) == 1 && !passage->loose ? PyTuple_GetItem(tensors, 0) : NULL;
     }
     Py_XDECREF(nodes);
@@ -483,14 +438,14 @@ static void call_left(Passage *passage)
 static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Call *call = (Call *)self;
-    size_t count = flags & ~OFFSET_BIT;
+    Py_ssize_t count = args_in(flags);
     uint64_t first = 0;
     Passage *passage = NULL;
-    if (wanted() && number_of(PyObject_CallNoArgs(parts[NUMBER]), &first) == 0)
+    if (wanted() && unsigned_of(PyObject_CallNoArgs(parts[NUMBER]), &first) == 0)
         passage = passage_new(call, first);
     if (!passage) {
         blame();
-        return PyObject_Vectorcall(call->original, args, flags, names);
+        return PyObject_Vectorcall(call->function, args, flags, names);
     }
     Passage *above = top;
     if (above)
@@ -500,7 +455,7 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
     Py_INCREF(self);
     passage->outer = top;
     top = (Passage *)Py_NewRef((PyObject *)passage);
-    PyObject *result = PyObject_Vectorcall(call->original, args, flags, names);
+    PyObject *result = PyObject_Vectorcall(call->function, args, flags, names);
     call_left(passage);
     if (!result)
         call_failed(call, passage);
@@ -515,56 +470,16 @@ static PyObject *shadow_call(PyObject *self, PyObject *const *args, size_t flags
 {
     if (top)
         enclose(NULL, top);
-    return PyObject_Vectorcall(((Call *)self)->original, args, flags, names);
+    return PyObject_Vectorcall(((Call *)self)->function, args, flags, names);
 }
 
-static void call_dealloc(PyObject *self)
+/* ---- for Python ---- */
+
+static Call *call_new(vectorcallfunc vector, PyObject *original)
 {
-    Call *call = (Call *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF(call->layer);
-    Py_XDECREF(call->original);
-    Py_XDECREF(call->forward);
-    Py_XDECREF(call->backward);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static int call_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Call *)self)->layer);
-    Py_VISIT(((Call *)self)->original);
-    Py_VISIT(((Call *)self)->forward);
-    Py_VISIT(((Call *)self)->backward);
-    return 0;
-}
-
-static PyMemberDef call_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Call, vector), READONLY, NULL},
-    {"__wrapped__", T_OBJECT_EX, offsetof(Call, original), READONLY, "What is called."},
-    {NULL, 0, 0, 0, NULL},
-};
-static PyType_Slot call_slots[] = {
-    {Py_tp_dealloc, call_dealloc}, {Py_tp_traverse, call_traverse}, {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, call_members}, {0, NULL}};
-static PyType_Spec call_spec = {
-    "sonde.native.layers.Call", sizeof(Call), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
-
-/* ---- the module ---- */
-
-static Call *call_new(PyObject *original)
-{
-    Call *call = PyObject_GC_New(Call, call_type);
-    if (!call)
-        return NULL;
-    call->vector = shadow_call;
-    call->original = Py_NewRef(original);
-    call->layer = call->forward = call->backward = NULL;
-    call->measured = call->gradients = call->tentative = call->told = 0;
-    call->hops = -1;
+    Call *call = callable_new(call_type, vector, OWNED(Call, backward), original);
+    if (call)
+        call->hops = -1;
     return call;
 }
 
@@ -574,38 +489,26 @@ static PyObject *recorded(PyObject *Py_UNUSED(module), PyObject *args)
     int measured, gradients, tentative;
     if (!PyArg_ParseTuple(args, "OOOOppp", &layer, &original, &forward, &backward, &measured, &gradients, &tentative))
         return NULL;
-    Call *call = call_new(original);
+    Call *call = call_new(call_call, original);
     if (!call)
         return NULL;
-    call->vector = call_call;
     call->layer = Py_NewRef(layer);
-    call->forward = forward == Py_None ? NULL : Py_NewRef(forward);
-    call->backward = backward == Py_None ? NULL : Py_NewRef(backward);
+    call->forward = Py_XNewRef(unless_none(forward));
+    call->backward = Py_XNewRef(unless_none(backward));
     call->measured = measured;
     call->gradients = gradients;
     call->tentative = tentative;
-    PyObject_GC_Track(call);
     return (PyObject *)call;
 }
 
 static PyObject *shadow(PyObject *Py_UNUSED(module), PyObject *original)
 {
-    Call *call = call_new(original);
-    if (call)
-        PyObject_GC_Track(call);
-    return (PyObject *)call;
+    return (PyObject *)call_new(shadow_call, original);
 }
 
-static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *given)
+static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != ENDED)
-        return PyErr_Format(PyExc_TypeError, "prepare() takes a tuple of %d", ENDED);
-    for (int i = 0; i < ENDED; i++) {
-        PyObject *old = parts[i];
-        parts[i] = Py_NewRef(PyTuple_GetItem(given, i));
-        Py_XDECREF(old);
-    }
-    Py_RETURN_NONE;
+    return take_arguments(args, kwargs, part_names, parts) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *mute(PyObject *Py_UNUSED(module), PyObject *on)
@@ -616,7 +519,7 @@ static PyObject *mute(PyObject *Py_UNUSED(module), PyObject *on)
 
 static PyObject *finish(PyObject *Py_UNUSED(module), PyObject *error)
 {
-    if (finish_pass(error == Py_None ? NULL : error) < 0)
+    if (finish_pass(unless_none(error)) < 0)
         blame();
     Py_RETURN_NONE;
 }
@@ -631,36 +534,21 @@ static PyObject *ended(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 static PyMethodDef functions[] = {
     {"recorded", recorded, METH_VARARGS, "What is called for a layer that is recorded."},
     {"shadow", shadow, METH_O, "What is called for a module that is not."},
-    {"prepare", prepare, METH_O, "Take what is needed of torch and of Sonde."},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch and of Sonde."},
     {"mute", mute, METH_O, "Say whether what this thread calls now is not recorded."},
     {"finish", finish, METH_O, "A backward pass of this thread has ended, perhaps by an exception of this type."},
     {"ended", ended, METH_NOARGS, "It has ended."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef module_def = {
-    PyModuleDef_HEAD_INIT, "sonde.native.layers", "Calls of layers, and backward passes through them.", -1, functions,
-    NULL, NULL, NULL, NULL};
 
-static int make_names(void)
+int fill_layers(PyObject *module)
 {
-    static const char *const texts[] = {"on", "nbytes", "_base", "grad_fn", "_sequence_nr", "register_prehook",
-                                        "register_hook", "next_functions", "begins"};
-    PyObject **const names[] = {&s_on, &s_nbytes, &s_base, &s_grad_fn, &s_sequence, &s_prehook, &s_hook, &s_next,
-                                &s_begins};
-    for (int i = 0; i < 9; i++)
-        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
-            return -1;
-    return 0;
-}
-
-PyMODINIT_FUNC PyInit_layers(void)
-{
-    if (make_names() < 0)
-        return NULL;
-    call_type = (PyTypeObject *)PyType_FromSpec(&call_spec);
-    passage_type = call_type ? (PyTypeObject *)PyType_FromSpec(&passage_spec) : NULL;
-    PyObject *module = passage_type ? PyModule_Create(&module_def) : NULL;
-    if (module && !(parts[ENDED] = PyObject_GetAttrString(module, "ended")))
-        Py_CLEAR(module);
-    return module;
+    static const Name names[] = {{&s_on, "on"}, {&s_nbytes, "nbytes"}, {&s_base, "_base"}, {&s_grad_fn, "grad_fn"},
+                                 {&s_sequence, "_sequence_nr"}, {&s_prehook, "register_prehook"}, {&s_hook, "register_hook"},
+                                 {&s_next, "next_functions"}, {&s_begins, "begins"}, {NULL, NULL}};
+    call_type = callable_type("sonde.native.layers.Call", sizeof(Call), PLAIN_CALL, NULL, NULL);
+    passage_type = callable_type("sonde.native.layers.Passage", sizeof(Passage), PLAIN_CALL, NULL, passage_slots);
+    if (!call_type || !passage_type || make_names(names) < 0 || PyModule_AddFunctions(module, functions) != 0)
+        return -1;
+    return (parts[ENDED] = PyObject_GetAttrString(module, "ended")) ? 0 : -1;
 }

@@ -24,11 +24,23 @@ def recorded(
 def shadow(original: Function, /) -> Function:
     """What is called for a module that is not recorded: the one that calls it is no layer."""
 
-def prepare(parts: tuple[Any, ...], /) -> None:
-    """Take what is needed: `enter`, `leave` and `cancel` of the core; autograd's counter, the pass that is under way, and what
-    queues a function for its end; the switch of all phases; the class of tensors; and functions in Python: the tensors of a
-    result, the search for the lowest node, what demotes and describes a layer, and what takes the blame for a failure.
-    """
+def prepare(
+    *,
+    enter: Function,  # of the event core, as the next two
+    leave: Function,
+    cancel: Function,
+    number: Callable[[], int],  # autograd's counter
+    task: Callable[[], int],  # the backward pass that is under way
+    queue: Callable[[Callable[[], None]], None],  # calls a function at the end of that
+    phases: Any,  # the switch of all phases: `on`
+    tensor: type,
+    found: Callable[[Any], tuple[Any, ...]],  # the tensors of a result
+    search: Function,  # (nodes, first number, input): the lowest node, and where it is
+    demote: Callable[[Any], None],  # a layer is none, for it calls one
+    describe: Callable[[Any], None],  # a layer was called for the first time
+    blame: Callable[[BaseException], object],  # what is told of a failure of ours
+) -> None:
+    """Take what is needed of torch and of Sonde."""
 
 def mute(on: bool, /) -> None:
     """Say whether what this thread calls now is not recorded."""

@@ -79,7 +79,7 @@ static int referred(Arrival *arrival, PyObject *value, int *count)
 /* References to the first tensors that lie in plain data. 0 with an exception. */
 static int held_of(Arrival *arrival, PyObject *data)
 {
-    int count = 0, tuple = PyTuple_CheckExact(data);
+    int count = 0;
     if (is_tensor(data))
         return referred(arrival, data, &count);
     if (PyDict_CheckExact(data)) {
@@ -90,8 +90,8 @@ static int held_of(Arrival *arrival, PyObject *data)
         Py_XDECREF(values);
         return !PyErr_Occurred();
     }
-    for (Py_ssize_t i = 0; i < (tuple ? PyTuple_Size(data) : PyList_Size(data)) && count < MOST_REFERENCES; i++)
-        if (!referred(arrival, tuple ? PyTuple_GetItem(data, i) : PyList_GetItem(data, i), &count))
+    for (Py_ssize_t i = 0; i < length_of(data) && count < MOST_REFERENCES; i++)
+        if (!referred(arrival, item_of(data, i), &count))
             return 0;
     return 1;
 }
@@ -196,12 +196,7 @@ static PyType_Spec recent_spec = {"sonde.native.finite.Recent", sizeof(Recent), 
 
 static PyObject *recent_made(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    Recent *made = PyObject_GC_New(Recent, recent_type);
-    if (!made)
-        return NULL;
-    memset((char *)made + offsetof(Recent, count), 0, sizeof *made - offsetof(Recent, count));
-    PyObject_GC_Track(made);
-    return (PyObject *)made;
+    return ((allocfunc)PyType_GetSlot(recent_type, Py_tp_alloc))(recent_type, 0);
 }
 
 #endif

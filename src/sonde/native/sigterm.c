@@ -4,11 +4,7 @@
    written, and then calls `pass_on`, which lets SIGTERM do what it would have done. A program that hangs in a library never
    comes to run Python code: then a timer of the kernel does it, so that such a program ends as it would without us. Python's
    own table of handlers is left alone: the program sees none of this. */
-#define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#include <Python.h>
+#include "shared/abi.h"
 
 #ifdef __linux__
 #include <errno.h>
@@ -165,6 +161,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "sonde.native.sigterm", NULL, -1, functions, NULL, NULL, NULL, NULL};
-
-PyMODINIT_FUNC PyInit_sigterm(void) { return PyModule_Create(&module_def); }
+int fill_sigterm(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

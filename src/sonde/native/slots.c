@@ -2,38 +2,20 @@
 
    Nothing here trusts a file: each number that leads into memory is compared with what is there. NumPy does the same where this
    was not built, in several passes (`segment.py`, `sequence.py`, and `trail.py` of the analysis). */
-#define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#include <Python.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "shared/abi.h"
+#include "core/record.h"
+
 #include <string.h>
 
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "files are little-endian, and read as they lie"
 #endif
 
-#define RECORD_SIZE 48
-#define RING_RECORDS ((65536 - 64) / RECORD_SIZE)
-#define BLOCK_MAGIC 0x4B4C4245444E4F53ULL
-#define KIND_MASK 0x07
-#define AGAIN 0x40
+#define RECORD_SIZE ((Py_ssize_t)sizeof(Record))
 #define FLAGS 16 /* kinds, each open or not */
 #define MOST_PILES 32
 
-enum { SPAN = 1, COUNTER, MARK, VOID, BLOCK = 7 };
 enum { BAD, PLAIN, SPECIAL };
-
-typedef struct {
-    uint64_t start;
-    int64_t dur, key;
-    uint32_t name, args, seq, parent, step;
-    uint16_t epoch;
-    uint8_t kind, depth;
-} Record;
-_Static_assert(sizeof(Record) == RECORD_SIZE, "a record has no padding");
 
 static Record record_at(const Py_buffer *slots, Py_ssize_t place)
 {
@@ -42,18 +24,16 @@ static Record record_at(const Py_buffer *slots, Py_ssize_t place)
     return one;
 }
 
-static PyObject *refuse(Py_buffer *views, int count, const char *why)
-{
-    for (int i = 0; i < count; i++)
-        PyBuffer_Release(&views[i]);
-    PyErr_SetString(PyExc_ValueError, why);
-    return NULL;
-}
-
 static void release(Py_buffer *views, int count)
 {
     for (int i = 0; i < count; i++)
         PyBuffer_Release(&views[i]);
+}
+
+static PyObject *refuse(Py_buffer *views, int count, const char *why)
+{
+    release(views, count);
+    return PyErr_Format(PyExc_ValueError, why);
 }
 
 /* ---- what each slot is ---- */
@@ -86,7 +66,7 @@ static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args)
         kinds[i] = one.kind;
         seqs[i] = one.seq;
         what[i] = BAD;
-        if (one.kind == BLOCK && one.start == BLOCK_MAGIC && one.key > 0 && one.key <= RING_RECORDS) {
+        if (one.kind == BLOCK && one.start == BLOCK_MAGIC && one.key > 0 && one.key <= (int64_t)RING_RECORDS) {
             thread = one.name;
             left = one.key;
             alone &= thread == first;
@@ -212,9 +192,8 @@ static PyMethodDef functions[] = {
     {"gather", gather, METH_VARARGS, "One field of some records."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sonde.native.slots", "Slots of a recording, in one pass.", -1, functions, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit_slots(void)
+int fill_slots(PyObject *module)
 {
-    return PyModule_Create(&definition);
+    return PyModule_AddFunctions(module, functions);
 }

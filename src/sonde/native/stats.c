@@ -4,11 +4,7 @@
    reorder sums; for float32, the usual case, they are written out for x86-64. The widest instructions of the machine are
    chosen at run time. Sums are taken of the distance from the first finite element: the spread of values far from zero keeps
    its digits. */
-#define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#include <Python.h>
+#include "shared/abi.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -331,9 +327,8 @@ static PyMethodDef functions[] = {
     {"stats", stats, METH_VARARGS, "(low, high, mean, std, nonfinite) of contiguous memory; the first four of what is finite."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sonde.native.stats", "Statistics in one pass.", -1, functions, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit_stats(void)
+int fill_stats(PyObject *module)
 {
-    return PyModule_Create(&definition);
+    return PyModule_AddFunctions(module, functions);
 }

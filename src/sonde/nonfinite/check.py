@@ -12,13 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sonde.hooks.torch import memory, private
+from sonde.native import finite
 
-native: Any = None
-try:
-    from sonde.native import finite as native
-except ImportError:  # not built: torch does the same, with some calls for each tensor
-    pass
-
+native: Any = finite  # None: C was not built
 INF = 1
 NAN = 2
 KINDS = {INF: "inf", NAN: "nan", INF | NAN: "nan and inf"}

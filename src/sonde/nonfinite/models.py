@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.events import core
 from sonde.hooks.torch import private
-from sonde.hooks.torch.outermost import Routes
+from sonde.hooks.torch.outermost import until_gone
 from sonde.nonfinite import backward, check, fallback, safe
 from sonde.nonfinite.backward import NodeRange
 from sonde.probes.layers import names
@@ -51,7 +51,7 @@ class WatchedModels:
     """All layers that are watched in this process."""
 
     def __init__(self) -> None:
-        self.calls = Routes()
+        self.calls: dict[int, Callable[..., Any]] = {}
         self.original: Callable[..., Any] | None = None  # nn.Module.__call__
         self.weights: list[Callable[[], Any]] = []
         self.owners: list[WatchedLayer] = []  # of the weights
@@ -113,7 +113,7 @@ class WatchedModels:
         self._names.setdefault(name, address)
 
         gone = weakref.ref(module, partial(self._gone.__setitem__, address))  # no Python code: see `weak.py`
-        self._known[address] = (gone, *self.calls.until_gone(module))
+        self._known[address] = (gone, until_gone(self.calls, module))
         for one in module.parameters(recurse=False):
             if one.requires_grad:
                 self.weights.append(weakref.ref(one))

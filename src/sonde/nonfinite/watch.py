@@ -20,7 +20,7 @@ from sonde.hooks.torch.backward import backward as backward_point
 from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import scaler_scale
-from sonde.hooks.torch.outermost import followed
+from sonde.hooks.torch.outermost import replaced
 from sonde.nonfinite import (
     alarm,
     backward,
@@ -138,8 +138,8 @@ class Watch:
             self._undo += [unread(*_frames()), batches.install()]
             self._undo.append(loader.start_in_workers(rest))
             self._undo.append(scaler_scale.subscribe(_Scales()))
-            self._undo.append(backward_point.surround(self._passing))
-            self._undo.append(module_call.surround(self._surround))
+            self._undo.append(backward_point.replace_all(self._passing))
+            self._undo.append(module_call.replace_all(self._surround))
         self.alarm.action = action
         self.all = self.all or model is None
         self.alarm.first = None
@@ -161,11 +161,12 @@ class Watch:
     def _prepare(self) -> None:
         torch = sys.modules["torch"]
         if check.native is not None:
-            told = (self.output, self.gradient, self.loss, self.ended, self.passed, _blame)
-            check.native.prepare((
-                torch.Tensor, torch.nn.Parameter, private.exchange(), private.copy_on_write(), private.sequence_number(),
-                private.tracing_state(), forward.tensors, check.look_slowly, *told, backward.CALM_NODES,
-            ))  # fmt: skip
+            check.native.prepare(
+                tensor=torch.Tensor, parameter=torch.nn.Parameter, exchange=private.exchange(), copied_late=private.copy_on_write(),
+                number=private.sequence_number(), tracing=private.tracing_state(), found=forward.tensors, look=check.look_slowly,
+                output=self.output, gradient=self.gradient, loss=self.loss, ended=self.ended, later=self.passed, blame=_blame,
+                calm=backward.CALM_NODES,
+            )  # fmt: skip
         else:
             fallback.prepare(self, _watching)
         fallback.engine().weigh(self.models.weights)
@@ -187,7 +188,7 @@ class Watch:
             return call(module, *args, **kwargs)
 
         self._undo.append(unread(stranger))
-        return followed(stranger, self.models.calls)
+        return replaced(stranger, self.models.calls)
 
     def meet(self, module: Any) -> Callable[..., Any] | None:
         """An unknown module is called: watch it, unless it loads data."""

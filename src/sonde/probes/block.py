@@ -55,7 +55,7 @@ def end(kind: type[BaseException] | None) -> None:
 
 
 class Block:
-    """What `trace_step` stands on. There is one in C too, with a quick way for what is plain."""
+    """What `trace_step` stands on. There is one in C too, with a fast path for what is plain."""
 
     __slots__ = ("_begun", "_step")
 
@@ -80,11 +80,11 @@ if TYPE_CHECKING or native is None:
     Fast = Block
 else:
     Fast = native.Block
-    PARTS = (
-        steps.now.block, core.enter, core.leave, _span,
-        steps.quick_end[_FLAGS[0]], steps.quick_end[_FLAGS[1]], begin, end,
-    )  # fmt: skip
-    native.blocks(PARTS)
+    PARTS = {
+        "state": steps.now.block, "enter": core.enter, "leave": core.leave, "span": _span,
+        "ended": steps.quick_end[_FLAGS[0]], "aborted": steps.quick_end[_FLAGS[1]], "slow_enter": begin, "slow_exit": end,
+    }  # fmt: skip
+    native.blocks(**PARTS)
 
 
 class trace_step(Fast):  # noqa: N801  it is used like a function

@@ -27,8 +27,8 @@ class _Epoch:
 def install(_settings: Settings) -> Callable[[], None]:
     """Follow trainers until the returned function is called."""
     _Epoch.said = None
-    undo = [huggingface_step.lane(partial(_lane, _huggingface))]
-    undo += [point.lane(partial(_lane, _lightning)) for point in lightning_steps]
+    undo = [huggingface_step.fast_path(partial(_fast_path, _huggingface))]
+    undo += [point.fast_path(partial(_fast_path, _lightning)) for point in lightning_steps]
 
     def leave() -> None:
         while undo:
@@ -37,7 +37,7 @@ def install(_settings: Settings) -> Callable[[], None]:
     return leave
 
 
-def _lane(begins: Callable[[Any], None], original: Callable[..., Any]) -> Callable[..., Any]:
+def _fast_path(begins: Callable[[Any], None], original: Callable[..., Any]) -> Callable[..., Any]:
     def call(trainer: Any, /, *args: Any, **kwargs: Any) -> Any:
         with _following:
             begins(trainer)

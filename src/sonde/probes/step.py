@@ -89,7 +89,7 @@ def know_rank() -> None:
     """The rank of this process was learned: from now on it is recorded whole, or not, by that."""
     now.choose()
     phases.on = now.takes(core.get_context()[0] or 0)
-    _hurry(now.begun and now.all)
+    _use_fast_paths(now.begun and now.all)
 
 
 def leave_manual() -> None:
@@ -103,7 +103,7 @@ def leave_manual() -> None:
 def _leave() -> None:
     if now.begun:
         core.set_context(-1, -1)  # the next recording is about another training
-    _hurry(False)
+    _use_fast_paths(False)
     now.installed = False
     now.patched = frozenset()
     now.forget()
@@ -132,7 +132,7 @@ def begin() -> None:
     if core.get_context()[0] is None:
         core.count_steps(0)
     phases.on = now.takes(core.get_context()[0] or 0)
-    _hurry(now.all)
+    _use_fast_paths(now.all)
     while _begins:
         _call(_begins.pop(0))
 
@@ -172,8 +172,8 @@ def enter(step: int | None) -> None:
         phases.on = now.takes(core.get_context()[0] or 0)
 
 
-def _hurry(on: bool) -> None:
-    """Let the probes take their quick ways, which are for training that goes on and is recorded whole."""
+def _use_fast_paths(on: bool) -> None:
+    """Let the probes take their fast paths, which are for training that goes on and is recorded whole."""
     if native is not None:
         native.ready(on)
 
@@ -182,7 +182,7 @@ def _quick_end(flags: int) -> Callable[[], Any]:
     """What does the same as `end(flags)` where all steps are recorded whole, and tells of it less often; if C was built."""
     if native is None:
         return lambda: end(flags)
-    quick: Callable[[], Any] = native.ended(tell, (core.advance, _ends[flags], PAUSE_NS))
+    quick: Callable[[], Any] = native.ended(tell, advance=core.advance, span=_ends[flags], pause=PAUSE_NS)
     return quick
 
 

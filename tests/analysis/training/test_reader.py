@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.store.slots import by_numpy, slots
 
+from sonde import native
 from sonde.analysis.records.names import Named
 from sonde.analysis.training.reader import NONE, Room, Wanted, _Reading
-from sonde.store import native, probe
+from sonde.store import probe
 from sonde.store.process import read_names
 from sonde.store.reading.segment import Slice, cut
 from sonde.testing import build_run, training_processes

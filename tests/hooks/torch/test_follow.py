@@ -12,7 +12,7 @@ from tests.hooks.torch.told import Told  # noqa: E402
 
 from sonde.hooks.torch import engine, outermost  # noqa: E402
 from sonde.hooks.torch.module import module_call  # noqa: E402
-from sonde.hooks.torch.outermost import OutermostPoint, Routes  # noqa: E402
+from sonde.hooks.torch.outermost import OutermostPoint, until_gone  # noqa: E402
 
 nn: Any = torch.nn
 Calls = dict[int, Callable[..., Any]]
@@ -51,7 +51,7 @@ def test_followed_modules_are_seen_outside_and_inside_of_others(point: Outermost
     given = torch.ones(1, 4)
     expected = net(given)
     seen: list[str] = []
-    leave = point.follow(noting(seen, net, layer))
+    leave = point.replace_some(noting(seen, net, layer))
     assert torch.equal(net(given), expected)
     layer(given)
     other(given)
@@ -65,21 +65,21 @@ def test_subscribers_and_lanes_come_first(point: OutermostPoint) -> None:
     net = nn.Sequential(nn.Linear(4, 4))
     seen: list[str] = []
 
-    def lane(original: Callable[..., Any]) -> Callable[..., Any]:
+    def fast(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            seen.append("lane")
+            seen.append("fast")
             return original(*args, **kwargs)
 
         return call
 
-    leave = [point.lane(lane), point.follow(noting(seen, net))]
+    leave = [point.fast_path(fast), point.replace_some(noting(seen, net))]
     net(torch.ones(1, 4))
     outer = Told()
     leave.append(point.subscribe(outer))
     net(torch.ones(1, 4))
     for each in reversed(leave):
         each()
-    assert seen == ["lane", "Sequential"] * 2
+    assert seen == ["fast", "Sequential"] * 2
     assert len(outer.calls) == 1
 
 
@@ -93,7 +93,7 @@ def test_a_module_may_come_and_go_at_any_time(point: OutermostPoint) -> None:
         return followed
 
     followed: Calls = {}
-    leave = point.follow(make)
+    leave = point.replace_some(make)
     net(torch.ones(1, 4))
     followed[id(net)] = calls["make"]
     net(torch.ones(1, 4))
@@ -103,24 +103,24 @@ def test_a_module_may_come_and_go_at_any_time(point: OutermostPoint) -> None:
     assert seen == ["Linear"]
 
 
-def test_routes_may_change_at_any_time(point: OutermostPoint) -> None:
-    """Though they are remembered: a module gets another function, none, and one again; more modules than are remembered."""
-    nets, routes = [nn.Identity() for _ in range(100)], Routes()
+def test_what_replaces_modules_may_change_at_any_time(point: OutermostPoint) -> None:
+    """A module gets another function, none, and one again."""
+    nets, replaced = [nn.Identity() for _ in range(100)], dict[int, Callable[..., Any]]()
     seen: list[tuple[str, int]] = []
 
     def calls(word: str) -> Callable[..., Any]:
         return lambda module, _given: seen.append((word, nets.index(module)))
 
-    leave = point.follow(lambda _original: routes)
+    leave = point.replace_some(lambda _original: replaced)
     for word in ("first", "second"):
         for net in nets:
-            routes[id(net)] = calls(word)
+            replaced[id(net)] = calls(word)
         for net in (*nets, *nets):
             net(1)
     expected = [(word, place) for word in ("first", "second") for _ in range(2) for place in range(100)]
-    routes.clear()
+    replaced.clear()
     nets[4](1)
-    routes[id(nets[4])] = calls("third")
+    replaced[id(nets[4])] = calls("third")
     nets[4](1)
     leave()
     assert seen == [*expected, ("third", 4)]
@@ -128,29 +128,30 @@ def test_routes_may_change_at_any_time(point: OutermostPoint) -> None:
 
 def test_nothing_is_called_for_a_module_at_the_place_of_one_that_is_gone(point: OutermostPoint) -> None:
     """The address of a module is that of another one as soon as it is gone."""
-    routes, seen = Routes(), []
-    leave = point.follow(lambda _original: routes)
+    replaced: dict[int, Callable[..., Any]] = {}
+    seen: list[Any] = []
+    leave = point.replace_some(lambda _original: replaced)
     net: nn.Module | None = nn.Identity()
     address = id(net)
-    routes[address] = lambda _module, given: seen.append(given)
-    kept = routes.until_gone(net)
+    replaced[address] = lambda _module, given: seen.append(given)
+    kept = until_gone(replaced, net)
     assert net is not None
     net(1)
     del net
-    assert address not in routes
+    assert address not in replaced
     others = [nn.Identity() for _ in range(100)]
     for other in others:
         other(2)
     leave()
     assert seen == [1]
-    assert all(one() is None for one in kept)
+    assert kept() is None
 
 
 def test_a_module_that_is_computed_again_in_a_backward_pass_is_not_seen(point: OutermostPoint) -> None:
     """It belongs to that pass."""
     layer = nn.Linear(4, 4)
     seen: list[str] = []
-    leave = point.follow(noting(seen, layer))
+    leave = point.replace_some(noting(seen, layer))
     torch.utils.checkpoint.checkpoint(layer, torch.ones(1, 4), use_reentrant=False).sum().backward()
     leave()
     assert seen == ["Linear"]
@@ -160,7 +161,7 @@ def test_exceptions_pass(point: OutermostPoint) -> None:
     """And the next call is seen again."""
     layer = nn.Linear(4, 4)
     seen: list[str] = []
-    leave = point.follow(noting(seen, layer))
+    leave = point.replace_some(noting(seen, layer))
     for _ in range(2):
         with pytest.raises(RuntimeError):
             nn.Sequential(layer)(torch.ones(1, 3))

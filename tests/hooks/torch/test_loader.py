@@ -405,8 +405,8 @@ def test_who_steers_the_sampler_decides_what_is_loaded(seen: Deliveries, leave: 
         left.pop()
         return original(iterator)[:4]
 
-    leave.append(loader.next_index.steer(first_four))
-    leave.append(loader.loader_len.steer(lambda original, data: 1))
+    leave.append(loader.next_index.replace(first_four))
+    leave.append(loader.loader_len.replace(lambda original, data: 1))
     data = DataLoader(Count(100), batch_size=32, shuffle=True, num_workers=2, multiprocessing_context="fork")
     assert len(data) == 1
     assert [len(batch) for batch in data] == [4]
@@ -472,7 +472,7 @@ def test_in_a_lane_the_batch_is_known_when_it_is_there(
     """It is the one that a subscriber is told of."""
     settled: list[loader.Batch | None] = []
 
-    def lane(original: Callable[..., Any]) -> Callable[..., Any]:
+    def fast(original: Callable[..., Any]) -> Callable[..., Any]:
         def wait(iterator: Any) -> Any:
             data = original(iterator)
             settled.append(loader.settle(iterator))
@@ -481,7 +481,7 @@ def test_in_a_lane_the_batch_is_known_when_it_is_there(
         return wait
 
     deliveries = Deliveries()
-    leave.append(loader.next_batch.lane(lane))
+    leave.append(loader.next_batch.fast_path(fast))
     if told:
         leave.append(loader.next_batch.subscribe(deliveries))
     context = "fork" if workers else None
@@ -494,7 +494,7 @@ def test_in_a_lane_the_batch_is_known_when_it_is_there(
 
 def test_outside_of_a_lane_nothing_is_settled(leave: list[Callable[[], None]]) -> None:
     """There is no batch on its way then."""
-    leave.append(loader.next_batch.lane(lambda original: original))
+    leave.append(loader.next_batch.fast_path(lambda original: original))
     iterator = iter(DataLoader(Count(2)))
     next(iterator)
     assert loader.settle(iterator) is None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from sonde import native
 from sonde.analysis.records.schema import PHASES, quoted
 from sonde.lazy import numpy as np
-from sonde.store import native, probe, record
+from sonde.store import probe, record
 from sonde.store.reading.segment import BAD
 
 if TYPE_CHECKING:

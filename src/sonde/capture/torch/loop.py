@@ -41,8 +41,8 @@ def watch() -> Callable[[], None]:
         transfer.tensor_to.subscribe(_Transfers()),
         backward.backward.subscribe(_Backward()),
         optimizer.optimizer_step.subscribe(_Steps()),
-        loader.loader_iter.steer(limit.limited_iter),
-        loader.loader_len.steer(limit.limited_len),
+        loader.loader_iter.replace(limit.limited_iter),
+        loader.loader_len.replace(limit.limited_len),
     ]
 
     def leave() -> None:

@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.hooks import finder
 from sonde.hooks.torch import private
-
-native: Any = None
-try:
-    from sonde.native import points as native  # noqa: F401  the points import it from here
-except ImportError:  # not built: Python does the same, with more frames for each call
-    pass
+from sonde.native import points
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+native: Any = points  # None: C was not built
 PYTHON = "__python_implementation__"  # where the compiler looks for it
 
 

@@ -2,9 +2,9 @@
 
     loader_iter    `DataLoader.__iter__(loader)`
     loader_len     `DataLoader.__len__(loader)`
-    next_index     the iterator asks its sampler for the next list of indices (steer it to change what is loaded)
+    next_index     the iterator asks its sampler for the next list of indices (replace it to change what is loaded)
     next_batch     `__next__` of the iterator; in `after`, `delivered(iterator)` says which batch it was
-                   (in a lane: `settle(iterator)`, when the original has returned)
+                   (in a fast path: `settle(iterator)`, when the original has returned)
     fetch          `fetch(fetcher, indices)`, in the worker or, without workers, in the main process; in `before` and
                    during the call, `fetching()` says for which batch. A subscriber may swap `fetcher.dataset` and
                    `fetcher.collate_fn` for the time of the call.
@@ -29,6 +29,7 @@ from sonde.guard import guard
 from sonde.hooks.points import Point, dressed, telling
 from sonde.hooks.torch import private
 from sonde.hooks.torch.engine import native
+from sonde.native import loader as fast
 from sonde.store.probe import HIGHEST_NUMBER, batch_key
 from sonde.weak import WeakTable
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     Place = tuple[Any, str]
 
 _WHOLE = {int}
-ONE_BY_ONE, AT_ONCE, SINGLY, FLOWING = range(4)  # how a loader makes its batches: as in native/loader.h
+ONE_BY_ONE, AT_ONCE, SINGLY, FLOWING = range(4)  # how a loader makes its batches: as in native/loader.c
 
 
 class Batch(NamedTuple):
@@ -84,7 +85,7 @@ class _Iteration:
     def renew(self) -> None:
         """A new round begins (an iterator with persistent workers is used again)."""
         self.loader, self.round = _thread.starting or (self.loader, None)
-        self.batch: Batch | None = None  # the one that was delivered last, the slow way
+        self.batch: Batch | None = None  # the one that was delivered last, not by the fast path
         self.asked: object = None  # the list that the sampler gave last
         self.filed: dict[int, tuple[tuple[Any, ...] | None, int]] = {}  # number -> indices, worker
         self.ordinals: dict[int | None, int] = {}  # worker -> items of an iterable dataset asked for so far
@@ -115,10 +116,10 @@ class _Worker:
     ordinals = 0
 
 
-class _Quick:
-    """The quick way of plain batches."""
+class _Fast:
+    """The fast path of plain batches."""
 
-    parts: tuple[Any, ...] | None = None
+    parts: dict[str, Any] | None = None
     judge: Callable[[Any], int | None] | None = None
 
 
@@ -138,7 +139,7 @@ def delivered(iterator: Any) -> Batch | None:
 
 
 def settle(iterator: Any) -> Batch | None:
-    """The same inside a lane of `next_batch`, when the original has returned or failed; not at the end of the loop."""
+    """The same inside a fast path of `next_batch`, when the original has returned or failed; not at the end of the loop."""
     iteration = _thread.iteration if _thread.iterator is iterator else None
     if iteration is None:
         return None
@@ -157,34 +158,34 @@ def fetching() -> Batch | None:
     """The batch that is being fetched in this thread, in a worker or in the main process."""
     batch = _thread.fetching
     if batch is None and native is not None:
-        plain = native.fetching()
-        return None if plain is None else native.coming() or _worker_batch(*plain)
+        plain = fast.fetching()
+        return None if plain is None else fast.coming() or _worker_batch(*plain)
     return batch
 
 
 def waiting() -> bool:
-    """Is a batch waited for in this thread that goes the quick way?"""
-    return native is not None and native.waiting()
+    """Is a batch waited for in this thread by the fast path?"""
+    return native is not None and fast.waiting()
 
 
-def made_quickly() -> bool:
-    """Is a batch made in this thread that goes the quick way?"""
-    return native is not None and native.fetching() is not None
+def made_fast() -> bool:
+    """Is a batch made in this thread by the fast path?"""
+    return native is not None and fast.fetching() is not None
 
 
-def hurry(parts: tuple[Any, ...], judge: Callable[[Any], int | None] | None = None) -> None:
-    """Let plain batches go the quick way from now on, until `rest`; see `batches` in `native/points.pyi`.
+def use_fast_path(parts: dict[str, Any], judge: Callable[[Any], int | None] | None = None) -> None:
+    """Let plain batches take the fast path from now on, until `rest`; see `batches` in `native/loader.pyi`.
 
     `parts`: those of the probe. `judge`: this is a loader worker, and what tells of a fetcher. Where a point of loaders has
-    subscribers the way is not taken. Without the C module nothing happens.
+    subscribers it is not taken. Without the C module nothing happens.
     """
-    _Quick.parts, _Quick.judge = parts, judge
+    _Fast.parts, _Fast.judge = parts, judge
     _review()
 
 
 def rest() -> None:
-    """Let batches go the slow way again."""
-    _Quick.parts = None
+    """Let batches take the fast path no more."""
+    _Fast.parts = None
     _review()
 
 
@@ -273,7 +274,7 @@ class _IterKeeper:
     def after(self, outer: tuple[int, int] | None, iterator: Any, error: BaseException | None) -> None:
         starting, _thread.starting = _thread.starting, outer
         if native is not None:
-            native.forget()
+            fast.forget()
         if error is None and private.is_loader_iterator(iterator):
             iteration = _iteration(iterator)
             iteration.loader, iteration.round = starting or (None, None)
@@ -355,7 +356,7 @@ class _FetcherKeeper:
 
 
 class _FetchKeeper:
-    """Knows for which batch items are fetched. Modules that are called meanwhile go the slow way, on which one can ask."""
+    """Knows for which batch items are fetched. Modules that are called meanwhile take no fast path, on which one cannot ask."""
 
     def before(self, args: Arguments, _kwargs: Keywords) -> Batch | None:
         outer = _thread.fetching
@@ -403,34 +404,35 @@ def as_number(index: Any) -> Any:
 
 
 def _coming(fetcher: Any, asked: Any) -> Batch | None:
-    """The batch that is made for a wait that goes the quick way, or in a worker."""
-    coming: Batch | None = None if native is None else native.coming()
+    """The batch that is made for a wait by the fast path, or in a worker."""
+    coming: Batch | None = None if native is None else fast.coming()
     return coming or _worker_batch(fetcher, asked)
 
 
-# ── the quick way ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the fast path ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _review() -> None:
-    """Say anew whether the quick way is open, and what happens on it."""
+    """Say anew whether there is a fast path, and what happens on it."""
     if native is None:
         return
-    crowded = any(point.subscribers or point.steered for point in (next_index, _put, next_batch, fetch))
-    if crowded or _Quick.parts is None:
-        native.batches(None)
+    crowded = any(point.subscribers or point.replaced for point in (next_index, _put, next_batch, fetch))
+    if crowded or _Fast.parts is None:
+        fast.rest()
         return
-    first = (HIGHEST_NUMBER, threading.main_thread().ident, Batch, _judging(_account), _judging(plain))
-    last = (
-        (None, None, None) if _Quick.judge is None else (_worker, private.fetcher_class(iterable=False), _Quick.judge)
-    )
-    native.batches((*first, *_Quick.parts, *last))
+    judge, worker = _Fast.judge, _Fast.judge is not None
+    fast.batches(
+        **_Fast.parts, most=HIGHEST_NUMBER, main=threading.main_thread().ident, batch=Batch, judge=_judging(_account),
+        plain=_judging(plain), worker=_worker if worker else None,
+        fetcher=private.fetcher_class(iterable=False) if worker else None, judge_fetcher=judge,
+    )  # fmt: skip
 
 
 _judging = guard("classifying a loader")
 
 
-def _account(iterator: Any) -> tuple[Any, ...] | None:
-    """What the quick way has to know of an iterator; None: its first batch is to go the slow way."""
+def _account(iterator: Any) -> dict[str, Any] | None:
+    """What the fast path has to know of an iterator; None: its first batch does not take it."""
     books = _iterations.get(iterator)
     if books is None or books.loader is None or books.round is None or books.batch is None:
         return None
@@ -443,8 +445,11 @@ def _account(iterator: Any) -> tuple[Any, ...] | None:
     if type(fetcher) is not private.fetcher_class(iterable=stream):
         fetcher = None
     subset = not stream and isinstance(private.dataset(iterator), data.Subset)
-    known = (ref(iterator), key, books.loader, books.round, filed, ordinals, fetcher, subset)
-    return (*known, private.auto_collation(iterator), _making(iterator, stream=stream), torch.Tensor)
+    return {
+        "reference": ref(iterator), "key": key, "loader": books.loader, "round": books.round, "filed": filed, "ordinals": ordinals,
+        "fetcher": fetcher, "subset": subset, "batched": private.auto_collation(iterator), "making": _making(iterator, stream=stream),
+        "tensor": torch.Tensor,
+    }  # fmt: skip
 
 
 def unpacks(iterator: Any) -> bool:
@@ -578,7 +583,7 @@ def _enter_worker(starting: tuple[int, int] | None) -> None:
     _iterations.clear()
     _worker.loader = None
     _worker.round = None
-    rest()  # the way of the main process
+    rest()  # that of the main process
     if starting is not None:
         _worker.loader, _worker.round = starting[0], starting[1] - 1  # the first fetcher makes it the right one
     fetcher_made.hold()
@@ -601,25 +606,25 @@ class _LoopPoint(Point):
 class _KeptPoint(Point):
     """A point of which every batch comes by: while nobody is told, its books are kept without the ceremony.
 
-    `way`: its name among the quick ways, which plain batches go in C.
+    `fast`: the name of its fast path, which plain batches take in C.
     """
 
-    def __init__(self, name: str, reason: str, *, way: str, **options: Any) -> None:
+    def __init__(self, name: str, reason: str, *, fast: str, **options: Any) -> None:
         super().__init__(name, reason, **options)
-        self._way = way
+        self._fast_name = fast
 
     @property
-    def steered(self) -> bool:
+    def replaced(self) -> bool:
         """Is something else called in the place of the function?"""
-        return bool(self._steers)
+        return bool(self._replacements)
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         """What stands in the place of the function."""
         told = self.around(original, link)
-        return dressed(told if native is None else native.way(self._way, original, told), original)
+        return dressed(told if native is None else fast.fast_path(self._fast_name, original, told), original)
 
-    def _route(self) -> None:
-        super()._route()
+    def _changed(self) -> None:
+        super()._changed()
         _review()
 
     def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
@@ -630,11 +635,11 @@ class _KeptPoint(Point):
         first = getattr(keeper, "token_is_first", False)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self.subscribers or self._steers or not link.on or telling():
+            if self.subscribers or self._replacements or not link.on or telling():
                 return told(*args, **kwargs)
             token: Any = args[0] if first else before(args, kwargs)
             try:
-                result = (link.lane or original)(*args, **kwargs)
+                result = (link.fast or original)(*args, **kwargs)
             except BaseException as error:
                 after(token, None, error)
                 raise
@@ -657,15 +662,15 @@ loader_iter = Point(
 )
 loader_len = Point("torch DataLoader.__len__", "to see how long a loop over data is", library="torch", find=_len_place)
 next_index = _KeptPoint(
-    "torch loader's sampler", "to know the indices of a batch", way="index", library="torch", find=private.next_index_target,
+    "torch loader's sampler", "to know the indices of a batch", fast="index", library="torch", find=private.next_index_target,
     keeper=_IndexKeeper(), needs=[loader_iter],
 )  # fmt: skip
 _put = _KeptPoint(
-    "torch loader's index queue", "to know which worker loads which batch", way="put", library="torch",
+    "torch loader's index queue", "to know which worker loads which batch", fast="put", library="torch",
     find=private.put_target, keeper=_PutKeeper(),
 )  # fmt: skip
 next_batch = _KeptPoint(
-    "torch loader's __next__", "to see which batch is delivered", way="next", library="torch", find=private.next_batch_target,
+    "torch loader's __next__", "to see which batch is delivered", fast="next", library="torch", find=private.next_batch_target,
     keeper=_NextKeeper(), needs=[loader_iter, next_index, _put],
 )  # fmt: skip
 worker_loop = _LoopPoint(
@@ -677,6 +682,6 @@ fetcher_made = Point(
     keeper=_FetcherKeeper(),
 )  # fmt: skip
 fetch = _KeptPoint(
-    "torch loader's fetch", "to see items and batches being made", way="fetch", library="torch", find=private.fetch_targets,
+    "torch loader's fetch", "to see items and batches being made", fast="fetch", library="torch", find=private.fetch_targets,
     keeper=_FetchKeeper(), needs=[next_batch, worker_loop],
 )  # fmt: skip

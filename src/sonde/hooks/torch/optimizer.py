@@ -4,7 +4,7 @@ A subscriber of `optimizer_step` gets the optimizer as the first of the argument
 step inside another one (`ZeroRedundancyOptimizer`). Steps inside a backward pass (one optimizer per parameter) are told only to
 the one who watches, and only where the thread that asked for the pass takes them: torch has threads of its own for devices. Of a
 step that raises torch tells no end: `after` comes with a `StepAborted`, when that is noticed, at the latest when the
-subscriber leaves. An optimizer that is no `torch.optim.Optimizer` is not seen. `optimizer_step.watch` is the quick way, for a
+subscriber leaves. An optimizer that is no `torch.optim.Optimizer` is not seen. `optimizer_step.watch` is the fast path, for a
 probe that sees every step of a long run.
 
 `scaler_step` is `torch.amp.GradScaler.step(scaler, optimizer)`: after an overflow there is no `optimizer_step` in it.
@@ -56,7 +56,7 @@ _thread = _Thread()
 
 
 class Watcher(Protocol):
-    """Who wants to be told of steps the quick way: guarded like a subscriber, but in the open, and without arguments."""
+    """Who wants to be told of steps by the fast path: guarded like a subscriber, but in the open, and without arguments."""
 
     def begins(self, optimizer: Any, /) -> object:
         """A step begins. What is returned comes back in `ends`."""
@@ -79,7 +79,7 @@ class _OptimizerPoint(Point):
 
     watcher: Watcher | None = None
     _hooks: tuple[Any, Any] | None = None  # for good: compiled code may hold on to them
-    _quick: list[Callable[[], Any] | None] = []  # noqa: RUF012  there is one point; what is called for plain steps
+    _fast: list[Callable[[], Any] | None] = []  # noqa: RUF012  there is one point; what is called for plain steps
     inside_backward = False  # a step was taken inside a backward pass; whoever reads it resets it
     _engine: CodeType | None = None  # of the function in torch that runs a backward pass
     _code: CodeType | None = None  # of the function in torch that calls the hooks, and the step between them
@@ -102,7 +102,7 @@ class _OptimizerPoint(Point):
         True as the token. The optimizer is not kept alive.
         """
         if native is not None and not self.subscribers:
-            self._quick[:] = [start, stop, ended]
+            self._fast[:] = [start, stop, ended]
             native.lead(optimizer)
 
     def unlead(self) -> None:
@@ -110,7 +110,7 @@ class _OptimizerPoint(Point):
         if native is not None:
             native.lead(None)
 
-    def _route(self) -> None:
+    def _changed(self) -> None:
         self.unlead()
 
     def settle(self) -> None:
@@ -167,8 +167,9 @@ class _OptimizerPoint(Point):
 
         if native is None:
             return step_begins, step_ends
-        parts = (graph_task(), *compile_flag(), self._quick)
-        return native.begins(step_begins, parts), native.ends(step_ends, parts)
+        compiler, flag = compile_flag()
+        parts = {"compiler": compiler, "flag": flag, "task": graph_task(), "called": self._fast}
+        return native.begins(step_begins, **parts), native.ends(step_ends, **parts)
 
     def _begins_inside(self, optimizer: Any) -> None:
         caller = frame = sys._getframe(2).f_back

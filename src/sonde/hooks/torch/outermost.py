@@ -22,27 +22,9 @@ if TYPE_CHECKING:
 _numbers = count()
 
 
-class Routes(dict[int, "Callable[..., Any]"]):
-    """What is called for some first arguments, by their `id`. C remembers some of it, and is told of each change."""
-
-    def __setitem__(self, address: int, call: Callable[..., Any]) -> None:
-        super().__setitem__(address, call)
-        _reroute()
-
-    def until_gone(self, module: Any) -> tuple[ref[Any], ...]:
-        """Keep these, and nothing is called for this one any more when it is gone. Only C code runs then, as in `weak.py`."""
-        removed = ref(module, partial(self.pop, id(module)))
-        return (removed,) if native is None else (removed, ref(module, native.reroute))
-
-    def clear(self) -> None:
-        """Nothing is called for any."""
-        super().clear()
-        _reroute()
-
-
-def _reroute() -> None:
-    if native is not None:
-        native.reroute()
+def until_gone(calls: Calls, module: Any) -> ref[Any]:
+    """Keep this, and nothing is called for this module any more when it is gone. Only C code runs then, as in `weak.py`."""
+    return ref(module, partial(calls.pop, id(module)))
 
 
 class _Thread(threading.local):
@@ -60,16 +42,16 @@ class OutermostPoint(Point):
         self._thread = _Thread()
         self._gates: dict[int, Any] = {}  # by the `id` of the original; for good: compiled code may hold on to one
         self._functions: dict[int, Any] = {}  # the same as functions, for an older compiler
-        self._rounds: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = ()
+        self._made_all: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = ()
 
-    def follow(self, make: Callable[[Callable[..., Any]], Calls]) -> Callable[[], None]:
+    def replace_some(self, make: Callable[[Callable[..., Any]], Calls]) -> Callable[[], None]:
         """For some first arguments call a function of `make(original)` instead, until the returned function is called.
 
-        They are known by their `id`. Otherwise as `surround`. The dict may change at any time.
+        They are known by their `id`. Otherwise as `replace_all`. The dict may change at any time.
         """
-        return self.surround(lambda original: followed(original, make(original)))
+        return self.replace_all(lambda original: replaced(original, make(original)))
 
-    def surround(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    def replace_all(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
         """Call `make(original)` in the place of the original, until the returned function is called.
 
         Also for calls inside others, though not inside a backward pass. What is called must pass on arguments, result and
@@ -77,23 +59,23 @@ class OutermostPoint(Point):
         one made; it may go on to be called when the earlier one has left.
         """
 
-        def change(rounds: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...]) -> None:
-            self._rounds = rounds
+        def change(made_all: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...]) -> None:
+            self._made_all = made_all
             for link in self._links:
-                self._reach(link)
-                link.lane = self._lane and self._lane(link.inner)
-            self._route()
+                self._replace(link)
+                link.fast = self._fast_path and self._fast_path(link.inner)
+            self._changed()
 
         return self._joined(
-            lambda: change((*self._rounds, make)),
-            lambda: change(tuple(one for one in self._rounds if one is not make)),
+            lambda: change((*self._made_all, make)),
+            lambda: change(tuple(one for one in self._made_all if one is not make)),
         )
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         """What stands in the place of the function."""
         told = self.around(original, link)
         if native is None:
-            self._reach(link)
+            self._replace(link)
             return dressed(_gated(link, told, self._busy(), self._thread), original)
         gate = self._gates.get(id(original))
         if gate is None:
@@ -101,26 +83,26 @@ class OutermostPoint(Point):
             gate = native.Gate(original, *compile_flag(), task, self._number)
             self._gates[id(original)] = dressed(gate, original)
         self._undo.append(readable(gate, original))
-        gate.tell(told)
-        self._reach(link)
+        gate.subscribe(told)
+        self._replace(link)
         if reads_objects():
             return cast("Callable[..., Any]", gate)
         return cast(
             "Callable[..., Any]", self._functions.setdefault(id(original), dressed(_read(gate, original), original))
         )
 
-    def _reach(self, link: Link) -> None:
-        """Let calls come to those who surround the function."""
+    def _replace(self, link: Link) -> None:
+        """Let calls inside others come to what replaces the function."""
         link.inner = link.original
-        for make in self._rounds:
+        for make in self._made_all:
             link.inner = make(link.inner)
         if native is not None:
-            self._gates[id(link.original)].reach(link.inner if self._rounds else None)
+            self._gates[id(link.original)].replace(link.inner if self._made_all else None)
 
-    def routed(self, link: Link, lane: Callable[..., Any] | None) -> None:
-        """Without subscribers the gate calls the lane itself."""
+    def use_fast_path(self, link: Link, fast: Callable[..., Any] | None) -> None:
+        """Without subscribers the gate calls the fast path itself."""
         if native is not None:
-            self._gates[id(link.original)].route(lane)
+            self._gates[id(link.original)].fast_path(fast)
 
     def _busy(self) -> Callable[[], bool]:
         return _never if self._in_backward else backward_test()
@@ -130,10 +112,11 @@ def _never() -> bool:
     return False
 
 
-def followed(original: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
+def replaced(original: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
     """A function that calls those of `calls` for some first arguments, by their `id`, and the original for all others."""
     if native is not None:
-        return cast("Callable[..., Any]", native.followed(original, (calls, *compile_flag())))
+        compiler, flag = compile_flag()
+        return cast("Callable[..., Any]", native.replaced(original, calls=calls, compiler=compiler, flag=flag))
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return (calls.get(id(args[0]), original) if args else original)(*args, **kwargs)

@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "../blame.h"
+#include "../shared/errors.h"
 #include "state.h"
 
 #define RETRY_OPEN_NS 1000000000ull
@@ -76,7 +76,6 @@ static int write_at(const File *file, struct iovec *parts, int count, uint64_t o
 enum { USED_BYTES, HOMELESS_RECORDS };
 
 static PyObject *call_host(const char *method, PyObject *arguments);
-static void forget_error(void);
 
 static int has_usage(void)
 {
@@ -444,7 +443,7 @@ static void forget_process(void)
 static void open_process(void)
 {
     int fds[4], done = 0;
-    uint64_t now = monotonic();
+    uint64_t now = (uint64_t)now_ns();
     if (g.opening && pthread_equal(g.opener, pthread_self()))
         return; /* a span inside our own opening */
     for (int waited = 0; g.opening && waited < 20000; waited++) {
@@ -530,7 +529,7 @@ static int ring_to_file(Thread *t)
 
 static int give_ring(Thread *t)
 {
-    uint64_t now = t->ring && !t->plain ? 0 : monotonic();
+    uint64_t now = t->ring && !t->plain ? 0 : (uint64_t)now_ns();
     int retry = now && (!t->ring || now >= t->retry_at);
     if (!retry || (g.open && ring_to_file(t)))
         return t->ring != NULL;

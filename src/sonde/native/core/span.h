@@ -310,7 +310,7 @@ static int set_base(Span *self, PyObject *base, PyObject *enable)
         return -1;
     }
     if (base != Py_None)
-        Py_XSETREF(self->base, (Span *)Py_NewRef(base));
+        put_owned((PyObject **)&self->base, Py_NewRef(base));
     int forced = enable == Py_None ? -1 : PyObject_IsTrue(enable);
     if (forced < 0)
         forget_error();
@@ -328,7 +328,7 @@ static int span_init(PyObject *object, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O$OOOOO:Span", names, &name, &cat, &key, &own, &level, &base, &enable))
         return -1;
     if (own != Py_None)
-        Py_XSETREF(self->args, dict_of(own));
+        put_owned(&self->args, dict_of(own));
     self->level = level_of(level);
     return set_base(self, base, enable) || set_name(self, name, cat) || set_key(self, key) ? -1 : 0;
 }
@@ -478,7 +478,7 @@ static int span_set_shared(PyObject *self, PyObject *value, void *Py_UNUSED(none
     PyObject *dict = value && value != Py_None ? dict_of(value) : NULL;
     if (value && value != Py_None && !dict)
         return -1;
-    Py_XSETREF(((Span *)self)->shared, dict);
+    put_owned(&((Span *)self)->shared, dict);
     g.args_version++;
     return 0;
 }
@@ -491,11 +491,6 @@ static PyObject *span_repr(PyObject *self)
     Py_XDECREF(name);
     Py_XDECREF(kind);
     return text;
-}
-
-static PyObject *or_none(PyObject *value)
-{
-    return value ? value : Py_None;
 }
 
 /* By what it was made of: the ids of names are those of this process. */

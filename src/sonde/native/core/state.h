@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "../shared/objects.h"
 #include "record.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -102,13 +103,6 @@ static struct {
 
 static _Thread_local Thread *self_thread;
 
-static inline uint64_t monotonic(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t tested_clock(void)
 {
     PyObject *result = PyObject_CallNoArgs(g.clock);
@@ -121,7 +115,7 @@ static uint64_t tested_clock(void)
 
 static inline uint64_t clock_now(void)
 {
-    return likely(!g.clock) ? monotonic() : tested_clock();
+    return likely(!g.clock) ? (uint64_t)now_ns() : tested_clock();
 }
 
 /* ---- frames: counted references, recycled through one list ---- */

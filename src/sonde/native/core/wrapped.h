@@ -2,19 +2,15 @@
 #ifndef SONDE_WRAPPED_H
 #define SONDE_WRAPPED_H
 
+#include "../shared/callable.h"
 #include "span.h"
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *function;
+    CALLABLE_HEAD
     Span *span;
-    PyObject *dict;
-    PyObject *weak;
-    vectorcallfunc call;
 } Wrapped;
 
 static PyTypeObject *wrapped_type;
-static PyObject *method_type;
 
 static PyObject *wrapped_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
@@ -67,65 +63,14 @@ static PyObject *span_wrap(PyObject *self, PyObject *function)
     if (!PyCallable_Check(function))
         return PyErr_Format(PyExc_TypeError, "a span decorates a function, not %R", function);
     PyObject *dict = dict_like(function);
-    Wrapped *w = dict ? PyObject_GC_New(Wrapped, wrapped_type) : NULL;
+    Wrapped *w = dict ? callable_new(wrapped_type, wrapped_call, OWNED(Wrapped, span), function) : NULL;
     if (!w) {
         Py_XDECREF(dict);
         return NULL;
     }
-    w->function = Py_NewRef(function);
     w->span = (Span *)Py_NewRef(self);
     w->dict = dict;
-    w->weak = NULL;
-    w->call = wrapped_call;
-    PyObject_GC_Track(w);
     return (PyObject *)w;
-}
-
-static int wrapped_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Wrapped *w = (Wrapped *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(w->function);
-    Py_VISIT(w->span);
-    Py_VISIT(w->dict);
-    return 0;
-}
-
-static int wrapped_clear(PyObject *self)
-{
-    Wrapped *w = (Wrapped *)self;
-    Py_CLEAR(w->dict);
-    return 0;
-}
-
-static void wrapped_dealloc(PyObject *self)
-{
-    Wrapped *w = (Wrapped *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    if (w->weak)
-        PyObject_ClearWeakRefs(self);
-    Py_XDECREF(w->function);
-    Py_XDECREF((PyObject *)w->span);
-    Py_XDECREF(w->dict);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static PyObject *wrapped_get(PyObject *self, PyObject *instance, PyObject *Py_UNUSED(owner))
-{
-    if (!instance || instance == Py_None)
-        return Py_NewRef(self);
-    return PyObject_CallFunctionObjArgs(method_type, self, instance, NULL);
-}
-
-static PyObject *wrapped_getattr(PyObject *self, PyObject *name)
-{
-    PyObject *value = PyObject_GenericGetAttr(self, name);
-    if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
-        return value;
-    PyErr_Clear();
-    return PyObject_GetAttr(((Wrapped *)self)->function, name);
 }
 
 static PyObject *wrapped_repr(PyObject *self)
@@ -138,45 +83,7 @@ static PyObject *wrapped_repr(PyObject *self)
     return text;
 }
 
-/* Pickled, and so copied, by name, as functions are. */
-static PyObject *wrapped_reduce(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    return PyObject_GetAttrString(self, "__qualname__");
-}
-
-static PyMethodDef wrapped_methods[] = {
-    {"__reduce__", wrapped_reduce, METH_NOARGS, "By name."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyMemberDef wrapped_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapped, call), READONLY, NULL},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Wrapped, dict), READONLY, NULL},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Wrapped, weak), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyGetSetDef wrapped_getset[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot wrapped_slots[] = {
-    {Py_tp_dealloc, wrapped_dealloc},
-    {Py_tp_traverse, wrapped_traverse},
-    {Py_tp_clear, wrapped_clear},
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_descr_get, wrapped_get},
-    {Py_tp_getattro, wrapped_getattr},
-    {Py_tp_repr, wrapped_repr},
-    {Py_tp_methods, wrapped_methods},
-    {Py_tp_members, wrapped_members},
-    {Py_tp_getset, wrapped_getset},
-    {0, NULL},
-};
-static PyType_Spec wrapped_spec = {
-    "sonde.native.core.Wrapped", sizeof(Wrapped), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    wrapped_slots};
+static PyMethodDef wrapped_methods[] = {REDUCE, {NULL, NULL, 0, NULL}};
+static const PyType_Slot wrapped_slots[] = {{Py_tp_repr, wrapped_repr}, {Py_tp_methods, wrapped_methods}, {0, NULL}};
 
 #endif

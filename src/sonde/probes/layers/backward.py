@@ -16,17 +16,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sonde.hooks.torch import private
-
-native: Any = None
-try:
-    from sonde.native import layers as native  # noqa: F401  layers.py takes it from here
-except ImportError:  # not built: backward passes through layers are not recorded
-    pass
+from sonde.native import layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
+native: Any = layers  # None: C was not built
 MOST_NODES = 400  # of one call, that are searched for the lowest; more: the next layer ends it
 MOST_TENSORS = 64  # of one result
 DEEPEST = 4  # containers in each other, in a result

@@ -132,7 +132,7 @@ class _Layers:
         """Begin to look at calls."""
         if not self._undo:
             self._undo.append(unread(*FRAMES, *graph.FRAMES))
-            self._undo.append(module_call.follow(self._follow))
+            self._undo.append(module_call.replace_some(self._follow))
             self._undo.append(module_call.subscribe(_Models()))
             self._undo.append(backward.subscribe(_Backwards()))
 
@@ -140,13 +140,11 @@ class _Layers:
         self._original = original
         if graph.native is not None:
             torch = sys.modules["torch"]
-            engine = (
-                private.sequence_number(),
-                private.graph_task(),
-                private.queue_callback(),
-            )
-            asked = (_tensors, graph.search, self.demote, self.describe, _blame)
-            graph.native.prepare((core.enter, core.leave, core.cancel, *engine, step.phases, torch.Tensor, *asked))
+            graph.native.prepare(
+                enter=core.enter, leave=core.leave, cancel=core.cancel, phases=step.phases, tensor=torch.Tensor,
+                number=private.sequence_number(), task=private.graph_task(), queue=private.queue_callback(),
+                found=_tensors, search=graph.search, demote=self.demote, describe=self.describe, blame=_blame,
+            )  # fmt: skip
         return self.models.calls
 
     def look(self, model: Any) -> None:

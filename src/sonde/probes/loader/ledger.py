@@ -120,10 +120,10 @@ def book() -> object:
     return _book
 
 
-def quick_parts() -> tuple[Any, ...]:
-    """What C needs to write down digests: the book, how entries begin (of a sample, of all) before key and digest, and `note_digest`."""
-    beginnings = (pack_digest(0, 0, whole=whole)[:-KEY_AND_DIGEST] for whole in (False, True))
-    return (_book, *beginnings, note_digest)
+def digest_parts() -> dict[str, Any]:
+    """What C needs to write down digests, by name: see `delivery` in `native/fingerprint.pyi`."""
+    sampled, read = (pack_digest(0, 0, whole=whole)[:-KEY_AND_DIGEST] for whole in (False, True))
+    return {"book": _book, "sampled": sampled, "read": read, "note": note_digest}
 
 
 def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> bytes:

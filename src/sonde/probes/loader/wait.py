@@ -97,19 +97,23 @@ def install(settings: Settings) -> Callable[[], None]:
     _Here.leave = (
         hooks.start_in_workers(begin_worker),
         hooks.loader_iter.subscribe(_Iters()),
-        hooks.next_batch.lane(_wait_lane),
-        hooks.fetch.lane(_fetch_lane),
+        hooks.next_batch.fast_path(_waiting),
+        hooks.fetch.fast_path(_fetching),
     )
-    hooks.hurry(_parts())
+    hooks.use_fast_path(_parts())
     return _leave
 
 
-def _parts() -> tuple[Any, ...]:
-    """What happens to plain batches on their quick way."""
-    events = (core.enter, core.leave, core.note, core.iterate_keyed, core.iterate_on)
-    spans = (_wait, _sizes, _fetch, _item)
-    told = (_together, _original, _enter_late, _deliver_late, _fail_late, _end_late, _unmade, host.tick, step.PAUSE_NS)
-    return (_Here, ledger.book(), *events, *spans, *told)
+def _parts() -> dict[str, Any]:
+    """What happens to plain batches on their fast path: see `batches` in `native/loader.pyi`."""
+    return {
+        "here": _Here, "book": ledger.book(), "tick": host.tick, "pause": step.PAUSE_NS,
+        "enter": core.enter, "leave": core.leave, "note": core.note,
+        "iterate_keyed": core.iterate_keyed, "iterate_on": core.iterate_on,
+        "wait": _wait, "samples": _sizes, "fetch": _fetch, "item": _item,
+        "together": _together, "original": _original, "unmade": _unmade,
+        "enter_late": _enter_late, "deliver_late": _deliver_late, "fail_late": _fail_late, "end_late": _end_late,
+    }  # fmt: skip
 
 
 def _leave() -> None:
@@ -128,7 +132,7 @@ def begin_worker() -> None:
         serving.become_worker(number)
     core.set_context(-1, -1)
     step.phases.on = not step.now.none
-    hooks.hurry(_parts(), _first_key)
+    hooks.use_fast_path(_parts(), _first_key)
 
 
 def _give_up() -> None:
@@ -256,7 +260,7 @@ def _lengths(loader: Any) -> dict[str, int | None]:
 # ── waiting for a batch ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _wait_lane(original: Callable[..., Any]) -> Callable[..., Any]:
+def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
     def wait(iterator: Any) -> Any:
         span = _begin_wait()
         try:
@@ -314,27 +318,27 @@ def _end_wait(span: types.Span | None, iterator: Any, data: Any) -> None:
 
 @_following
 def _deliver_late(iterator: Any, batch: hooks.Batch | None, data: Any) -> None:
-    """A batch came the quick way and is not plain: its indices are no list of numbers, or it is not known which it is."""
+    """A batch came by the fast path and is not plain: its indices are no list of numbers, or it is not known which it is."""
     _deliver(iterator, batch, _key(batch), data)
 
 
 @_following
 def _enter_late(batch: hooks.Batch, key: int, flags: int) -> None:
-    """The ledger had no room for a batch that came the quick way, or is not open yet."""
+    """The ledger had no room for a batch that came by the fast path, or is not open yet."""
     if batch.indices is not None:
         ledger.note(key, batch.indices, batch.worker, flags)
 
 
 @_following
 def _fail_late(batch: hooks.Batch | None, error: BaseException) -> None:
-    """A wait on the quick way has ended with this."""
+    """A wait on the fast path has ended with this."""
     core.leave(_wait, _key(batch), type(error))
     _tell_unseen(batch, _key(batch), error)
 
 
 @_following
 def _end_late(key: int) -> None:
-    """A wait on the quick way has found that there is no further batch. `key`: that of the first one."""
+    """A wait on the fast path has found that there is no further batch. `key`: that of the first one."""
     _end_loop(_wait, key)
 
 
@@ -519,7 +523,7 @@ class _Fetch:
             core.leave(self.span, None, error)
 
 
-def _fetch_lane(original: Callable[..., Any]) -> Callable[..., Any]:
+def _fetching(original: Callable[..., Any]) -> Callable[..., Any]:
     def fetch(fetcher: Any, asked: Any) -> Any:
         begun = _begin_fetch(fetcher, asked)
         if begun is None:
@@ -538,7 +542,7 @@ def _fetch_lane(original: Callable[..., Any]) -> Callable[..., Any]:
 @_following
 def _begin_fetch(fetcher: Any, asked: Any) -> _Fetch | None:
     batch = hooks.fetching()
-    if _thread.fetch is not None or hooks.made_quickly() or (_Here.worker and (batch is None or batch.worker is None)):
+    if _thread.fetch is not None or hooks.made_fast() or (_Here.worker and (batch is None or batch.worker is None)):
         return None
     fetch = _Fetch()
     fetch.fetcher, fetch.asked, fetch.key = fetcher, asked, _key(batch)
@@ -576,7 +580,7 @@ def _first_key(fetcher: Any) -> int | None:
 
 @_following
 def _unmade(fetcher: Any, asked: Any, seen: tuple[Any, Any, Any], key: int, error: type[BaseException]) -> None:
-    """A batch that was made the quick way failed.
+    """A batch that was made by the fast path failed.
 
     `seen`: the numbers of its items, and who has iterated over them; of an iterable dataset the first number, None, and who has; of a
     batch that was made at once, or a single item, the number of that while it is open, else None, and the span.
@@ -596,7 +600,7 @@ def _unmade(fetcher: Any, asked: Any, seen: tuple[Any, Any, Any], key: int, erro
 
 @_following
 def _together(numbers: tuple[int, ...]) -> types.Span:
-    """The span of a batch that is made at once, on the quick way."""
+    """The span of a batch that is made at once, on the fast path."""
     return _batch_span(numbers[:MOST_INDICES], len(numbers)) if _item.on else _fetch
 
 

@@ -25,12 +25,12 @@ _watching = guard("watching a backward pass")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record backward passes until the returned function is called."""
-    undo = [manual.install(), scaler_scale.lane(_scaling), backward.lane(_lane)]
+    undo = [manual.install(), scaler_scale.fast_path(_scaling), backward.fast_path(_fast_path)]
 
     def renew() -> None:
         backward.hold()  # the patch stays
         undo.pop()()
-        undo.append(backward.lane(_lane))
+        undo.append(backward.fast_path(_fast_path))
         backward.release()
 
     def leave() -> None:
@@ -44,7 +44,7 @@ def install(_settings: Settings) -> Callable[[], None]:
     return leave
 
 
-def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
+def _fast_path(original: Callable[..., Any]) -> Callable[..., Any]:
     timed = core.Span(BACKWARD, PROBE, key=0, base=step.phases).wrap(original)
     now, phases = step.now, step.phases
 
@@ -71,8 +71,16 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
         return call
     torch = sys.modules["torch"]
     native.exchange(private.exchange(), private.copy_on_write())
-    parts = (timed, torch.Tensor, loss.writer(), loss.span, _unusual, loss.SCALING)
-    return cast("Callable[..., Any]", native.backward(call, parts))
+    made = native.backward(
+        call,
+        timed=timed,
+        tensor=torch.Tensor,
+        write=loss.writer(),
+        span=loss.span,
+        unusual=_unusual,
+        scaling=loss.SCALING,
+    )
+    return cast("Callable[..., Any]", made)
 
 
 _ended = guard("watching a backward pass")(manual.backward_ended)

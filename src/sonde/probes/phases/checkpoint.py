@@ -26,7 +26,7 @@ _span = core.Span(CHECKPOINT, PROBE, key=0, base=step.phases)
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record checkpoints until the returned function is called."""
-    undo = [point.lane(_lane) for point in SAVES]
+    undo = [point.fast_path(_fast_path) for point in SAVES]
 
     def leave() -> None:
         while undo:
@@ -35,7 +35,7 @@ def install(_settings: Settings) -> Callable[[], None]:
     return leave
 
 
-def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
+def _fast_path(original: Callable[..., Any]) -> Callable[..., Any]:
     timed = _span.wrap(original)
 
     def save(*args: Any, **kwargs: Any) -> Any:

@@ -36,7 +36,7 @@ _watching = guard("watching communication between ranks")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record communication until the returned function is called."""
-    undo = [collective.lane(_lane), ddp_made.subscribe(_Models()), ddp_logged.subscribe(_Loggers())]
+    undo = [collective.fast_path(_fast_path), ddp_made.subscribe(_Models()), ddp_logged.subscribe(_Loggers())]
 
     def leave() -> None:
         while undo:
@@ -45,7 +45,7 @@ def install(_settings: Settings) -> Callable[[], None]:
     return leave
 
 
-def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
+def _fast_path(original: Callable[..., Any]) -> Callable[..., Any]:
     name = COMMUNICATION + original.__name__
 
     def communicate(*args: Any, **kwargs: Any) -> Any:

@@ -26,7 +26,7 @@ _watching = guard("watching a forward pass")
 def install(_settings: Settings) -> Callable[[], None]:
     """Record forward passes until the returned function is called."""
     loader.fetch.hold()  # its keeper knows of modules that are transforms of the data
-    undo = [loader.fetch.release, module_call.lane(_lane), loader.start_in_workers(rest)]
+    undo = [loader.fetch.release, module_call.fast_path(_fast_path), loader.start_in_workers(rest)]
 
     def leave() -> None:
         while undo:
@@ -37,10 +37,10 @@ def install(_settings: Settings) -> Callable[[], None]:
 
 def rest() -> None:
     """Leave forward passes alone: this is a loader worker, and modules that are called in it are transforms."""
-    module_call.lane(lambda original: original)
+    module_call.fast_path(lambda original: original)
 
 
-def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
+def _fast_path(original: Callable[..., Any]) -> Callable[..., Any]:
     torch = sys.modules["torch"]
     grad, loss = torch.is_grad_enabled, private.loss_class()
     timed = tuple(core.Span(FORWARD, PROBE, key=bits, base=step.phases).wrap(original) for bits in range(10))
@@ -70,4 +70,6 @@ def _lane(original: Callable[..., Any]) -> Callable[..., Any]:
 
     if native is None:
         return forward
-    return cast("Callable[..., Any]", native.forward(forward, (timed, grad, loss, "training", learned)))
+    return cast(
+        "Callable[..., Any]", native.forward(forward, timed=timed, gradients=grad, losses=loss, learned=learned)
+    )

@@ -37,7 +37,7 @@ class _Transfers:
     def put(self) -> None:
         """A device has come into use."""
         if self.wanted and len(self.undo) < 2:
-            self.undo += [tensor_to.lane(_moving), tensor_copy.lane(_copying)]
+            self.undo += [tensor_to.fast_path(_moving), tensor_copy.fast_path(_copying)]
 
     def leave(self) -> None:
         """Take all away."""

@@ -53,7 +53,7 @@ def follow() -> None:
     _peaks.following = True
     _peaks.forget()
     if not _peaks.undo:
-        _peaks.undo += [device_stats.steer(_read), peaks_reset.steer(_reset)]
+        _peaks.undo += [device_stats.replace(_read), peaks_reset.replace(_reset)]
 
 
 def leave() -> None:

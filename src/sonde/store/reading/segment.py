@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde import native
 from sonde.lazy import numpy as np
-from sonde.store import native, record
+from sonde.store import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

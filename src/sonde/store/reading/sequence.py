@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde import native
 from sonde.lazy import numpy as np
-from sonde.store import native, record
+from sonde.store import record
 from sonde.store.reading.segment import BAD, PLAIN, SPECIAL, Slice
 
 if TYPE_CHECKING:

@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from sonde.native import stats as native
 from sonde.values import digest as checksum
 from sonde.values.handlers.builtin import written
 from sonde.values.identity import number
 from sonde.values.note import ARRAY, MISSING, SCALAR, TEXT, Note
 from sonde.values.walk import NAME, NOT_KEPT, Frozen, shorten, type_name
-
-try:
-    from sonde.native import stats as native
-except ImportError:  # not built: NumPy does the same, with more passes over each block
-    native = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,19 +1,27 @@
-/* Batches of loaders: the quick ways of `torch/loader.py` and `probes/loader.py`, for plain batches. `native/gate.pyi` says what is plain.
+/* Batches of loaders: the fast paths of `hooks/torch/loader.py` and `probes/loader/wait.py`, for plain batches. `native/loader.pyi` says what
+   is plain.
 
    A batch goes through four functions of torch, of which each has a place here: asking the sampler, sending that to a worker, making
    the batch, and waiting for it, which surrounds the others. In Python these are fifty frames, a tenth of a short step.
-   Whatever is not plain goes the slow way, which begins where the point was patched. */
+   Whatever is not plain goes to what stood there before. */
+#include "points.h"
+#include "shared/ledger.h"
 
-/* See `batches` in native/gate.pyi. */
+#include <string.h>
+
+/* The arguments of `batches`: native/loader.pyi says what each is. */
 enum {
     MOST, MAIN, BATCH, JUDGE, PLAIN,
     HERE, BOOK,
     ENTERS, LEAVES, NOTES, ITERATES, STREAMS, /* functions of the event core */
-    WAIT, SAMPLES, FETCH, ITEM,                        /* spans */
+    WAIT, SAMPLES, FETCH, ITEM,               /* spans */
     TOGETHER, ORIGINAL, ENTERED, DELIVER, UNSEEN, OVER, UNMADE, TICK, PAUSE,
     WORKER, FETCHER, JUDGE_FETCHER,
-    BATCH_PARTS
 };
+static const char *const batch_names[] = {
+    "most", "main", "batch", "judge", "plain", "here", "book", "enter", "leave", "note", "iterate_keyed", "iterate_on", "wait", "samples",
+    "fetch", "item", "together", "original", "enter_late", "deliver_late", "fail_late", "end_late", "unmade", "tick", "pause", "worker",
+    "fetcher", "judge_fetcher", NULL};
 #define MOST_BOOKS 4       /* iterators that take turns */
 #define MOST_ENTRY 2048    /* bytes of an entry in the ledger; a larger one is written by Python */
 #define ENTRY_HEAD 16      /* as in store/ledger.py */
@@ -39,7 +47,7 @@ typedef struct {
     int making;               /* how it makes them */
 } Account;
 
-static PyObject *batch_parts; /* a tuple; NULL: everything goes the slow way */
+static PyObject *batch_parts; /* a tuple; NULL: there is no fast path */
 static Account accounts[MOST_BOOKS];
 static int next_account;
 static int64_t ticked;             /* when TICK was called last */
@@ -60,18 +68,6 @@ static _Thread_local struct {
     long long number;   /* of that batch */
     long long first;    /* of an iterable dataset: the ordinal of its first item */
 } under;
-
-static int loader_names(void)
-{
-    static const char *const texts[] = {"number", "around", "close", "collate_fn", "listeners", "_num_yielded", "_send_idx",
-                                        "_task_info", "_dataset", "settings", "writer", "dataset_iter", "shape"};
-    PyObject **const names[] = {&s_number, &s_around, &s_close, &s_collate, &s_listeners, &s_yielded, &s_sent,
-                                &s_tasks, &s_dataset, &s_settings, &s_writer, &s_iter, &s_shape};
-    for (int i = 0; i < 13; i++)
-        if (!(*names[i] = PyUnicode_InternFromString(texts[i])))
-            return -1;
-    return 0;
-}
 
 static inline PyObject *of(PyObject *parts, int which)
 {
@@ -134,25 +130,29 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     for (int i = 0; i < MOST_BOOKS; i++)
         account_closed(&accounts[i]);
+    Py_CLEAR(known_fetcher);
+    known_key = -1;
     Py_RETURN_NONE;
 }
 
-/* Takes what JUDGE says of an iterator; 0, perhaps with an exception: it says nothing yet. */
-static int account_opened(Account *account, PyObject *iterator, PyObject *told)
+/* Takes what JUDGE says of an iterator, a dict; 0, perhaps with an exception: it says nothing yet. */
+static int account_opened(Account *account, PyObject *iterator, PyObject *facts)
 {
-    PyObject *reference, *loader, *round, *filed, *ordinals, *fetcher, *tensor;
+    static char *names[] = {"reference", "key", "loader", "round", "filed", "ordinals", "fetcher", "subset", "batched", "making", "tensor", NULL};
+    PyObject *reference, *loader, *round, *filed, *ordinals, *fetcher, *tensor, *none = PyTuple_New(0);
     long long key;
     int subset, batched, making;
-    if (told == Py_None || !PyArg_ParseTuple(told, "OLOOOOOppiO", &reference, &key, &loader, &round, &filed, &ordinals, &fetcher, &subset,
-                                             &batched, &making, &tensor))
+    int known = none && PyDict_Check(facts) &&
+                PyArg_ParseTupleAndKeywords(none, facts, "OLOOOOOppiO", names, &reference, &key, &loader, &round, &filed, &ordinals, &fetcher,
+                                            &subset, &batched, &making, &tensor);
+    Py_XDECREF(none);
+    if (!known)
         return 0;
     account_closed(account);
     Account made = {iterator, reference, loader, round, filed, ordinals, fetcher == Py_None ? NULL : (void *)fetcher, key, subset, batched,
                     making};
     *account = account_held(&made);
-    PyObject *old = tensor_class;
-    tensor_class = Py_NewRef(tensor);
-    Py_XDECREF(old);
+    put_owned(&tensor_class, Py_NewRef(tensor));
     return 1;
 }
 
@@ -163,10 +163,10 @@ static Account *account_of(PyObject *parts, PyObject *iterator)
         if (accounts[i].iterator == iterator && accounts[i].reference && PyWeakref_GetObject(accounts[i].reference) == iterator)
             return &accounts[i];
     }
-    PyObject *told = PyObject_CallFunctionObjArgs(of(parts, JUDGE), iterator, NULL);
+    PyObject *facts = PyObject_CallFunctionObjArgs(of(parts, JUDGE), iterator, NULL);
     Account *account = &accounts[next_account];
-    int opened = told && account_opened(account, iterator, told);
-    Py_XDECREF(told);
+    int opened = facts && account_opened(account, iterator, facts);
+    Py_XDECREF(facts);
     if (!opened)
         return NULL;
     next_account = (next_account + 1) % MOST_BOOKS;
@@ -354,9 +354,8 @@ static int64_t rows_in(PyObject *data, int deeper);
 static int64_t rows_in_row(PyObject *data, int deeper)
 {
     int64_t found = NO_ROWS;
-    int tuple = PyTuple_CheckExact(data);
-    for (Py_ssize_t i = 0; found == NO_ROWS && i < MOST_SEARCH && i < (tuple ? PyTuple_Size(data) : PyList_Size(data)); i++)
-        found = rows_in(tuple ? PyTuple_GetItem(data, i) : PyList_GetItem(data, i), deeper);
+    for (Py_ssize_t i = 0; found == NO_ROWS && i < MOST_SEARCH && i < length_of(data); i++)
+        found = rows_in(item_of(data, i), deeper);
     return found;
 }
 
@@ -530,10 +529,18 @@ static int is_main(PyObject *parts)
     return PyThread_get_thread_ident() == PyLong_AsUnsignedLong(of(parts, MAIN));
 }
 
+static PyObject *slowly(Gate *gate, PyObject *const *args, size_t flags, PyObject *names)
+{
+    PyObject *subscribed = Py_NewRef(gate->subscribed);
+    PyObject *result = PyObject_Vectorcall(subscribed, args, flags, names);
+    Py_DECREF(subscribed);
+    return result;
+}
+
 static PyObject *next_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Gate *gate = (Gate *)self;
-    int plain = batch_parts && ready && !waits && !names && (flags & ~OFFSET_BIT) == 1 && of(batch_parts, WORKER) == Py_None;
+    int plain = batch_parts && ready && !waits && !names && args_in(flags) == 1 && of(batch_parts, WORKER) == Py_None;
     PyObject *parts = plain ? Py_NewRef(batch_parts) : NULL; /* they may be taken back meanwhile */
     Account *account = plain && is_main(parts) ? account_of(parts, args[0]) : NULL;
     long long number = plain ? next_number(parts, account, args[0]) : -1;
@@ -541,11 +548,8 @@ static PyObject *next_call(PyObject *self, PyObject *const *args, size_t flags, 
     waits++;
     if (number >= 0)
         result = waited(gate, parts, account, args[0], number);
-    else if (!interrupted()) {
-        PyObject *told = Py_NewRef(gate->told);
-        result = PyObject_Vectorcall(told, args, flags, names);
-        Py_DECREF(told);
-    }
+    else if (!interrupted())
+        result = slowly(gate, args, flags, names);
     waits--;
     Py_XDECREF(parts);
     return result;
@@ -553,17 +557,9 @@ static PyObject *next_call(PyObject *self, PyObject *const *args, size_t flags, 
 
 /* ---- asking the sampler, and sending it to a worker ---- */
 
-static PyObject *slowly(Gate *gate, PyObject *const *args, size_t flags, PyObject *names)
-{
-    PyObject *told = Py_NewRef(gate->told);
-    PyObject *result = PyObject_Vectorcall(told, args, flags, names);
-    Py_DECREF(told);
-    return result;
-}
-
 static int is_under_way(PyObject *const *args, size_t flags, PyObject *names)
 {
-    return under.iterator && !names && (flags & ~OFFSET_BIT) == 1 && args[0] == under.iterator;
+    return under.iterator && !names && args_in(flags) == 1 && args[0] == under.iterator;
 }
 
 static PyObject *index_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
@@ -571,9 +567,7 @@ static PyObject *index_call(PyObject *self, PyObject *const *args, size_t flags,
     if (!is_under_way(args, flags, names))
         return slowly((Gate *)self, args, flags, names);
     PyObject *result = PyObject_Vectorcall(((Gate *)self)->function, args, flags, names);
-    PyObject *old = under.asked;
-    under.asked = Py_XNewRef(result);
-    Py_XDECREF(old);
+    put_owned(&under.asked, Py_XNewRef(result));
     if (result && under.account.ordinals != Py_None && under.account.filed == Py_None) {
         under.first = ordinal_taken(Py_None, result);
         forget_error();
@@ -625,11 +619,10 @@ static PyObject *put_call(PyObject *self, PyObject *const *args, size_t flags, P
 
 static void judge_fetcher(PyObject *parts, PyObject *fetcher)
 {
-    PyObject *old = known_fetcher, *key = PyObject_CallFunctionObjArgs(of(parts, JUDGE_FETCHER), fetcher, NULL);
+    PyObject *key = PyObject_CallFunctionObjArgs(of(parts, JUDGE_FETCHER), fetcher, NULL);
     known_key = key && key != Py_None ? PyLong_AsLongLong(key) : -1;
-    known_fetcher = Py_NewRef(fetcher);
     Py_XDECREF(key);
-    Py_XDECREF(old);
+    put_owned(&known_fetcher, Py_NewRef(fetcher));
 }
 
 /* The number in the records of the batch that is to be made in a worker; NULL, perhaps with an exception: it is no plain one. */
@@ -661,30 +654,30 @@ static PyObject *own_numbers(PyObject *parts, PyObject *indices)
     PyObject *found = originals(parts, indices), *own = found ? PySequence_Tuple(found) : NULL;
     Py_DECREF(indices);
     Py_XDECREF(found);
-    PyObject *old = under.indices;
-    under.indices = Py_XNewRef(own);
-    Py_XDECREF(old);
+    put_owned(&under.indices, Py_XNewRef(own));
     return own;
 }
 
 /* Ends the only item of a batch that is none, then collates. `last`: it is open still. */
 static PyObject *convert_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    Lane *lane = (Lane *)self;
-    PyObject *parts = lane->parts;
-    if (lane->last) {
-        lane->last = 0;
-        call_one(of(parts, LEAVES), of(parts, ITEM), NULL, NULL);
+    FastPath *fast = (FastPath *)self;
+    if (fast->last) {
+        fast->last = 0;
+        call_one(fast->parts[0], fast->parts[1], NULL, NULL);
     }
-    return PyObject_Vectorcall(lane->slow, args, flags, names);
+    return PyObject_Vectorcall(fast->function, args, flags, names);
 }
 
 static PyObject *converting(PyObject *parts, PyObject *collate)
 {
-    Lane *lane = lane_new(convert_call, collate, parts);
-    if (lane)
-        lane->last = 1;
-    return (PyObject *)lane;
+    FastPath *fast = fast_path_made(convert_call, collate);
+    if (fast) {
+        fast->parts[0] = Py_NewRef(of(parts, LEAVES));
+        fast->parts[1] = Py_NewRef(of(parts, ITEM));
+        fast->last = 1;
+    }
+    return (PyObject *)fast;
 }
 
 /* What shall stand in the place of what collates: what `around` makes of it, and for a single item what ends that, which `item` gets. */
@@ -757,11 +750,8 @@ static PyObject *items_iter(PyObject *self)
         Py_DECREF(inner);
         return NULL;
     }
-    PyObject *old[] = {note->inner, note->loop};
-    note->inner = inner;
-    note->loop = Py_NewRef(loop);
-    Py_XDECREF(old[0]);
-    Py_XDECREF(old[1]);
+    put_owned(&note->inner, inner);
+    put_owned(&note->loop, Py_NewRef(loop));
     return loop;
 }
 
@@ -788,7 +778,7 @@ static PyObject *items_made(PyObject *parts, PyObject *asked, PyObject *keys)
 static int make_items_type(void)
 {
     static PyType_Slot slots[] = {{Py_tp_iter, items_iter}, {0, NULL}};
-    static PyType_Spec spec = {"sonde.native.points.Items", 0, 0, Py_TPFLAGS_DEFAULT, slots};
+    static PyType_Spec spec = {"sonde.native.loader.Items", 0, 0, Py_TPFLAGS_DEFAULT, slots};
     PyObject *size = PyObject_GetAttrString((PyObject *)&PyList_Type, "__basicsize__");
     noting_at = size ? PyLong_AsSsize_t(size) : -1;
     Py_XDECREF(size);
@@ -837,7 +827,7 @@ static void item_begun(PyObject *parts, Making *making)
 
 static int item_is_open(const Making *making)
 {
-    return making->index && (!making->item || ((Lane *)making->item)->last);
+    return making->index && (!making->item || ((FastPath *)making->item)->last);
 }
 
 /* `_unmade` of probes/loader.py says what it is told. */
@@ -952,21 +942,21 @@ static int making_flow(PyObject *parts, PyObject *const *args, Making *making)
     return making->loop != NULL;
 }
 
-/* Is this batch made on the quick way? Then `making` is prepared. */
+/* Is this batch made by the fast path? Then `making` is prepared. */
 static int is_made_here(PyObject *parts, PyObject *const *args, Making *making)
 {
-    static int (*const ways[])(PyObject *, PyObject *const *, Making *) = {making_items, making_at_once, making_singly, making_flow};
+    static int (*const kinds[])(PyObject *, PyObject *const *, Making *) = {making_items, making_at_once, making_singly, making_flow};
     if (fetching[0])
         return 0;
     int worker = of(parts, WORKER) != Py_None;
     making->key = worker ? key_in_worker(parts, args[0]) : key_here(args);
-    return making->key && ways[worker ? ONE_BY_ONE : under.account.making](parts, args, making);
+    return making->key && kinds[worker ? ONE_BY_ONE : under.account.making](parts, args, making);
 }
 
 static PyObject *fetch_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Making making = {0};
-    PyObject *parts = batch_parts && !names && (flags & ~OFFSET_BIT) == 2 ? Py_NewRef(batch_parts) : NULL, *result = NULL;
+    PyObject *parts = batch_parts && !names && args_in(flags) == 2 ? Py_NewRef(batch_parts) : NULL, *result = NULL;
     if (parts && is_made_here(parts, args, &making)) /* the parts may be taken back meanwhile */
         result = fetched(((Gate *)self)->function, parts, args, &making);
     else if (!interrupted())
@@ -978,44 +968,38 @@ static PyObject *fetch_call(PyObject *self, PyObject *const *args, size_t flags,
 
 /* ---- for Python ---- */
 
-static PyObject *way(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *fast_path(PyObject *Py_UNUSED(module), PyObject *args)
 {
     static const struct {
         const char *name;
         vectorcallfunc call;
-    } ways[] = {{"next", next_call}, {"index", index_call}, {"put", put_call}, {"fetch", fetch_call}};
+    } known[] = {{"next", next_call}, {"index", index_call}, {"put", put_call}, {"fetch", fetch_call}};
     const char *name;
-    PyObject *function, *told;
-    vectorcallfunc call = NULL;
-    if (!PyArg_ParseTuple(args, "sOO", &name, &function, &told))
+    PyObject *function, *subscribed;
+    if (!PyArg_ParseTuple(args, "sOO", &name, &function, &subscribed))
         return NULL;
     for (int i = 0; i < 4; i++)
-        if (strcmp(ways[i].name, name) == 0)
-            call = ways[i].call;
-    if (!call)
-        return PyErr_Format(PyExc_ValueError, "there is no way called %s", name);
-    Gate *gate = (Gate *)((allocfunc)PyType_GetSlot(gate_type, Py_tp_alloc))(gate_type, 0);
-    if (!gate)
-        return NULL;
-    gate->function = Py_NewRef(function);
-    gate->told = Py_NewRef(told);
-    gate->call = call;
-    gate->dict = PyDict_New();
-    if (!gate->dict)
-        Py_CLEAR(gate);
-    return (PyObject *)gate;
+        if (strcmp(known[i].name, name) == 0)
+            return (PyObject *)gate_made(known[i].call, function, subscribed);
+    return PyErr_Format(PyExc_ValueError, "there is no fast path called %s", name);
 }
 
-static PyObject *set_batches(PyObject *module, PyObject *parts)
+static PyObject *set_batches(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    if (parts != Py_None && (!PyTuple_Check(parts) || PyTuple_Size(parts) != BATCH_PARTS ||
-                             !PyType_IsSubtype((PyTypeObject *)of(parts, BATCH), &PyTuple_Type)))
-        return PyErr_Format(PyExc_ValueError, "batches have %d parts", BATCH_PARTS);
-    PyObject *old = batch_parts;
-    batch_parts = parts == Py_None ? NULL : Py_NewRef(parts);
-    Py_XDECREF(old);
-    Py_CLEAR(known_fetcher);
-    known_key = -1;
+    PyObject *parts = named_arguments(args, kwargs, batch_names);
+    if (parts && !PyType_IsSubtype((PyTypeObject *)of(parts, BATCH), &PyTuple_Type)) {
+        Py_CLEAR(parts);
+        PyErr_SetString(PyExc_TypeError, "a batch is a tuple");
+    }
+    if (!parts)
+        return NULL;
+    put_owned(&batch_parts, parts);
+    return forget(module, NULL);
+}
+
+static PyObject *rest(PyObject *module, PyObject *Py_UNUSED(none))
+{
+    put_owned(&batch_parts, NULL);
     return forget(module, NULL);
 }
 
@@ -1038,4 +1022,24 @@ static PyObject *get_coming(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(non
 static PyObject *get_fetching(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     return fetching[0] ? PyTuple_Pack(2, fetching[0], fetching[1]) : Py_NewRef(Py_None);
+}
+
+static PyMethodDef functions[] = {
+    {"fast_path", fast_path, METH_VARARGS, "What stands in the place of a function of a loader: its name, the function, what else is called."},
+    {"batches", (PyCFunction)(void (*)(void))set_batches, METH_VARARGS | METH_KEYWORDS, "Say what happens where batches are made and come."},
+    {"rest", rest, METH_NOARGS, "Take no fast path any more."},
+    {"forget", forget, METH_NOARGS, "Judge every iterator anew: a loop over data has begun."},
+    {"waiting", get_waiting, METH_NOARGS, "Is a plain batch waited for in this thread?"},
+    {"coming", get_coming, METH_NOARGS, "The plain batch that is waited for in this thread; None: none, or it is not known yet."},
+    {"fetching", get_fetching, METH_NOARGS, "Who makes a plain batch in this thread, and what it was asked for; None: nobody."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fill_loader(PyObject *module)
+{
+    static const Name names[] = {
+        {&s_number, "number"}, {&s_around, "around"}, {&s_close, "close"}, {&s_collate, "collate_fn"}, {&s_listeners, "listeners"},
+        {&s_yielded, "_num_yielded"}, {&s_sent, "_send_idx"}, {&s_tasks, "_task_info"}, {&s_dataset, "_dataset"},
+        {&s_settings, "settings"}, {&s_writer, "writer"}, {&s_iter, "dataset_iter"}, {&s_shape, "shape"}, {NULL, NULL}};
+    return make_names(names) < 0 || make_items_type() < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

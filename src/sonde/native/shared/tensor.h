@@ -1,11 +1,9 @@
-/* Tensors of torch as C sees them: what DLPack 1.x fixes of the exchange between libraries. A view of a tensor is filled without a
-   call of Python; it lasts as long as the tensor. */
-#ifndef SONDE_DLPACK_H
-#define SONDE_DLPACK_H
+/* Tensors of torch whose memory C reads: through DLPack's exchange, and only where torch's own functions say that the memory is there and
+   that a look does not change it. What DLPack 1.x fixes of the exchange between libraries stands here. */
+#ifndef SONDE_TENSOR_H
+#define SONDE_TENSOR_H
 
-#include "abi.h"
-
-#include <stdint.h>
+#include "objects.h"
 
 typedef struct {
     void *data;
@@ -25,12 +23,16 @@ typedef struct {
 enum { CPU = 1 };
 enum { SIGNED = 0, UNSIGNED = 1, FLOATING = 2, BRAIN = 4, COMPLEX = 5, TRUTH = 6 };
 
-/* The exchange in this capsule; NULL: torch has none, or another than this one, or, with an exception, it is no capsule. */
-static inline const Exchange *exchange_of(PyObject *capsule)
-{
-    const Exchange *found = capsule == Py_None ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    return found && found->major == 1 && found->view ? found : NULL;
-}
+enum { READABLE, OPAQUE, FREED };
+
+/* `capsule`: torch's exchange, or None; `copied_late`: tells whether a tensor is copied on write, which DLPack would do. -1 with an exception. */
+int tensors_known(PyObject *capsule, PyObject *copied_late);
+
+/* Is there an exchange? Else all tensors are OPAQUE. */
+int tensors_are_read(void);
+
+/* READABLE: `view` is filled, and lasts as long as nobody else runs. FREED: its memory was freed. OPAQUE: Python has to look. Never an exception. */
+int view_of(PyObject *tensor, View *view);
 
 /* How many elements there are, and whether they lie side by side in order. */
 static inline int64_t count_of(const View *view, int *dense)

@@ -1,11 +1,7 @@
-/* Writing into the ledger of a process, as `Writer.put` of store/ledger.py does where there is room and nobody is at it. */
-#ifndef SONDE_LEDGER_H
-#define SONDE_LEDGER_H
-
-#include "abi.h"
+#include "ledger.h"
+#include "objects.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,22 +18,6 @@ static struct {
 } known_ledger;
 static PyObject *s_state, *s_buffer;
 
-static int ledger_names(void)
-{
-    s_state = PyUnicode_InternFromString("state");
-    s_buffer = s_state ? PyUnicode_InternFromString("buffer") : NULL;
-    return s_buffer ? 0 : -1;
-}
-
-/* The number that this attribute is; -1, perhaps with an exception: it is none. */
-static int64_t number_at(PyObject *object, PyObject *name)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    int64_t number = value ? PyLong_AsLongLong(value) : -1;
-    Py_XDECREF(value);
-    return number;
-}
-
 /* Gets the memory behind an attribute; to be released. */
 static int memory_at(PyObject *object, PyObject *name, Py_buffer *view)
 {
@@ -50,10 +30,11 @@ static int memory_at(PyObject *object, PyObject *name, Py_buffer *view)
 /* 1: `known_ledger` is of this writer. 0, with an exception: it is none that can be known. */
 static int is_known_ledger(PyObject *writer)
 {
+    static const Name names[] = {{&s_state, "state"}, {&s_buffer, "buffer"}, {NULL, NULL}};
     Py_buffer state, buffer;
     if (known_ledger.writer == writer)
         return 1;
-    if (!memory_at(writer, s_state, &state))
+    if (make_names(names) < 0 || !memory_at(writer, s_state, &state))
         return 0;
     if (state.len != STATE_FIELDS * (Py_ssize_t)sizeof(int64_t) || !memory_at(writer, s_buffer, &buffer)) {
         PyBuffer_Release(&state);
@@ -70,8 +51,7 @@ static int is_known_ledger(PyObject *writer)
     return 1;
 }
 
-/* Adds an entry that stands for so many batches. No Python code runs while it is written. 0, perhaps with an exception: it is not. */
-static int put_quickly(PyObject *writer, const char *entry, int64_t size, int batches)
+int put_quickly(PyObject *writer, const char *entry, int64_t size, int batches)
 {
     if (!is_known_ledger(writer))
         return 0;
@@ -90,11 +70,9 @@ static int put_quickly(PyObject *writer, const char *entry, int64_t size, int ba
     return 1;
 }
 
-static char *put_number(char *place, uint64_t number, int bytes)
+char *put_number(char *place, uint64_t number, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         place[i] = (char)(number >> (8 * i));
     return place + bytes;
 }
-
-#endif

@@ -1,9 +1,4 @@
-/* Where C lets go of an exception. A failure of our own code must never reach the program; what one of the program's signal handlers
-   raised while our code ran must always. */
-#ifndef SONDE_BLAME_H
-#define SONDE_BLAME_H
-
-#include "abi.h"
+#include "errors.h"
 
 static int raise_later(void *value)
 {
@@ -25,8 +20,7 @@ static PyObject *take_error(void)
     return value;
 }
 
-/* The exception that is set is raised again as soon as Python code runs. */
-static void defer_error(void)
+void defer_error(void)
 {
     PyObject *value = take_error();
     if (value && Py_AddPendingCall(raise_later, value) != 0)
@@ -55,11 +49,8 @@ static int from_handler(PyObject *error)
     return yes;
 }
 
-/* After a call of our own code. 1: the exception that is set is the program's. Any other is cleared. */
-static inline int interrupted(void)
+int is_theirs(void)
 {
-    if (!PyErr_Occurred())
-        return 0;
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return 1;
     PyObject *value = take_error();
@@ -70,15 +61,7 @@ static inline int interrupted(void)
     return yes;
 }
 
-/* The same where the caller cannot fail, or has another exception to raise: the program gets its own later. */
-static inline void forget_error(void)
-{
-    if (interrupted())
-        defer_error();
-}
-
-/* The exception that is set, if there is one: `told`, in Python, counts it and gives something up, unless it is the program's. */
-static inline void blame_on(PyObject *told)
+void blame_on(PyObject *told)
 {
     PyObject *value = PyErr_Occurred() ? take_error() : NULL;
     if (!value)
@@ -87,5 +70,3 @@ static inline void blame_on(PyObject *told)
     Py_DECREF(value);
     forget_error();
 }
-
-#endif
