@@ -286,10 +286,10 @@ def test_the_replacement_looks_like_the_original(library: SimpleNamespace, point
     leave()
 
 
-# ── steering ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── replacing ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_who_steers_decides_what_the_program_gets(library: SimpleNamespace, point: Point) -> None:
+def test_a_replacement_decides_what_the_program_gets(library: SimpleNamespace, point: Point) -> None:
     """Subscribers see the same."""
     teller = Teller()
     leave = [point.subscribe(teller), point.replace(lambda original, value: -original(value))]
@@ -300,7 +300,7 @@ def test_who_steers_decides_what_the_program_gets(library: SimpleNamespace, poin
     assert [entry[2] for entry in teller.log if entry[1] == "after"] == [-4, 4]
 
 
-def test_of_several_who_steer_the_newest_does(library: SimpleNamespace, point: Point) -> None:
+def test_of_several_replacements_the_newest_is_called(library: SimpleNamespace, point: Point) -> None:
     """The one before takes over again when it leaves."""
     outer = point.replace(lambda original, value: "outer")
     inner = point.replace(lambda original, value: "inner")
@@ -470,7 +470,7 @@ def test_who_leaves_before_the_import_leaves_nothing_behind(late: Point) -> None
     assert finder._wanted == {}
 
 
-# ── lanes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── fast path ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_calls_go_through_a_lane_until_it_is_left(library: SimpleNamespace, point: Point) -> None:

@@ -1,4 +1,4 @@
-"""The quick way of plain batches: what is recorded on it is what the slow way records, and the program notices neither."""
+"""The fast path of plain batches: what is recorded on it is what is recorded without it, and the program notices neither."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_both_ways_record_the_same(name: str, tmp_path: Path, monkeypatch: pytes
     assert found[0] == found[1]
 
 
-QUICK: dict[str, Callable[[], Any]] = {
+FAST: dict[str, Callable[[], Any]] = {
     "batches": lambda: DataLoader(Numbers(40), batch_size=2, shuffle=True),
     "workers": lambda: DataLoader(Numbers(40), batch_size=2, shuffle=True, num_workers=2),
     "one by one": lambda: DataLoader(Rows("tuple", 12), batch_size=None),
@@ -137,14 +137,14 @@ QUICK: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_plain_batch_runs_no_python_of_ours(name: str) -> None:
+@pytest.mark.parametrize("name", FAST)
+def test_a_plain_batch_runs_no_python_of_ours_but_the_list_of_its_items(name: str) -> None:
     """From the second batch of a round on, but for what is done now and then."""
     with record() as recorded:
-        batches = iter(QUICK[name]())
+        batches = iter(FAST[name]())
         next(batches), next(batches)
         seen = [python_frames(lambda: next(batches)) for _ in range(9)]
-    assert min(map(len, seen)) == 0
+    assert min(seen, key=len) in ([], ["__iter__"])
     assert waits(recorded) == [(0, number) for number in range(11)]
 
 
@@ -280,7 +280,7 @@ def test_an_interrupt_of_a_listener_reaches_the_program() -> None:
 
 
 def test_who_subscribes_meanwhile_is_told() -> None:
-    """Then the slow way is taken, and afterwards the quick one again."""
+    """Then the fast path is left, and taken again afterwards."""
     told: list[Any] = []
 
     class Listening:

@@ -23,7 +23,7 @@ from sonde.testing import record
 
 
 def test_the_key_of_a_forward_tells_the_state_of_the_module() -> None:
-    """Training mode, gradients, and whether it is a loss; on the quick way as on the slow one."""
+    """Training mode, gradients, and whether it is a loss; on the fast path and without it."""
     net = model()
     with record() as recorded:
         for _ in range(2):
@@ -39,7 +39,7 @@ def test_the_key_of_a_forward_tells_the_state_of_the_module() -> None:
     assert [event["key"] for event in recorded.named("forward")] == one * 2
 
 
-@pytest.mark.parametrize("steps", [0, 2])  # without a step the slow way is gone, after one the quick way
+@pytest.mark.parametrize("steps", [0, 2])  # the fast path begins after the first step
 def test_the_key_of_a_forward_tells_a_teacher_from_a_model_that_learns(steps: int) -> None:
     """Both are in evaluation mode and without gradients."""
     net, teacher = model(), model().eval()

@@ -412,7 +412,7 @@ def test_a_step_inside_the_backward_pass_that_raises_leaves_nothing_open() -> No
 
 @pytest.mark.parametrize("before", [0, 5])
 def test_a_step_of_an_optimizer_that_raises_is_aborted(before: int) -> None:
-    """It is noticed at the next forward pass, which does not count as a part of it. Also on the quick way."""
+    """It is noticed at the next forward pass, which does not count as a part of it. Also on the fast path."""
     net = model()
     optimizer = sgd(net)
 

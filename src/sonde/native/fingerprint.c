@@ -1,4 +1,4 @@
-/* A batch at a glance: the quick way of `sample.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
+/* A batch at a glance: the fast path of `blackbox/fingerprint.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
    all batches are. Whatever else there is, Python looks. `native/fingerprint.pyi` says what is what. */
 #include "shared/callable.h"
 #include "shared/errors.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define WHOLE 16384 /* the limits of sample.py */
+#define WHOLE 16384 /* the limits of blackbox/fingerprint.py */
 #define BLOCKS 16
 #define MOST_PARTS 64
 #define MOST_DEPTH 4
@@ -381,7 +381,7 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
     return taken < 0 || tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* ---- losses, and whose they are: as losses.py ---- */
+/* ---- losses, and whose they are: as blackbox/losses.py ---- */
 
 #define MOST_LOSSES 64
 #define ITERATIONS 4
@@ -832,7 +832,7 @@ static int make_entry(char *entry, PyObject *beginning, PyObject *key, uint64_t 
     return 1;
 }
 
-/* As `note_digest` of probes/ledger.py, which does it where this cannot. */
+/* As `note_digest` of probes/loader/ledger.py, which does it where this cannot. */
 static int note_digest(Delivery *delivery, PyObject *key, uint64_t digest, int whole)
 {
     char entry[ENTRY_BYTES];

@@ -1,6 +1,6 @@
 """A batch at a glance, losses and whose they are, and the batches that are kept, in C.
 
-`sample.py`, `losses.py`, `blackbox.py` and `ring.py` do the same where this was not built, or a batch is not plain.
+The modules of `blackbox/` do the same where this was not built, or a batch is not plain.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 /* Is this tensor finite? And the calls, gradients and backward passes of which that is asked. `native/finite.pyi` says what is what.
 
    A model has hundreds of layers, and each runs a few microseconds: so the good case, in which all is finite, is here, without
-   a Python frame. Whatever is found is told to Python, which judges it. `leaves.py` has plain hooks where this was not built. */
+   a Python frame. Whatever is found is told to Python, which judges it. `nonfinite/fallback.py` has plain hooks where this was not built. */
 #include "shared/callable.h"
 #include "shared/errors.h"
 #include "shared/tensor.h"
@@ -18,9 +18,9 @@
 #define BLOCK 1024
 #define LARGE (1 << 16) /* elements; others may run meanwhile */
 #define MOST_DIMS 16
-#define MOST_VALUES 64 /* of one container, and how many in each other: as in finite.py */
+#define MOST_VALUES 64 /* of one container, and how many in each other: as in nonfinite/check.py */
 #define DEEPEST 4
-#define CALM_PLACES 4 /* of so many in a row one is hooked: as in leaves.py */
+#define CALM_PLACES 4 /* of so many in a row one is hooked: as in nonfinite/fallback.py */
 #define INF 1
 #define NAN_ 2
 #define UNKNOWN (-1)
@@ -578,7 +578,7 @@ static int bits_of_number(double value)
     return isnan(value) ? NAN_ : isinf(value) ? INF : 0;
 }
 
-/* As `look_into` of finite.py, of plain containers; UNKNOWN: something that Python has to look at. */
+/* As `look_into` of nonfinite/check.py, of plain containers; UNKNOWN: something that Python has to look at. */
 static int look_into(PyObject *value, int deeper)
 {
     if (PyFloat_CheckExact(value))
@@ -630,7 +630,7 @@ static PyObject *collating_call(PyObject *self, PyObject *const *args, size_t fl
 
 #include "recent.h"
 
-/* A batch has come, as `_arrived` of arrivals.py sees it: that one is asked where something is unusual. */
+/* A batch has come, as `_arrived` of nonfinite/batches.py sees it: that one is asked where something is unusual. */
 static PyObject *arrived_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     Call *call = (Call *)self;

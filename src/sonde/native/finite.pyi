@@ -1,6 +1,6 @@
 """Is this tensor finite? And the calls, gradients and backward passes of which that is asked, in C.
 
-`leaves.py` watches less where this was not built.
+`nonfinite/fallback.py` watches less where this was not built.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def collating(told: Function, /) -> Callable[[Function], Function]:
     """
 
 class Recent:
-    """The last batches that came: `_Recent` of `arrivals.py`, of which plain ones are added by `arriving`."""
+    """The last batches that came: `_Recent` of `nonfinite/batches.py`, of which plain ones are added by `arriving`."""
 
     count: int
     told: int
@@ -39,7 +39,7 @@ def recent() -> Recent:
 
 def arriving(recent: Recent, fields: tuple[str, ...], most: int, slow: Function, /) -> Function:
     """What is told of batches that come, in the place of `slow`, which does it of a batch that is not plain, or of which nothing is
-    known. `recent` gets to know it. `fields`: where a dictionary has the ids of its items. `most`: as MOST_FOUND of `arrivals.py`.
+    known. `recent` gets to know it. `fields`: where a dictionary has the ids of its items. `most`: as MOST_FOUND of `nonfinite/batches.py`.
     """
 
 def watched(
@@ -48,7 +48,7 @@ def watched(
     """What is called in the place of `original` for a layer: it looks at the result, unless that is known to be finite.
 
     That is so of a container that gives what its last layer gave, if autograd counts nothing in between, and, while the dicts `hooks` are
-    empty, of a layer whose input is what the last layer gave (`steady.py`).
+    empty, of a layer whose input is what the last layer gave (`nonfinite/safe.py`).
 
     Where code of the program was at work, in the layer (`own`) or before it, it hooks the nodes on both sides of that, to
     look at gradients. `outs`, `ins`: the hooks for gradients of results and inputs, by the number of the output.

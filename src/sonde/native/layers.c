@@ -1,4 +1,4 @@
-/* Calls of layers, and the backward passes through them. `native/layers.pyi` says what is what, `graph.py` how it works.
+/* Calls of layers, and the backward passes through them. `native/layers.pyi` says what is what, `probes/layers/backward.py` how it works.
 
    A model has hundreds of layers, and each runs a few microseconds: Python frames of ours in between, four or five for each
    way, would be a tenth of it. What is not plain (a result that is no tensor, a search in the graph) is asked of Python. */

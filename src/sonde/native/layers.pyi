@@ -1,4 +1,4 @@
-"""Calls of layers and backward passes through them, in C. Where this was not built, `layers.py` records forward calls only."""
+"""Calls of layers and backward passes through them, in C. Where this was not built, `probes/layers/record.py` records forward calls only."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias

@@ -13,21 +13,21 @@
 enum {
     MOST, MAIN, BATCH, JUDGE, PLAIN,
     HERE, BOOK,
-    ENTERS, LEAVES, NOTES, ITERATES, STREAMS, /* functions of the event core */
+    ENTERS, LEAVES, NOTES, STREAMS, /* functions of the event core */
     WAIT, SAMPLES, FETCH, ITEM,               /* spans */
-    TOGETHER, ORIGINAL, ENTERED, DELIVER, UNSEEN, OVER, UNMADE, TICK, PAUSE,
+    ITEMS, TOGETHER, ORIGINAL, ENTERED, DELIVER, UNSEEN, OVER, UNMADE, TICK, PAUSE,
     WORKER, FETCHER, JUDGE_FETCHER,
 };
 static const char *const batch_names[] = {
-    "most", "main", "batch", "judge", "plain", "here", "book", "enter", "leave", "note", "iterate_keyed", "iterate_on", "wait", "samples",
-    "fetch", "item", "together", "original", "enter_late", "deliver_late", "fail_late", "end_late", "unmade", "tick", "pause", "worker",
+    "most", "main", "batch", "judge", "plain", "here", "book", "enter", "leave", "note", "iterate_on", "wait", "samples",
+    "fetch", "item", "items", "together", "original", "enter_late", "deliver_late", "fail_late", "end_late", "unmade", "tick", "pause", "worker",
     "fetcher", "judge_fetcher", NULL};
 #define MOST_BOOKS 4       /* iterators that take turns */
 #define MOST_ENTRY 2048    /* bytes of an entry in the ledger; a larger one is written by Python */
 #define ENTRY_HEAD 16      /* as in store/ledger.py */
 enum { RANGE = 1, U16, U32, I64 };
 enum { STREAM = 1, ALONE };
-#define MOST_SEARCH 8      /* values of a batch that are looked at, and how deep, for its size: as in probes/loader.py */
+#define MOST_SEARCH 8      /* values of a batch that are looked at, and how deep, for its size: as in probes/loader/wait.py */
 enum { NO_ROWS = -1, UNTOLD = -2 };
 
 /* How a loader makes its batches: item by item; all at once, by the dataset; one item that is no batch; from an iterable dataset. */
@@ -55,7 +55,7 @@ static PyObject *known_fetcher;    /* of a worker: the one that was judged last;
 static long long known_key = -1;   /* and the key of its first batch; -1: its batches are not plain */
 static PyObject *tensor_class; /* torch's */
 static PyObject *s_iter, *s_shape, *s_number, *s_around, *s_close, *s_collate, *s_listeners, *s_yielded, *s_sent, *s_tasks, *s_dataset,
-    *s_settings, *s_writer;
+    *s_settings, *s_writer, *s_keys, *s_loop;
 
 /* What runs in this thread. */
 static _Thread_local int waits;                /* calls of `__next__`, in each other */
@@ -202,7 +202,7 @@ static Py_ssize_t items_asked(PyObject *asked)
     return PyList_CheckExact(asked) ? PyList_Size(asked) : -1;
 }
 
-/* The ordinal of the first of the items that are asked of this worker now, as `_indices` of torch/loader.py counts them. -1, perhaps with an
+/* The ordinal of the first of the items that are asked of this worker now, as `_indices` of hooks/torch/loader.py counts them. -1, perhaps with an
    exception: it cannot be told. */
 static long long ordinal_taken(PyObject *worker, PyObject *asked)
 {
@@ -382,7 +382,7 @@ static int64_t rows_of(PyObject *tensor)
     return rows;
 }
 
-/* The first dimension of the first tensor in plain data, as `_rows` of probes/loader.py finds it; NO_ROWS: there is none; UNTOLD: Python has
+/* The first dimension of the first tensor in plain data, as `_rows` of probes/loader/wait.py finds it; NO_ROWS: there is none; UNTOLD: Python has
    to look. */
 static int64_t rows_in(PyObject *data, int deeper)
 {
@@ -720,84 +720,12 @@ static void take_away(PyObject *fetcher, PyObject *collate)
     Py_DECREF(collate);
 }
 
-/* The numbers that torch gets: a list, which notes when the next one is asked for; as `_Items` of probes/loader.py. */
-typedef struct {
-    PyObject *keys;           /* of the items */
-    PyObject *iterates, *item; /* what makes `loop`, and its span */
-    PyObject *inner, *loop;   /* who iterates over it */
-} Noting;
-
-static PyTypeObject *items_type;
-static Py_ssize_t noting_at; /* where that begins in an object */
-static getiterfunc list_iter;
-
-static inline Noting *noting(PyObject *items)
-{
-    return (Noting *)((char *)items + noting_at);
-}
-
-static PyObject *items_iter(PyObject *self)
-{
-    Noting *note = noting(self);
-    PyObject *inner = list_iter(self);
-    if (!inner)
-        return NULL;
-    PyObject *given[] = {NULL, inner, note->keys, note->item};
-    PyObject *loop = note->keys ? PyObject_Vectorcall(note->iterates, given + 1, 3 | OFFSET_BIT, NULL) : NULL;
-    if (!loop && !interrupted())
-        return inner;
-    if (!loop) {
-        Py_DECREF(inner);
-        return NULL;
-    }
-    put_owned(&note->inner, inner);
-    put_owned(&note->loop, Py_NewRef(loop));
-    return loop;
-}
-
-static void items_cleared(PyObject *items)
-{
-    Noting old = *noting(items);
-    memset(noting(items), 0, sizeof old);
-    Py_XDECREF(old.keys);
-    Py_XDECREF(old.iterates);
-    Py_XDECREF(old.item);
-    Py_XDECREF(old.inner);
-    Py_XDECREF(old.loop);
-}
-
-static PyObject *items_made(PyObject *parts, PyObject *asked, PyObject *keys)
-{
-    PyObject *items = PyObject_CallFunctionObjArgs((PyObject *)items_type, asked, NULL);
-    if (items)
-        *noting(items) = (Noting){Py_NewRef(keys), Py_NewRef(of(parts, ITERATES)), Py_NewRef(of(parts, ITEM)), NULL, NULL};
-    return items;
-}
-
-/* A list with room behind it. Whoever makes one clears that room; one that the program kept is a plain list from then on. */
-static int make_items_type(void)
-{
-    static PyType_Slot slots[] = {{Py_tp_iter, items_iter}, {0, NULL}};
-    static PyType_Spec spec = {"sonde.native.loader.Items", 0, 0, Py_TPFLAGS_DEFAULT, slots};
-    PyObject *size = PyObject_GetAttrString((PyObject *)&PyList_Type, "__basicsize__");
-    noting_at = size ? PyLong_AsSsize_t(size) : -1;
-    Py_XDECREF(size);
-    if (noting_at < 0)
-        return -1;
-    spec.basicsize = (int)(noting_at + (Py_ssize_t)sizeof(Noting));
-    list_iter = (getiterfunc)PyType_GetSlot(&PyList_Type, Py_tp_iter);
-    PyObject *bases = PyTuple_Pack(1, &PyList_Type);
-    items_type = bases ? (PyTypeObject *)PyType_FromSpecWithBases(&spec, bases) : NULL;
-    Py_XDECREF(bases);
-    return items_type ? 0 : -1;
-}
-
 /* A batch that is being made. All owned, all but the first three may be NULL. */
 typedef struct {
     PyObject *key;   /* its number in the records */
     PyObject *span;
     PyObject *given; /* what torch gets in the place of what it asked for */
-    PyObject *items; /* the same, where items are made one by one */
+    PyObject *items; /* the same, where items are made one by one: an `_Items` */
     PyObject *index; /* the number of a single item */
     PyObject *item;  /* what ends that */
     PyObject *stream, *loop; /* of an iterable dataset: what it is read from, and what stands in its place meanwhile */
@@ -806,8 +734,6 @@ typedef struct {
 
 static void making_cleared(Making *making)
 {
-    if (making->items)
-        items_cleared(making->items);
     Py_XDECREF(making->key);
     Py_XDECREF(making->span);
     Py_XDECREF(making->given);
@@ -830,29 +756,21 @@ static int item_is_open(const Making *making)
     return making->index && (!making->item || ((FastPath *)making->item)->last);
 }
 
-/* `_unmade` of probes/loader.py says what it is told. */
 static void fetch_failed(PyObject *parts, PyObject *const *args, Making *making)
 {
-    PyObject *kind, *value, *trace, *seen;
+    PyObject *kind, *value, *trace;
     PyErr_Fetch(&kind, &value, &trace);
-    Noting *note = making->items ? noting(making->items) : NULL;
-    if (note)
-        seen = PyTuple_Pack(3, note->keys, note->inner ? note->inner : Py_None, note->loop ? note->loop : Py_None);
-    else if (making->loop)
-        seen = Py_BuildValue("(LOO)", making->first, Py_None, making->loop);
-    else
-        seen = PyTuple_Pack(3, item_is_open(making) ? making->index : Py_None, making->span, Py_None);
-    if (seen)
-        Py_XDECREF(PyObject_CallFunctionObjArgs(of(parts, UNMADE), args[0], args[1], seen, making->key, kind, NULL));
-    Py_XDECREF(seen);
+    Py_XDECREF(PyObject_CallFunction(of(parts, UNMADE), "OOOOOOLOO", args[0], args[1], making->key, kind, or_none(making->items),
+                                     or_none(making->loop), making->first, making->span,
+                                     item_is_open(making) ? making->index : Py_None));
     forget_error();
     PyErr_Restore(kind, value, trace);
 }
 
 static void fetch_ended(PyObject *parts, Making *making)
 {
-    PyObject *loop = making->items ? Py_XNewRef(noting(making->items)->loop) : NULL;
-    if (loop)
+    PyObject *loop = making->items ? PyObject_GetAttr(making->items, s_loop) : NULL;
+    if (loop && loop != Py_None)
         Py_XDECREF(PyObject_CallMethodObjArgs(loop, s_close, NULL));
     Py_XDECREF(loop);
     forget_error();
@@ -900,7 +818,9 @@ static PyObject *fetched(PyObject *function, PyObject *parts, PyObject *const *a
 static int making_items(PyObject *parts, PyObject *const *args, Making *making)
 {
     PyObject *keys = all_numbers(args[1]) ? own_numbers(parts, Py_NewRef(args[1])) : NULL;
-    making->items = keys ? items_made(parts, args[1], keys) : NULL;
+    making->items = keys ? PyObject_CallFunctionObjArgs(of(parts, ITEMS), args[1], NULL) : NULL;
+    if (making->items && PyObject_SetAttr(making->items, s_keys, keys) != 0)
+        Py_CLEAR(making->items);
     making->given = Py_XNewRef(making->items);
     making->span = Py_NewRef(of(parts, FETCH));
     Py_XDECREF(keys);
@@ -1038,8 +958,8 @@ static PyMethodDef functions[] = {
 int fill_loader(PyObject *module)
 {
     static const Name names[] = {
-        {&s_number, "number"}, {&s_around, "around"}, {&s_close, "close"}, {&s_collate, "collate_fn"}, {&s_listeners, "listeners"},
+        {&s_number, "number"}, {&s_keys, "keys"}, {&s_loop, "loop"}, {&s_around, "around"}, {&s_close, "close"}, {&s_collate, "collate_fn"}, {&s_listeners, "listeners"},
         {&s_yielded, "_num_yielded"}, {&s_sent, "_send_idx"}, {&s_tasks, "_task_info"}, {&s_dataset, "_dataset"},
         {&s_settings, "settings"}, {&s_writer, "writer"}, {&s_iter, "dataset_iter"}, {&s_shape, "shape"}, {NULL, NULL}};
-    return make_names(names) < 0 || make_items_type() < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    return make_names(names) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -27,22 +27,22 @@ def batches(
     plain: Callable[[Any, bool], tuple[Any, ...] | None],  # (what a sampler gave, is it a batch): its numbers
     here: Any,  # has `listeners`, called with each batch, its key and its data, and `around`, called with what collates (or None)
     book: Any,  # the ledger
-    enter: Function,  # of the event core, as the next four
+    enter: Function,  # of the event core, as the next three
     leave: Function,
     note: Function,
-    iterate_keyed: Function,
     iterate_on: Function,
     wait: Any,  # the spans of a wait, a size, a fetch and an item
     samples: Any,
     fetch: Any,
     item: Any,
+    items: type,  # the class `_Items`
     together: Callable[[tuple[int, ...]], Any],  # (numbers): the span of a batch that is made at once
     original: Callable[[Any, Any], Any],  # (numbers, dataset): the numbers in the innermost dataset
     enter_late: Callable[[Any, int, int], None],  # (batch, key, flags): write into the ledger where C cannot
     deliver_late: Callable[[Any, Any, Any], None],  # (iterator, batch, data): it turned out not to be plain
     fail_late: Callable[[Any, BaseException], None],  # (batch, exception): the wait failed
     end_late: Callable[[int], None],  # (key of the first batch): there was no further one
-    unmade: Function,  # (fetcher, what it was asked for, what was seen of it, key, type): a fetch failed
+    unmade: Function,  # a fetch failed: see `_unmade` of `probes/loader/wait.py`
     tick: Callable[[], object],  # called now and then,
     pause: int,  # at most once in so many ns
     worker: Any,  # in a worker: an object whose `number` is that of the batch; elsewhere None, as the next two

@@ -1,8 +1,8 @@
-/* The last batches that came, as `_Recent` of arrivals.py knows them: of a plain one nothing is made but weak references to its tensors. */
+/* The last batches that came, as `_Recent` of nonfinite/batches.py knows them: of a plain one nothing is made but weak references to its tensors. */
 #ifndef SONDE_ARRIVALS_H
 #define SONDE_ARRIVALS_H
 
-#define RECENT 4          /* as in arrivals.py */
+#define RECENT 4          /* as in nonfinite/batches.py */
 #define MOST_REFERENCES 4 /* to tensors of a batch: as there */
 
 typedef struct {

@@ -1,7 +1,7 @@
 /* What a reader does with each slot of a recording, of which a long one has millions. `native/slots.pyi` says what is what.
 
    Nothing here trusts a file: each number that leads into memory is compared with what is there. NumPy does the same where this
-   was not built, in several passes (`segment.py`, `sequence.py`, and `trail.py` of the analysis). */
+   was not built, in several passes (`store/segment.py`, `store/sequence.py`, `analysis/training/reader.py`). */
 #include "shared/abi.h"
 #include "core/record.h"
 

@@ -1,7 +1,7 @@
 """Probes: what is recorded of a training loop without an edit. Each part of it is one module, listed here in its order.
 
 A probe has `install(settings)`, which returns the function that ends it. It subscribes to points (`sonde.hooks`), or takes a
-lane of them, and writes the records that `sonde.store.probe` names. One that fails switches itself off; a mark of the
+fast path of them, and writes the records that `sonde.store.probe` names. One that fails switches itself off; a mark of the
 category `probe.off` says so. All spans of a probe are based on `step.phases`, the switch of the steps that were not chosen.
 """
 

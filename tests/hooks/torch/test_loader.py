@@ -395,7 +395,7 @@ def test_loaders_and_iterators_are_not_kept_alive(seen: Deliveries) -> None:
     assert [one() for one in gone] == [None, None]
 
 
-def test_who_steers_the_sampler_decides_what_is_loaded(seen: Deliveries, leave: list[Callable[[], None]]) -> None:
+def test_a_replaced_sampler_decides_what_is_loaded(seen: Deliveries, leave: list[Callable[[], None]]) -> None:
     """One batch of four, and an end."""
     left = [1]
 
@@ -461,7 +461,7 @@ def test_a_program_that_imports_torch_later_is_followed_from_then_on() -> None:
     assert (done.stdout, done.returncode) == ("[3, 2, 2, 2, 2] {}\n", 0), done.stderr
 
 
-# ── lanes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── fast path ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["nobody is told", "with a subscriber"])

@@ -140,7 +140,7 @@ class Asking(Numbers):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_code_of_a_dataset_can_ask_for_which_batch_it_runs(workers: int) -> None:
-    """Also where a batch goes the quick way."""
+    """Also where a batch takes the fast path."""
     context = "fork" if workers else None
     data = DataLoader(Asking(4), batch_size=2, collate_fn=list, num_workers=workers, multiprocessing_context=context)
     with record():
@@ -151,7 +151,7 @@ def test_code_of_a_dataset_can_ask_for_which_batch_it_runs(workers: int) -> None
 
 
 def test_a_worker_may_change_its_mind_about_who_collates() -> None:
-    """Batches go the quick way until something is called around what collates, and again afterwards."""
+    """Batches take the fast path until something is called around what collates, and again afterwards."""
     turns = iter(range(3))
 
     def collate(items: list[Any]) -> Any:

@@ -111,7 +111,7 @@ def test_a_rank_that_was_not_chosen_is_not_recorded_whole_from_then_on() -> None
     net = model()
     optimizer = sgd(net)
     with record(ranks="0") as recorded:
-        train(net, optimizer, 12)  # long enough for the quick ways of plain steps
+        train(net, optimizer, 12)  # long enough for the fast paths of plain steps
         join(1)
         train(net, optimizer, 5)
     assert seen(recorded) == list(range(12))

@@ -109,7 +109,7 @@ def _parts() -> dict[str, Any]:
     return {
         "here": _Here, "book": ledger.book(), "tick": host.tick, "pause": step.PAUSE_NS,
         "enter": core.enter, "leave": core.leave, "note": core.note,
-        "iterate_keyed": core.iterate_keyed, "iterate_on": core.iterate_on,
+        "iterate_on": core.iterate_on, "items": _Items,
         "wait": _wait, "samples": _sizes, "fetch": _fetch, "item": _item,
         "together": _together, "original": _original, "unmade": _unmade,
         "enter_late": _enter_late, "deliver_late": _deliver_late, "fail_late": _fail_late, "end_late": _end_late,
@@ -579,22 +579,15 @@ def _first_key(fetcher: Any) -> int | None:
 
 
 @_following
-def _unmade(fetcher: Any, asked: Any, seen: tuple[Any, Any, Any], key: int, error: type[BaseException]) -> None:
-    """A batch that was made by the fast path failed.
-
-    `seen`: the numbers of its items, and who has iterated over them; of an iterable dataset the first number, None, and who has; of a
-    batch that was made at once, or a single item, the number of that while it is open, else None, and the span.
-    """
+def _unmade(
+    fetcher: Any, asked: Any, key: int, error: type[BaseException], items: _Items | None, loop: Any, first: int,
+    span: types.Span, index: int | None,
+) -> None:  # fmt: skip
+    """A batch that was made by the fast path failed. `items`, `loop` with `first`, `index`: of its kind of batch, as in a `_Fetch`."""
     fetch = _Fetch()
-    fetch.fetcher, fetch.asked, fetch.key = fetcher, asked, key
-    numbers, inner, loop = seen
-    if hasattr(fetcher, "dataset_iter"):
-        fetch.first, fetch.loop = numbers, loop
-    elif isinstance(inner, core.Span):
-        fetch.span, fetch.index, fetch.item = inner, numbers, None if numbers is None else _item
-    else:
-        fetch.given = _Items(asked)
-        fetch.given.keys, fetch.given.inner, fetch.given.loop = seen
+    fetch.fetcher, fetch.asked, fetch.key, fetch.span = fetcher, asked, key, span
+    fetch.given, fetch.loop, fetch.first = items, loop, first
+    fetch.index, fetch.item = index, None if index is None else _item
     _end_fetch(fetch, error)
 
 

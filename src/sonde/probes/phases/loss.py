@@ -53,7 +53,7 @@ class _Losses:
         self.listeners: tuple[Listener, ...] = ()
         self.quick: Writer | None = None
         self.micro_batches = 0  # in a step of a framework that divides losses by it; 0: not known
-        self.renew: Callable[[], None] = lambda: None  # the lane knows who writes: it has to be made again
+        self.renew: Callable[[], None] = lambda: None  # the fast path knows who writes: it has to be made again
 
 
 _telling = guard("reporting a loss")

@@ -89,6 +89,6 @@ def _take(rank: int, world_size: int) -> bool:
     serving = recorder.serving()
     if serving is not None:
         serving.become_rank()
-    optimizer_step.unlead()  # its quick way may be for a rank that is recorded whole
+    optimizer_step.unlead()  # its fast path may be for a rank that is recorded whole
     step.know_rank()
     return True
