@@ -91,3 +91,9 @@ def test_own_modules_are_imported_at_the_top(modules: Modules) -> None:
     """An import of our own inside a function would hide a circle."""
     found = {path: late_imports(nodes) for path, nodes in modules.items()}
     assert not {path: lines for path, lines in found.items() if lines}
+
+
+def test_headers_of_python_are_included_in_one_place() -> None:
+    """`abi.h` mends what newer headers do wrong for Python 3.11, which loads the same binary."""
+    sources = [path for end in ("*.c", "*.h") for path in (SOURCE / "native").rglob(end)]
+    assert [path.name for path in sources if "<Python.h>" in path.read_text()] == ["abi.h"]
