@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.values.note import AGAIN, ARRAY, HIDDEN, MAPPING, NONE, OBJECT, SCALAR, Item, Kept, Note
+from sonde.values.note import AGAIN, ARRAY, HIDDEN, MAPPING, NONE, OBJECT, SCALAR, CapturedValue, Item, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +135,7 @@ def _items(items: tuple[Item, ...]) -> str:
 
 
 def _values(call: Any) -> Values:
-    kept: list[tuple[str, Kept]] = [(f"in.{one.name}", one) for one in call.inputs]
+    kept: list[tuple[str, CapturedValue]] = [(f"in.{one.name}", one) for one in call.inputs]
     kept += [(f"changed.{one.name}", one) for one in call.changed]
     kept += [] if call.output is None else [("out", call.output)]
     found = {field: value for name, one in kept for field, value in _leaves(name, one.note)}

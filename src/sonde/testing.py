@@ -265,7 +265,7 @@ def training_processes(
     """
     found: list[BuiltProcess] = []
     for rank in range(ranks):
-        trainer = _Trainer(rank, workers)
+        trainer = _TinyTrainer(rank, workers)
         for step in range(steps):
             times = phases(rank, step) if callable(phases) else phases
             epoch = step // epoch_steps if epoch_steps else 0
@@ -290,7 +290,7 @@ def training_processes(
     return found
 
 
-class _Trainer:
+class _TinyTrainer:
     """One rank and its loader workers, on a clock of their own."""
 
     def __init__(self, rank: int, workers: int) -> None:

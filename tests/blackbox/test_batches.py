@@ -24,7 +24,7 @@ from tests.hooks.torch.data import read_in_c
 import sonde
 from sonde import config
 from sonde.blackbox import fingerprint
-from sonde.blackbox.batches import FACTOR, Kept, Ring
+from sonde.blackbox.batches import FACTOR, DeliveredBatch, Ring
 from sonde.blackbox.box import _box, current
 from sonde.blackbox.losses import Losses
 from sonde.events import core
@@ -76,7 +76,7 @@ class Box(_State):
             self.losses = fingerprint.native.latest(lambda *_: None, lambda _: None, lambda _newest, _unused: 1)
             whole, part = (pack_digest(0, 0, whole=whole)[:8] for whole in (True, False))
             delivery = fingerprint.native.delivery(
-                self.slow, box=self, context=core.get_context, kept=Kept, latest=self.losses, book=self.book, sampled=part,
+                self.slow, box=self, context=core.get_context, kept=DeliveredBatch, latest=self.losses, book=self.book, sampled=part,
                 read=whole, note=self.book.note,
             )  # fmt: skip
             self.deliver, self.ring.newer = delivery, delivery.newer
@@ -116,7 +116,7 @@ def same(box: Box, other: Box) -> None:
     for one, two in zip(box.ring.kept, other.ring.kept, strict=True):
         assert [way for way, _ in one.parts] == [way for way, _ in two.parts]
         assert one.state or all(mine is yours for (_, mine), (_, yours) in zip(one.parts, two.parts, strict=True))
-        assert isinstance(one.seen, fingerprint.Look)
+        assert isinstance(one.seen, fingerprint.Fingerprint)
 
 
 ACTIONS = strategies.one_of(
@@ -330,10 +330,10 @@ def test_without_memory_for_a_look_nothing_is_lost(tmp_path: Path) -> None:
     box = Box(tmp_path, native=True)
     wanting = [True]
 
-    def make() -> Kept:
+    def make() -> DeliveredBatch:
         if wanting[0]:
             raise MemoryError
-        return Kept()
+        return DeliveredBatch()
 
     deliver = fingerprint.native.delivery(
         box.slow, box=box, context=core.get_context, kept=make, latest=box.losses, book=box.book, sampled=b"", read=b"",

@@ -309,7 +309,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def in_python(data: Any, exclude: frozenset[str] = frozenset()) -> fingerprint.Look:
+def in_python(data: Any, exclude: frozenset[str] = frozenset()) -> fingerprint.Fingerprint:
     """The look without C."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fingerprint, "quick", fingerprint._nothing)
@@ -326,7 +326,7 @@ def same(data: Any, exclude: frozenset[str] = frozenset()) -> bool:
     assert [way for way, _ in found[0]] == [way for way, _ in parts]
     assert all(one is other for (_, one), (_, other) in zip(found[0], parts, strict=True))
     assert found[1] == in_python(data, exclude)
-    assert isinstance(found[1], fingerprint.Look)
+    assert isinstance(found[1], fingerprint.Fingerprint)
     return True
 
 

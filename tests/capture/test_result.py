@@ -13,7 +13,7 @@ from tests.flow.hand import array, number, train
 from sonde.capture.call import FIELDS
 from sonde.capture.result import TraceCall, TraceItem, TraceResult, TraceStage
 from sonde.errors import UnknownName
-from sonde.values.note import MISSING, Item, Kept
+from sonde.values.note import MISSING, CapturedValue, Item
 from sonde.values.snapshot import freeze
 
 
@@ -386,7 +386,7 @@ def test_columns_in_a_list_are_not_taken_for_rows() -> None:
 
 def test_a_value_without_rows_stays_whole() -> None:
     """A loss belongs to all items; an array without a copy has no rows to take."""
-    kept = [Kept("lost", array((2, 4), 5)), Kept("loss", number(0.5), 0.5)]
+    kept = [CapturedValue("lost", array((2, 4), 5)), CapturedValue("loss", number(0.5), 0.5)]
     call = TraceCall("f", inputs=kept, items=[Item(0, 0), Item(1, 1)])
     mine = TraceResult(calls=[call]).item(1).values(0)
     assert mine.loss == 0.5
@@ -406,7 +406,7 @@ def test_findings_and_diff_are_asked_of_the_result(trace: TraceResult) -> None:
     """A trace equals itself, and one with another value does not."""
     other = train()
     assert not trace.diff(other)
-    other.evaluation[0].about.output = Kept("loss_dict", number(1.0))
+    other.evaluation[0].about.output = CapturedValue("loss_dict", number(1.0))
     assert trace.diff(other)
     assert isinstance(trace.findings(), list)
 

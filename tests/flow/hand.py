@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sonde.capture.result import TraceCall, TraceResult
-from sonde.values.note import ARRAY, MAPPING, SCALAR, SEQUENCE, TEXT, Item, Kept, Note
+from sonde.values.note import ARRAY, MAPPING, SCALAR, SEQUENCE, TEXT, CapturedValue, Item, Note
 
 FIRST, SECOND, IDS, BATCH = 26660822658842624, 7316936887107584, 16373538229540728419, 20065364041793536
 
@@ -83,8 +83,8 @@ class _Hand:
             TraceCall(
                 name,
                 stage_name=stage,
-                inputs=[Kept(one, note) for one, note in inputs.items()],
-                output=Kept(result_name, output),
+                inputs=[CapturedValue(one, note) for one, note in inputs.items()],
+                output=CapturedValue(result_name, output),
                 duration_ns=taken,
                 seq=self.calls,
                 items=items,

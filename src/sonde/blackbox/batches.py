@@ -1,6 +1,6 @@
 """The last batches that loaders have delivered: references to them, what they were like then, and the loss they led to.
 
-Usual batches are kept by C (`delivery` in `native/fingerprint.c`), which makes a `Kept` of each only when somebody asks for them.
+Usual batches are kept by C (`delivery` in `native/fingerprint.c`), which makes a `DeliveredBatch` of each only when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MOST_IDS = 4096
 
 TOO_LARGE = "too large"
 GONE = "gone"
-_UNREAD = fingerprint.Look(None, False, (), 0, False)
+_UNREAD = fingerprint.Fingerprint(None, False, (), 0, False)
 
 
-class Kept:
+class DeliveredBatch:
     """One delivered batch: `data` is what the program got, or None if it was too large to be held on to.
 
     `key` is its number in the records, `indices` are those in the innermost dataset; None: not known.
@@ -42,7 +42,7 @@ class Kept:
     key: int | None
     data: Any
     parts: fingerprint.Parts  # a part that is held on to no more is a Note
-    seen: fingerprint.Look
+    seen: fingerprint.Fingerprint
     step: int | None
     epoch: int | None
     loss: float | None = None
@@ -68,14 +68,14 @@ class Ring:
     """The newest batches, oldest first; bounded in number and in bytes."""
 
     def __init__(self, most: int, settings: Settings) -> None:
-        self.held: deque[Kept] = deque(maxlen=most)
-        self.newer: Callable[[], list[Kept]] | None = None  # gives those that C keeps in the place of this
+        self.held: deque[DeliveredBatch] = deque(maxlen=most)
+        self.newer: Callable[[], list[DeliveredBatch]] | None = None  # gives those that C keeps in the place of this
         self.limit = FACTOR * settings.values_limit
         self.exclude = frozenset(settings.exclude)
         self.reads = settings.values != "off"
 
     @property
-    def kept(self) -> deque[Kept]:
+    def kept(self) -> deque[DeliveredBatch]:
         """All of them, oldest first."""
         if self.newer is not None:
             self.held.extend(self.newer())
@@ -83,7 +83,7 @@ class Ring:
 
     def keep(self, batch: Batch | None, key: int | None, data: Any) -> None:
         """A batch was delivered."""
-        kept = Kept()
+        kept = DeliveredBatch()
         kept.batch, kept.key, kept.data = batch, key, data
         kept.step, kept.epoch = core.get_context()
         kept.parts, kept.seen = (self.reads and fingerprint.quick(data, self.exclude)) or self._look(data)
@@ -104,7 +104,7 @@ class Ring:
         self.kept.clear()
         self.newer = None
 
-    def _look(self, data: Any) -> tuple[fingerprint.Parts, fingerprint.Look]:
+    def _look(self, data: Any) -> tuple[fingerprint.Parts, fingerprint.Fingerprint]:
         if self.reads:
             return fingerprint.glance(data, self.exclude)
         parts = fingerprint.parts_of(data, self.exclude)
@@ -135,7 +135,7 @@ class Ring:
                 kept.loss = value
                 return
 
-    def newest(self) -> Kept | None:
+    def newest(self) -> DeliveredBatch | None:
         """The batch that was delivered last."""
         kept = self.kept
         return kept[-1] if kept else None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde import config
 from sonde.blackbox import dump, fingerprint, sigterm
-from sonde.blackbox.batches import Kept, Ring
+from sonde.blackbox.batches import DeliveredBatch, Ring
 from sonde.blackbox.losses import Losses
 from sonde.blackbox.trigger import blamed, causes_of, failures, reason_of
 from sonde.events import core
@@ -52,7 +52,7 @@ _State: Any = (
 )  # C reads `due`, `suspect` and `ring` for each batch
 
 
-class _Box(_State):  # type: ignore[misc]  # which class it is is known when it runs
+class _BoxState(_State):  # type: ignore[misc]  # which class it is is known when it runs
     """The black box of this process."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class _Box(_State):  # type: ignore[misc]  # which class it is is known when it 
         self.suspect = False
 
 
-_box = _Box()
+_box = _BoxState()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_box.in_child)
 
@@ -212,7 +212,7 @@ def start(batches: int) -> None:
 def _delivery(slow: Callable[..., None]) -> Callable[..., None]:
     """What keeps usual batches in C, and calls `slow` for all others."""
     made: native.Delivery = fingerprint.native.delivery(
-        slow, box=_box, context=core.get_context, kept=Kept, latest=_box.losses, **ledger.digest_parts()
+        slow, box=_box, context=core.get_context, kept=DeliveredBatch, latest=_box.losses, **ledger.digest_parts()
     )
     if _box.ring is not None:
         _box.ring.newer = made.newer
@@ -244,7 +244,7 @@ def begin_worker() -> None:
     _box.in_child()
 
 
-def current() -> Kept | None:
+def current() -> DeliveredBatch | None:
     """The batch that was delivered last in this process; None: none, or the black box is off."""
     ring = _box.ring
     if ring is None or _box.worker:
@@ -275,7 +275,7 @@ def trigger(
     return None
 
 
-class _Alarms(alarm.Listener):
+class _Alarms(alarm.AlarmListener):
     """Writes the black box when the watch finds a non-finite value."""
 
     def raised(self, facts: dict[str, Any]) -> str | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-    from sonde.blackbox.batches import Kept
+    from sonde.blackbox.batches import DeliveredBatch
     from sonde.events.recorder import Recorder
 
 FOLDER = "blackbox"
@@ -80,7 +80,7 @@ class _Array(NamedTuple):
     array: Any
 
 
-class _Dump:
+class _DumpWriter:
     """One dump while it is written."""
 
     def __init__(self, path: str, cause: Cause, limit: int) -> None:
@@ -96,7 +96,7 @@ class _Dump:
             self.left_out.append(sentence)
 
 
-def write(recorder: Recorder, cause: Cause, batches: Sequence[Kept], last: str | None = None) -> str | None:
+def write(recorder: Recorder, cause: Cause, batches: Sequence[DeliveredBatch], last: str | None = None) -> str | None:
     """Write it, and return the name of its folder; None: the run has too many already. `last` is a remark for the reader."""
     box = os.path.join(recorder.run, FOLDER)
     with suppress(FileExistsError):
@@ -108,7 +108,7 @@ def write(recorder: Recorder, cause: Cause, batches: Sequence[Kept], last: str |
     unfinished = os.path.join(box, UNFINISHED + name)
     os.mkdir(unfinished, folder.FOLDER_MODE)
     try:
-        dump = _Dump(unfinished, cause, recorder.settings.values_limit)
+        dump = _DumpWriter(unfinished, cause, recorder.settings.values_limit)
         if last is not None:
             dump.leave_out(last)
         _fill(dump, recorder, batches)
@@ -135,7 +135,7 @@ def _number(box: str) -> int | None:
     return None if len(found) >= MOST_OF_RUN else max(found, default=0) + 1
 
 
-def _fill(dump: _Dump, recorder: Recorder, batches: Sequence[Kept]) -> None:
+def _fill(dump: _DumpWriter, recorder: Recorder, batches: Sequence[DeliveredBatch]) -> None:
     facts = _facts(dump, recorder)
     with _part(dump, "The stacks of the threads"):
         _write_stacks(dump.path)
@@ -160,7 +160,7 @@ class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
 
     __slots__ = ("_dump", "_what")
 
-    def __init__(self, dump: _Dump, what: str) -> None:
+    def __init__(self, dump: _DumpWriter, what: str) -> None:
         super().__init__("writing a part of the black box")
         self._dump = dump
         self._what = what
@@ -180,7 +180,7 @@ class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
 # ── facts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _facts(dump: _Dump, recorder: Recorder) -> dict[str, Any]:
+def _facts(dump: _DumpWriter, recorder: Recorder) -> dict[str, Any]:
     ranks = config.ranks()
     ours = recorder.facts if recorder.pid == os.getpid() else {}
     step, epoch = core.get_context()
@@ -207,7 +207,7 @@ def _facts(dump: _Dump, recorder: Recorder) -> dict[str, Any]:
     }
 
 
-def _exception(dump: _Dump, values: str) -> dict[str, Any] | None:
+def _exception(dump: _DumpWriter, values: str) -> dict[str, Any] | None:
     """Its type, text and place. With `values = "off"` without the text, which may quote data."""
     cause, error = dump.cause, dump.cause.error
     if error is None:
@@ -246,7 +246,7 @@ def _open_spans(recorder: Recorder) -> list[dict[str, Any]]:
     ]
 
 
-def _batch_facts(kept: Kept, among: int) -> dict[str, Any]:
+def _batch_facts(kept: DeliveredBatch, among: int) -> dict[str, Any]:
     batch, most = kept.batch, min(MOST_OF_BATCH, MOST_INDICES // among)
     indices = None if kept.indices is None else [_index(one) for one in kept.indices[:most]]
     return {
@@ -269,7 +269,7 @@ def _batch_facts(kept: Kept, among: int) -> dict[str, Any]:
     }
 
 
-def _name(kept: Kept, place: int) -> str:
+def _name(kept: DeliveredBatch, place: int) -> str:
     """A batch by its number in the round of its loader, as in the table of the page; by its place here if it has none."""
     if kept.batch is not None:
         return f"batch {kept.batch.number}"
@@ -292,7 +292,7 @@ def number(value: float | None) -> float | str | None:
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _describe(dump: _Dump, place: int, kept: Kept, row: dict[str, Any], keep: Keep) -> None:
+def _describe(dump: _DumpWriter, place: int, kept: DeliveredBatch, row: dict[str, Any], keep: Keep) -> None:
     row["kept"] = kept.state or keep.values
     if not kept.state and keep.values != "off":
         row["changed"] = fingerprint.changed(kept.parts, kept.seen)
@@ -312,7 +312,7 @@ def _describe(dump: _Dump, place: int, kept: Kept, row: dict[str, Any], keep: Ke
         _count_more(dump, kept, _name(kept, place), keep)
 
 
-def _count_more(dump: _Dump, kept: Kept, name: str, keep: Keep) -> None:
+def _count_more(dump: _DumpWriter, kept: DeliveredBatch, name: str, keep: Keep) -> None:
     """Say how many parts were not taken, if there are any."""
     found = len(fingerprint.parts_of(kept.data, keep.exclude, MOST_COUNTED))
     more = found - len(kept.parts)
@@ -348,7 +348,7 @@ def _value(way: tuple[Any, ...], note: Note) -> dict[str, Any]:
     }
 
 
-def _write_arrays(dump: _Dump) -> None:
+def _write_arrays(dump: _DumpWriter) -> None:
     """The smallest first; of one that does not fit, as many rows as do."""
     for one in sorted(dump.arrays, key=lambda one: one[:3]):
         what = f"{one.row['path']} of {one.batch}"
@@ -363,7 +363,7 @@ def _write_arrays(dump: _Dump) -> None:
             _write_array(dump, one, array)
 
 
-def _write_array(dump: _Dump, one: _Array, array: Any) -> None:
+def _write_array(dump: _DumpWriter, one: _Array, array: Any) -> None:
     place = f"batch-{-one.place}"
     with suppress(FileExistsError):
         os.mkdir(os.path.join(dump.path, place), folder.FOLDER_MODE)
@@ -416,7 +416,7 @@ def _named(stacks: str) -> str:
     return re.sub(r"(?m)^(?:Current thread|Thread) (0x[0-9a-f]+)(?! \[)", name, stacks)
 
 
-def _write_facts(dump: _Dump, facts: dict[str, Any]) -> None:
+def _write_facts(dump: _DumpWriter, facts: dict[str, Any]) -> None:
     """Where the disk is full, arrays make room for it, the largest first."""
     written = sorted((one for one in dump.arrays if one.row["file"]), key=lambda one: one.size)
     while True:
@@ -431,7 +431,7 @@ def _write_facts(dump: _Dump, facts: dict[str, Any]) -> None:
             return
 
 
-def _take_back(dump: _Dump, one: _Array) -> None:
+def _take_back(dump: _DumpWriter, one: _Array) -> None:
     os.unlink(os.path.join(dump.path, one.row["file"]))
     one.row["file"], one.row["cut"] = None, False
     dump.leave_out(f"The elements of {one.row['path']} of {one.batch}: the disk is full.")

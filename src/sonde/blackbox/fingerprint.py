@@ -31,7 +31,7 @@ FIRST = 8  # elements that tell whether a list is taken apart
 Parts = list[tuple[tuple[Any, ...], Any]]  # the way to each part (keys and places), and the part
 
 
-class Look(NamedTuple):
+class Fingerprint(NamedTuple):
     """What one look at the parts of a batch has found."""
 
     digest: int | None  # None: there is nothing that could be read
@@ -41,7 +41,7 @@ class Look(NamedTuple):
     elsewhere: bool  # something lies on a device
 
 
-def glance(data: Any, exclude: frozenset[str] = frozenset()) -> tuple[Parts, Look]:
+def glance(data: Any, exclude: frozenset[str] = frozenset()) -> tuple[Parts, Fingerprint]:
     """The parts of a batch, and a look at them."""
     found = quick(data, exclude)
     if found is not None:
@@ -57,7 +57,7 @@ def _nothing(_data: Any, _exclude: frozenset[str]) -> None:
 
 
 # The same of a plain batch; None for any other.
-quick: Callable[[Any, frozenset[str]], tuple[Parts, Look] | None] = _nothing if native is None else native.glance
+quick: Callable[[Any, frozenset[str]], tuple[Parts, Fingerprint] | None] = _nothing if native is None else native.glance
 
 
 def _prepare() -> None:
@@ -69,7 +69,7 @@ def _prepare() -> None:
             exchange=private.exchange(),
             copied_late=private.copy_on_write(),
             digest=xxh3_64_intdigest,
-            look=Look,
+            look=Fingerprint,
         )
 
 
@@ -117,11 +117,11 @@ def _nests(part: Any) -> bool:
     return hasattr(kind, "shape") or hasattr(kind, "__dataclass_fields__") or isinstance(part, list | tuple | Mapping)
 
 
-def look(parts: Parts, complete: bool = True) -> Look:
+def look(parts: Parts, complete: bool = True) -> Fingerprint:
     """Read the sample; `complete`: these are all parts of the batch."""
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
-    reader, size, elsewhere, versions = _Reader(complete), 0, False, []
+    reader, size, elsewhere, versions = _SampleReader(complete), 0, False, []
     for _, part in parts:
         kind = type(part)
         if kind is tensor:
@@ -135,10 +135,10 @@ def look(parts: Parts, complete: bool = True) -> Look:
             reader.read_array(part)
         elif part is not None:
             reader.read_other(part)
-    return Look(reader.digest if reader.count else None, reader.whole, tuple(versions), size, elsewhere)
+    return Fingerprint(reader.digest if reader.count else None, reader.whole, tuple(versions), size, elsewhere)
 
 
-class _Reader:
+class _SampleReader:
     """Makes one digest of all that it is given."""
 
     def __init__(self, whole: bool) -> None:
@@ -244,7 +244,7 @@ def _spread(memory: Any) -> bytes:
     return b"".join(memory[one * apart :][: WHOLE // BLOCKS] for one in range(BLOCKS))
 
 
-def changed(parts: Parts, before: Look) -> bool | None:
+def changed(parts: Parts, before: Fingerprint) -> bool | None:
     """Are the parts not what they were any more? None: that cannot be told."""
     now = look(parts)
     if now.versions != before.versions:

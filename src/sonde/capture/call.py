@@ -10,7 +10,7 @@ from sonde.capture.show import text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sonde.values.note import Item, Kept
+    from sonde.values.note import CapturedValue, Item
 
 
 NO_NAME = "return_value"
@@ -27,9 +27,9 @@ class About:
     _: KW_ONLY
     func_name: str = ""
     stage_name: str = "evaluation"
-    inputs: Sequence[Kept] = ()
-    output: Kept | None = None  # None while it runs, and after an exception
-    changed: Sequence[Kept] = ()  # inputs that the call changed in place, as they were at its end
+    inputs: Sequence[CapturedValue] = ()
+    output: CapturedValue | None = None  # None while it runs, and after an exception
+    changed: Sequence[CapturedValue] = ()  # inputs that the call changed in place, as they were at its end
     result_name: str = ""  # under which the returned value is shown
     start_ns: int = 0
     duration_ns: int | None = None  # None while it runs
@@ -53,7 +53,7 @@ class About:
         self.changed = list(self.changed)
         self.items = tuple(self.items)
 
-    def captured(self) -> list[Kept]:
+    def captured(self) -> list[CapturedValue]:
         """The captured values in the order of their numbers: inputs, then the output if there is one."""
         return [*self.inputs, *([] if self.output is None else [self.output])]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sonde.capture.call import About
     from sonde.capture.plan import Plan
-    from sonde.values.note import Kept, Note
+    from sonde.values.note import CapturedValue, Note
 
 RECENT = 4  # deliveries that calls may still be about: some loops fetch ahead
 MAX_OWNED = 4_096  # arrays whose batch is remembered
@@ -110,7 +110,7 @@ class Place:
             return (self.step() or 0) in self.plan.steps
         return not self.recent or any(delivery.wanted for delivery in self.recent)
 
-    def find(self, inputs: list[Kept], outer: About | None) -> Where | None:
+    def find(self, inputs: list[CapturedValue], outer: About | None) -> Where | None:
         """What a call is about; None if that is nothing that is to be captured."""
         fetch = self.thread.fetch
         if fetch is not None:
@@ -126,7 +126,7 @@ class Place:
             return None
         return delivery.where._replace(step=self.step(), epoch=self.epoch(delivery.where.epoch))
 
-    def claim(self, output: Kept, about: About) -> None:
+    def claim(self, output: CapturedValue, about: About) -> None:
         """What a call gave belongs to the batch that the call was about."""
         if self.thread.fetch is None and about.batch is not None:
             where = Where(about.loader, about.batch, tuple(about.items), about.epoch, about.step)
@@ -286,7 +286,7 @@ def rows(value: object, most: int) -> int:
     return most
 
 
-def _identities(captured: list[Kept]) -> Iterator[int]:
+def _identities(captured: list[CapturedValue]) -> Iterator[int]:
     for kept in captured:
         yield from _of_note(kept.note)
 

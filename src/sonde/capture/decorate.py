@@ -134,7 +134,7 @@ def _handler(function: Callable[..., Any], pick: Choice) -> Callable[[tuple[Any,
 
 
 @guard("noting a call", default=None)
-def begin(pick: Choice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tape.Frame | None:
+def begin(pick: Choice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tape.CallFrame | None:
     """Note that a call begins, if it is one that is wanted."""
     noted = pick(args)
     return None if noted is None else noted.enter(args, kwargs)
@@ -159,7 +159,7 @@ class Noted:
         self.arguments = Arguments(function, bound=int(self.method))
         self.arguments.check(self.definition, name)
 
-    def enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tape.Frame | None:
+    def enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tape.CallFrame | None:
         """Note that a call begins."""
         definition = self.definition
         name = definition.disp_name or self._shown(args)
@@ -185,7 +185,7 @@ class _Yielding:
 
     __slots__ = ("close", "inner", "life")
 
-    def __init__(self, inner: Generator[Any, Any, Any], life: tape.Life) -> None:
+    def __init__(self, inner: Generator[Any, Any, Any], life: tape.CallLife) -> None:
         self.inner = inner
         self.life = life
         self.close = inner.close
@@ -205,7 +205,7 @@ def _generator(function: Callable[..., Any], pick: Choice) -> Callable[..., Any]
     def driver(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         if not Switch.on:
             return (yield from function(*args, **kwargs))
-        life = tape.Life(begin(pick, args, kwargs))
+        life = tape.CallLife(begin(pick, args, kwargs))
         inner = _Yielding(function(*args, **kwargs), life)
         try:
             result = yield from pieces(cast("Generator[Any, Any, Any]", inner), cast("Any", life))
@@ -225,7 +225,7 @@ def _coroutine(function: Callable[..., Any], pick: Choice) -> Callable[..., Any]
     async def driver(*args: Any, **kwargs: Any) -> Any:
         if not Switch.on:
             return await function(*args, **kwargs)
-        life = tape.Life(begin(pick, args, kwargs))
+        life = tape.CallLife(begin(pick, args, kwargs))
         try:
             result = await Pieces(function(*args, **kwargs), cast("Any", life))
         except BaseException as error:
@@ -239,7 +239,7 @@ def _coroutine(function: Callable[..., Any], pick: Choice) -> Callable[..., Any]
 
 def _async_generator(function: Callable[..., Any], pick: Choice) -> Callable[..., Any]:
     async def driver(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        life = tape.Life(begin(pick, args, kwargs) if Switch.on else None)
+        life = tape.CallLife(begin(pick, args, kwargs) if Switch.on else None)
         lived = cast("Any", life)
         inner = function(*args, **kwargs)
         request: Any = inner.__anext__()

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.capture.call import FIELDS, TraceCall
-from sonde.values.note import MISSING, Item, Kept, Note
+from sonde.values.note import MISSING, CapturedValue, Item, Note
 from sonde.values.npy import as_array
 
 if TYPE_CHECKING:
@@ -78,15 +78,15 @@ def _item(position: object, index: object, id: object = None) -> Item:
     return Item(position, index, id)
 
 
-def pack_kept(kept: Kept, put: Callable[[Any], str]) -> list[object]:
+def pack_kept(kept: CapturedValue, put: Callable[[Any], str]) -> list[object]:
     """A captured value as JSON: name, description, copy."""
     return [kept.name, pack_note(kept.note), pack_value(kept.value, put)]
 
 
-def unpack_kept(packed: list[Any], get: Callable[[str], object]) -> Kept:
+def unpack_kept(packed: list[Any], get: Callable[[str], object]) -> CapturedValue:
     """A captured value from JSON."""
     name, note, value = packed
-    return Kept(_checked("disp_name", name), unpack_note(note), unpack_value(value, get))
+    return CapturedValue(_checked("disp_name", name), unpack_note(note), unpack_value(value, get))
 
 
 # ── notes ──

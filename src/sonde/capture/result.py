@@ -294,7 +294,7 @@ class TraceResult:
 
     def item(self, index: int | str | None = None, *, id: object = None) -> TraceItem:
         """The path of one item through the stages, by its index in the dataset or its id."""
-        wanted = _Wanted(index, None if id is None else str(id), self.calls())
+        wanted = _Selection(index, None if id is None else str(id), self.calls())
         if not wanted.calls:
             raise UnknownName(f"No captured call involved {text.item_words(index, wanted.id)}. {self._known()}")
         return TraceItem(*wanted.names(), wanted.calls, wanted.rows)
@@ -352,7 +352,7 @@ def _found(result: TraceResult) -> Sequence[Finding]:
     return result.findings()
 
 
-class _Wanted:
+class _Selection:
     """The calls that were about one item, and the rows it had in them."""
 
     def __init__(self, index: int | str | None, id: str | None, calls: list[TraceCall]) -> None:

@@ -25,7 +25,7 @@ from sonde.guard import guard
 from sonde.hooks.points import quiet
 from sonde.hooks.torch import private
 from sonde.values import identity
-from sonde.values.note import SEQUENCE, Kept, Note
+from sonde.values.note import SEQUENCE, CapturedValue, Note
 from sonde.values.snapshot import Keep, freeze
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ CONSUMING = ("dataset_getter", "collate")  # stages whose functions may use up w
 TOTAL_COPIES = 32  # times the limit of one value: what all copies of one trace may take together
 
 
-class Frame:
+class CallFrame:
     """A call that runs: its record, the frame around it, and what noting the calls inside it has cost."""
 
     __slots__ = ("begun", "call", "cost", "given", "outer", "pid", "spent", "tape", "token", "yielded")
 
-    def __init__(self, tape: Tape, call: TraceCall, outer: Frame | None, given: list[tuple[str, Any]]) -> None:
+    def __init__(self, tape: Tape, call: TraceCall, outer: CallFrame | None, given: list[tuple[str, Any]]) -> None:
         self.tape = tape
         self.call = call
         self.outer = outer
@@ -57,10 +57,10 @@ class Frame:
         self.spent = 0  # in earlier pieces
         self.cost = 0
         self.token: Any = None
-        self.yielded: list[Kept] = []
+        self.yielded: list[CapturedValue] = []
 
 
-_frame: ContextVar[Frame | None] = ContextVar("sonde_flow_frame", default=None)
+_frame: ContextVar[CallFrame | None] = ContextVar("sonde_flow_frame", default=None)
 
 
 class _Busy(threading.local):
@@ -125,7 +125,7 @@ class Tape:
 
     def begin(
         self, definition: TraceDef, disp_name: str, values: Iterable[tuple[str, Any]], items: tuple[Item, ...] | None
-    ) -> Frame | None:
+    ) -> CallFrame | None:
         started = time.monotonic_ns()
         if self.count >= MAX_CALLS:
             self.dropped += 1
@@ -156,14 +156,14 @@ class Tape:
             phase=self.phase,
         )
         self._number(call, outer)
-        frame = Frame(self, call, outer, given)
+        frame = CallFrame(self, call, outer, given)
         frame.token = _frame.set(frame)
         frame.begun = call.about.start_ns = time.monotonic_ns()
         if outer is not None:
             outer.cost += frame.begun - started
         return frame
 
-    def _number(self, call: TraceCall, outer: Frame | None) -> None:
+    def _number(self, call: TraceCall, outer: CallFrame | None) -> None:
         with self.lock:
             call.about.seq = self.next
             call.about.parent = None if outer is None else outer.call.about.seq
@@ -172,7 +172,7 @@ class Tape:
             if self.deliver is None:
                 self.result.add(call)
 
-    def finish(self, frame: Frame, output: Kept | None, error: BaseException | None, stopped: int) -> None:
+    def finish(self, frame: CallFrame, output: CapturedValue | None, error: BaseException | None, stopped: int) -> None:
         about = frame.call.about
         about.output = output
         about.error = None if error is None else type(error).__name__
@@ -186,7 +186,7 @@ class Tape:
             frame.outer.cost += frame.cost + time.monotonic_ns() - stopped
 
     @guard("checking the arguments of a call for changes")
-    def look_again(self, frame: Frame, result: object) -> None:
+    def look_again(self, frame: CallFrame, result: object) -> None:
         """Keep the arguments that the call has changed in place, unless it gives back what it has changed."""
         about = frame.call.about
         if self.keep.values == "off" or about.stage_name in CONSUMING:
@@ -198,7 +198,7 @@ class Tape:
             if numbers and not (arrays and all(identity.shared(array, leaves(result)) for array in arrays)):
                 about.changed = [*about.changed, self._keep(value, name)]
 
-    def _keep(self, value: object, name: str) -> Kept:
+    def _keep(self, value: object, name: str) -> CapturedValue:
         keep = self.keep
         if keep.values == "full" and self.copied > TOTAL_COPIES * keep.limit:
             keep = keep._replace(values="described")
@@ -333,7 +333,7 @@ def enter(
     disp_name: str,
     arguments: Callable[[], Iterable[tuple[str, Any]]],
     items: tuple[Item, ...] | None = None,
-) -> Frame | None:
+) -> CallFrame | None:
     """Note that a function is entered; None if it is not to be noted. `arguments` gives names and values."""
     tape = current()
     if tape is None or _busy.now or not tape.place.wanted() or _torch_records():
@@ -352,7 +352,7 @@ def follow(
     disp_name: str,
     arguments: Callable[[], Iterable[tuple[str, Any]]],
     items: tuple[Item, ...] | None = None,
-) -> Frame | None:
+) -> CallFrame | None:
     """As `enter`, for a function that nobody has named: a trace may do without those."""
     tape = current()
     return enter(definition, disp_name, arguments, items) if tape is not None and tape.plan.automatic else None
@@ -363,7 +363,7 @@ def _torch_records() -> bool:
     return hasattr(sys.modules.get("torch"), "jit") and private.tracing_state()() is not None
 
 
-def leave(frame: Frame | None, result: object = None, error: BaseException | None = None) -> None:
+def leave(frame: CallFrame | None, result: object = None, error: BaseException | None = None) -> None:
     """Note that it was left, with its result or an exception."""
     stopped = time.monotonic_ns()
     if frame is None or frame.pid != os.getpid():  # a child of a fork leaves what its parent entered
@@ -381,7 +381,7 @@ def leave(frame: Frame | None, result: object = None, error: BaseException | Non
         _busy.now = False
 
 
-def withdraw(frame: Frame | None) -> None:
+def withdraw(frame: CallFrame | None) -> None:
     """It was no call after all: an iterator that had nothing more to give."""
     if frame is None or frame.pid != os.getpid():
         return
@@ -396,12 +396,12 @@ def withdraw(frame: Frame | None) -> None:
 # ── calls that run in pieces: generators and coroutines ──────────────────────────────────────────────────────────────
 
 
-class Life:
+class CallLife:
     """The life of a generator or coroutine that is noted: between its pieces it is nobody's parent."""
 
     __slots__ = ("frame",)
 
-    def __init__(self, frame: Frame | None) -> None:
+    def __init__(self, frame: CallFrame | None) -> None:
         self.frame = frame
         self.suspend()
 
@@ -456,7 +456,7 @@ class Life:
             frame.outer = outer
 
 
-def _yielded(values: list[Kept], name: str) -> Kept:
+def _yielded(values: list[CapturedValue], name: str) -> CapturedValue:
     shown = values[:MAX_YIELDED]
     note = Note(
         SEQUENCE,
@@ -465,7 +465,7 @@ def _yielded(values: list[Kept], name: str) -> Kept:
         cut=len(values) > MAX_YIELDED or any(kept.note.cut for kept in shown),
         children=tuple((kept.name, kept.note) for kept in shown),
     )
-    return Kept(name, note, [kept.value for kept in shown])
+    return CapturedValue(name, note, [kept.value for kept in shown])
 
 
 def name_of(owner: object, function: str) -> str:

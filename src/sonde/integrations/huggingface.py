@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.errors import MissingExtra
-from sonde.integrations.progress import Progress
+from sonde.integrations.progress import TrainerProgress
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -34,7 +34,7 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]  # transformers is r
     """
 
     def __init__(self, sonde_kwargs: Mapping[str, Any] | None = None) -> None:
-        self._progress = Progress(sonde_kwargs)
+        self._progress = TrainerProgress(sonde_kwargs)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Training begins, perhaps from a checkpoint."""
@@ -63,7 +63,7 @@ class SondeTrainer(Trainer):  # type: ignore[misc]  # transformers is read witho
         super().__init__(*args, **kwargs)
         self.sonde_enabled = sonde_enabled
         self.sonde_kwargs = sonde_kwargs
-        self._sonde = Progress(sonde_kwargs)
+        self._sonde = TrainerProgress(sonde_kwargs)
         if sonde_enabled:
             self.add_callback(SondeCallback())
 

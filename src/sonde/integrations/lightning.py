@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.errors import MissingExtra
 from sonde.guard import guard
-from sonde.integrations.progress import Progress
+from sonde.integrations.progress import TrainerProgress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ class _Callback:
     """What both libraries call; `SondeCallback` is this with the class that each of them wants to see."""
 
     def __init__(self, sonde_kwargs: Mapping[str, Any] | None = None) -> None:
-        self._progress = Progress(sonde_kwargs)
+        self._progress = TrainerProgress(sonde_kwargs)
         self._reached = (0, 0)  # where the last fit ended: Lightning's count, and ours
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _following = guard("following a training framework")
 
 
-class Progress:
+class TrainerProgress:
     """That of one trainer. Every method is harmless: while nothing is recorded, and if something is wrong."""
 
     def __init__(self, layers: Mapping[str, Any] | None) -> None:
@@ -32,7 +32,7 @@ class Progress:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as one that has seen nothing: frameworks send their callbacks to other processes."""
-        return Progress, (self._layers,)
+        return TrainerProgress, (self._layers,)
 
     def begins(self, steps: int) -> None:
         """Training begins, or goes on after so many steps; it is recorded from now on, if it was not."""

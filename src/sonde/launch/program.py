@@ -34,7 +34,7 @@ POLL_SECONDS = 0.02
 _RESTORED = tuple(getattr(signals, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signals, name))
 
 
-class Ending(NamedTuple):
+class ProgramEnding(NamedTuple):
     """How the program ended; one of the two is None."""
 
     code: int | None
@@ -56,7 +56,7 @@ class Launched:
         """Use `start` instead."""
         self.pid = pid
         self.command = tuple(command)
-        self.ending: Ending | None = None
+        self.ending: ProgramEnding | None = None
         self._desk = desk
         self._group = group
         self._lock = threading.Lock()
@@ -200,7 +200,7 @@ class _Desk:
             self._sampler = sampler.Sampler(pid, self.run, told=reason is not None)
             self._sampler.start()
 
-    def close(self, pid: int, ending: Ending | None) -> None:
+    def close(self, pid: int, ending: ProgramEnding | None) -> None:
         """End the recording of the launcher, and note how the program ended, if it has."""
         if self.run is None or self._closed:
             return
@@ -248,9 +248,9 @@ def _told(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error).rstrip(".")
 
 
-def _ending(status: int) -> Ending:
+def _ending(status: int) -> ProgramEnding:
     code = os.waitstatus_to_exitcode(status)
-    return Ending(code, None) if code >= 0 else Ending(None, -code)
+    return ProgramEnding(code, None) if code >= 0 else ProgramEnding(None, -code)
 
 
 def _spawn(command: Sequence[str], environment: dict[str, str], output: int | None, mask: Iterable[int] | None) -> int:

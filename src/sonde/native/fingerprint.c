@@ -315,7 +315,7 @@ static PyObject *versions_made(Glance *glance)
     return row;
 }
 
-/* A `Look`, which is a tuple, without a Python frame. */
+/* A `Fingerprint`, which is a tuple, without a Python frame. */
 static PyObject *look_made(Glance *glance)
 {
     PyObject *digest = glance->count ? PyLong_FromUnsignedLongLong(glance->digest) : Py_NewRef(Py_None);
@@ -607,7 +607,7 @@ enum { BOX, CONTEXT, KEPT, LATEST, BOOK, SAMPLED, READ, NOTE, DELIVERY_PARTS };
 static const char *const delivery_names[] = {"box", "context", "kept", "latest", "book", "sampled", "read", "note", NULL};
 enum { BATCH, KEY, DATA, STEP, EPOCH, FOUND, SEEN, LOSS, ATTRIBUTES };
 
-/* What becomes a `Kept` when somebody asks for it. */
+/* What becomes a `DeliveredBatch` when somebody asks for it. */
 typedef struct {
     PyObject *batch, *key, *data, *context;
     double loss;
@@ -627,7 +627,7 @@ typedef struct {
 } Delivery;
 
 static PyTypeObject *delivery_type;
-static PyObject *attributes[ATTRIBUTES]; /* their names in a Kept */
+static PyObject *attributes[ATTRIBUTES]; /* their names in a DeliveredBatch */
 static PyObject *s_held, *s_exclude, *s_limit, *s_reads, *s_maxlen, *s_popleft, *s_settings,
     *s_writer;
 
@@ -688,7 +688,7 @@ static int is_usual(Delivery *delivery)
     return known;
 }
 
-/* A `Kept`, as `Ring.keep` makes it. */
+/* A `DeliveredBatch`, as `Ring.keep` makes it. */
 static PyObject *kept_made(Delivery *delivery, Entry *entry)
 {
     PyObject *made = PyObject_CallNoArgs(delivery->parts[KEPT]);

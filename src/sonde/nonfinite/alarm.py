@@ -4,7 +4,7 @@ The states of the alarm:
 
     Watching      all was finite, or there is a suspicion: an infinity alone (masks are full of them)
     Provisional   a layer made a NaN: the alarm was raised, and is taken back if the step's backward pass ends well
-    Found         the alarm stands: only further losses are counted, until another model is trained
+    Confirmed     the alarm stands: only further losses are counted, until another model is trained
 
 A suspicion becomes the alarm when a NaN, a loss or a gradient that is not finite follows in the same step. After an alarm
 was taken back, a NaN of a layer is only a suspicion too. Non-finite gradients under a GradScaler are normal, unless its
@@ -85,7 +85,7 @@ class Provisional:
 
 
 @dataclass(slots=True)
-class Found:
+class Confirmed:
     """An alarm that stands."""
 
     same_step: bool  # the next loss is that of the step of the alarm
@@ -103,7 +103,7 @@ class _ScaledLoss(NamedTuple):
         return scaler is None or scaler.get_scale() > 1
 
 
-class Listener(Protocol):
+class AlarmListener(Protocol):
     """Gets to know alarms."""
 
     def raised(self, facts: dict[str, Any]) -> str | None:
@@ -113,10 +113,10 @@ class Listener(Protocol):
         """The alarm of this dump was taken back."""
 
 
-_listeners: list[Listener] = []
+_listeners: list[AlarmListener] = []
 
 
-def subscribe(listener: Listener) -> Callable[[], None]:
+def subscribe(listener: AlarmListener) -> Callable[[], None]:
     """Tell this listener of alarms, until the returned function is called."""
     _listeners.append(listener)
     return lambda: _listeners.remove(listener)
@@ -141,7 +141,7 @@ class Alarm:
         """Watch from here on."""
         self._enter(Watching())
 
-    def _enter(self, state: Watching | Provisional | Found) -> None:
+    def _enter(self, state: Watching | Provisional | Confirmed) -> None:
         self.state = state
         self._scaled: list[_ScaledLoss] = []
 
@@ -188,7 +188,7 @@ class Alarm:
     def loss(self, loss: Any, bits: int) -> NonFinite | None:
         """A loss that goes into a backward pass is not finite."""
         scaled = self._scale_of(loss)
-        if isinstance(self.state, Found) or (scaled is not None and not scaled.bits):
+        if isinstance(self.state, Confirmed) or (scaled is not None and not scaled.bits):
             return None  # only with its scale, which the scaler will lower
         if isinstance(self.state, Provisional):
             # What was made of a batch without gradients has no nodes by which its loss could be known.
@@ -228,7 +228,7 @@ class Alarm:
     def ended(self, index: int, bits: int, seen: int) -> NonFinite | None:
         """A backward pass has ended. `index`: of a parameter whose gradient is not finite; `seen`: how many have one."""
         state = self.state
-        if isinstance(state, Found):
+        if isinstance(state, Confirmed):
             return None
         passed = fallback.engine().at()[3]
         if isinstance(state, Provisional):
@@ -272,7 +272,7 @@ class Alarm:
 
     def passed(self, bits: int) -> None:
         """A backward pass begins after the first alarm; `bits`: of its loss."""
-        if not isinstance(self.state, Found):
+        if not isinstance(self.state, Confirmed):
             return
         if not bits and self.state.new_model:
             self.reset()
@@ -295,7 +295,7 @@ class Alarm:
         """
         self.first = facts
         before = not passing and facts["where"] in ("data", "forward", "loss")
-        self._enter(Found(same_step=before and fallback.engine().at()[3] is None))
+        self._enter(Confirmed(same_step=before and fallback.engine().at()[3] is None))
         fallback.engine().turn(fallback.QUIET)
         core.mark(facts["layer"] or facts["where"], NONFINITE, key=facts["batch"], args=facts, level=ESSENTIAL)
         dump = next(filter(None, [one.raised(facts) for one in _listeners]), None)
@@ -306,7 +306,7 @@ class Alarm:
 
     def _confirm(self, state: Provisional) -> None:
         """The alarm stands."""
-        self._enter(Found(same_step=False, new_model=state.new_model))
+        self._enter(Confirmed(same_step=False, new_model=state.new_model))
         fallback.engine().turn(fallback.QUIET)
 
     def _retract(self, state: Provisional) -> None:

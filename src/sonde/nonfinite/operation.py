@@ -44,7 +44,7 @@ class Origin(NamedTuple):
     node: Any = None
 
 
-class Known(NamedTuple):
+class KnownNode(NamedTuple):
     """What a node tells of itself."""
 
     op: str
@@ -130,9 +130,9 @@ def _choose(names: list[str]) -> str | None:
     return next((one for one in RISKY if one in names), None)
 
 
-def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, Known]:
+def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, KnownNode]:
     """The nodes of code that a tensor was made by since then, the latest first, and what each tells."""
-    found: dict[Any, Known] = {}
+    found: dict[Any, KnownNode] = {}
     waiting = [top]
     for node in waiting:  # it grows meanwhile
         if node is None or node in found or len(found) > MOST_NODES or not _made(node, since):
@@ -143,7 +143,7 @@ def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, Known]:
         op, given = name(node), kept(node)
         gave = _read(node, "result")
         gave = _asked_again(op, node, given) if gave is None else gave
-        found[node] = Known(op, given, gave)
+        found[node] = KnownNode(op, given, gave)
         good = {place for place, one in given.items() if not finite.look(one)}
         if gave is None or finite.look(gave):
             waiting += [one for place, (one, _) in enumerate(node.next_functions) if place not in good]
@@ -157,7 +157,7 @@ def kept(node: Any) -> dict[int, Any]:
     return {place: one for place, one in values if one is not None}
 
 
-def _bits(known: dict[Any, Known]) -> dict[tuple[Any, int], int]:
+def _bits(known: dict[Any, KnownNode]) -> dict[tuple[Any, int], int]:
     """What is known of what nodes gave, each with the number of its output: by themselves, or by those that got it."""
     found = {}
     for node, one in known.items():
@@ -171,7 +171,7 @@ def _worst(node: Any, bits: dict[tuple[Any, int], int]) -> int:
     return max((value for (one, _), value in bits.items() if one is node), default=0)
 
 
-def _makers(known: dict[Any, Known], bits: dict[Any, int], top: Any, sought: int) -> dict[Any, list[Any]]:
+def _makers(known: dict[Any, KnownNode], bits: dict[Any, int], top: Any, sought: int) -> dict[Any, list[Any]]:
     """The earliest nodes that are known to have given something bad; each with those below it of which nothing is known.
 
     An infinity that nobody computes is that of a mask: who makes NaN of it is to be blamed.
@@ -191,13 +191,13 @@ def _makers(known: dict[Any, Known], bits: dict[Any, int], top: Any, sought: int
     return {one: [other for other in known if other in silent[one]] for one in makers.get(top, ())}
 
 
-def _from_elsewhere(node: Any, known: dict[Any, Known]) -> int:
+def _from_elsewhere(node: Any, known: dict[Any, KnownNode]) -> int:
     """What is wrong with that which came into a node from outside of this graph."""
     outside = (one for place, one in known[node].given.items() if node.next_functions[place][0] not in known)
     return max((finite.look(one) for one in outside), default=0)
 
 
-def _is_calm(node: Any, known: Known) -> bool:
+def _is_calm(node: Any, known: KnownNode) -> bool:
     """Does this operation make nothing of finite numbers that is not finite? Products and quotients by what they got."""
     if isinstance(node, sys.modules["torch"].autograd.function.BackwardCFunction):
         return False
@@ -211,7 +211,7 @@ def _has_zero(tensor: Any) -> bool:
     return bool((tensor.detach() == 0).any())
 
 
-def _blamed(maker: Any, silent: list[Any], known: dict[Any, Known], sought: int) -> Origin:
+def _blamed(maker: Any, silent: list[Any], known: dict[Any, KnownNode], sought: int) -> Origin:
     """One that gave something bad, or one of those below it that tell nothing."""
     wild = [one for one in silent if not _is_calm(one, known[one])]
     zero = next((one for one in wild if known[one].op == "div" and 1 in known[one].given), None)

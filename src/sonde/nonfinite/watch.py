@@ -104,7 +104,7 @@ class NonFiniteWatch:
         return f"<NonFiniteWatch: {certificate.sentence(_watch.alarm.first) if _watch.alarm.first else 'all values finite'}>"
 
 
-class _Watching(guard[None]):
+class _WatchGuard(guard[None]):
     """The guard of the watch: a failure switches it off, and a mark in the run says so."""
 
     def __exit__(
@@ -117,7 +117,7 @@ class _Watching(guard[None]):
         return True
 
 
-_watching = _Watching(DOING)
+_watching = _WatchGuard(DOING)
 
 
 class Watch:

@@ -41,7 +41,7 @@ def wrap_dataloader(loader: Any) -> Any:
         raise _refusal("wrap_dataloader", "an iterable", loader)
     if "loader" in step.now.patched and hasattr(loader, "batch_sampler"):
         return loader
-    return (_Iterator if hasattr(loader, "__next__") else _Loader)(loader, {})
+    return (_Iterator if hasattr(loader, "__next__") else _WrappedLoader)(loader, {})
 
 
 def wrap_forward(model: Any) -> Any:
@@ -167,7 +167,7 @@ def _recording(target: Any, methods: dict[str, Call], *, once: bool = False) -> 
     try:
         own = vars(target)
     except TypeError:  # it has no attributes of its own
-        return _Proxy(target, {name: partial(call, getattr(target, name)) for name, call in methods.items()})
+        return _WrapProxy(target, {name: partial(call, getattr(target, name)) for name, call in methods.items()})
     for name, call in methods.items():
         if isinstance(own.get(name), _Once) or hasattr(getattr(target, name), _MARK):
             continue  # it is wrapped already
@@ -248,7 +248,7 @@ def _function(function: Any, call: Call) -> Any:
 # ── something in its place ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Proxy:
+class _WrapProxy:
     """Stands for an object of the program: some methods are replaced, everything else is the object's own."""
 
     def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
@@ -284,7 +284,7 @@ class _Proxy:
         return _itself, (self._target,)
 
 
-class _Called(_Proxy):
+class _Called(_WrapProxy):
     """The same for something that is called."""
 
     def __init__(self, target: Any, call: Call) -> None:
@@ -295,7 +295,7 @@ class _Called(_Proxy):
         return self._call(*args, **kwargs)
 
 
-class _Loader(_Proxy):
+class _WrappedLoader(_WrapProxy):
     """The same for something that is iterated over."""
 
     def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
@@ -303,10 +303,10 @@ class _Loader(_Proxy):
         object.__setattr__(self, "_rounds", count())
 
     def __iter__(self) -> Iterator[Any]:
-        return _Batches(iter(self._target), loader.loader_number(self), next(self._rounds))
+        return _WrappedBatches(iter(self._target), loader.loader_number(self), next(self._rounds))
 
 
-class _Iterator(_Loader):
+class _Iterator(_WrappedLoader):
     """The same for an iterator, which is asked for one batch after the other."""
 
     def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
@@ -320,7 +320,7 @@ class _Iterator(_Loader):
         return next(self._batches)
 
 
-class _Batches:
+class _WrappedBatches:
     """Takes the batches of one round, and records the wait for each."""
 
     def __init__(self, iterator: Iterator[Any], number: int, round: int) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _known: WeakTable[int] = WeakTable()
 
 
-class _Numbers:
+class _IdentityNumbers:
     """Each process counts from a number of its own: no two objects of a trace have the same one."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class _Numbers:
         _known.clear()
 
 
-_numbers = _Numbers()
+_numbers = _IdentityNumbers()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_numbers.renew)
 

@@ -68,7 +68,7 @@ class Missing:
 MISSING = Missing()
 
 
-class Kept(NamedTuple):
+class CapturedValue(NamedTuple):
     """A captured value: its name in the call, its description, and its copy (`MISSING` where none was kept)."""
 
     name: str

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.guard import guard
 from sonde.values import note as kinds
-from sonde.values.note import MISSING, Kept
+from sonde.values.note import MISSING, CapturedValue
 from sonde.values.snapshot import freeze
 
 if TYPE_CHECKING:
     from sonde.values.note import Note
 
 
-def row_of(kept: Kept, row: int, count: int) -> Kept:
+def row_of(kept: CapturedValue, row: int, count: int) -> CapturedValue:
     """The part of a captured value that belongs to item `row` of `count`; all of it where it has no such part."""
     with guard("taking one item out of a batch"):
         note, value = _pick(kept.note, kept.value, row, count)
-        return Kept(kept.name, note, value)
+        return CapturedValue(kept.name, note, value)
     return kept
 
 

@@ -20,7 +20,7 @@ from sonde.capture.diff import compare
 from sonde.capture.result import TraceCall, TraceResult
 from sonde.finding import Finding
 from sonde.guard import counts
-from sonde.values.note import ARRAY, MISSING, Item, Kept, Note
+from sonde.values.note import ARRAY, MISSING, CapturedValue, Item, Note
 from sonde.values.snapshot import SUMMARY
 
 N = 4
@@ -654,8 +654,10 @@ class Monkey(Random):
         children = tuple((name, self.note(depth + 1)) for name in names)
         return Note(self.choice(["sequence", "tuple", "mapping"]), "list", length=len(names), children=children)
 
-    def kept(self) -> Kept:
-        return Kept(self.choice(["x", "image", "samples"]), self.note(), self.choice([MISSING, None, "text", [1]]))
+    def kept(self) -> CapturedValue:
+        return CapturedValue(
+            self.choice(["x", "image", "samples"]), self.note(), self.choice([MISSING, None, "text", [1]])
+        )
 
     def call(self) -> TraceCall:
         return TraceCall(
@@ -689,5 +691,5 @@ def test_no_rule_fails_whatever_was_captured(seed: int) -> None:
 def test_a_broken_description_costs_one_rule_only() -> None:
     """The others still answer; the guard counts it."""
     note = Note(ARRAY, "numpy.ndarray", shape=(3,), dtype="float32", digest=1, nonfinite=1, low=0.0, high=1.0)
-    call = TraceCall("f", inputs=[Kept("x", note, "no array")], items=())
+    call = TraceCall("f", inputs=[CapturedValue("x", note, "no array")], items=())
     assert [one.kind for one in TraceResult(calls=[call]).findings()] == ["nonfinite"]

@@ -6,7 +6,7 @@ import itertools
 import re
 from typing import Any
 
-from sonde.capture.rules.chains import Step, steps
+from sonde.capture.rules.chains import ChainStep, steps
 from sonde.capture.rules.observations import EVALUATION, Sight, Sights, Who, listed, members, sentence
 from sonde.finding import CRITICAL, WARN, Finding
 
@@ -20,7 +20,7 @@ MEANT = re.compile(r"mask|thresh|label|target|class|segment|binar|quanti|bucket|
 
 def dtypes(seen: Sights) -> list[Finding]:
     """uint8 to float32 and float64 to float32 are what every pipeline does, and no findings."""
-    found: dict[tuple[Any, ...], tuple[Step, str, dict[Who, None]]] = {}
+    found: dict[tuple[Any, ...], tuple[ChainStep, str, dict[Who, None]]] = {}
     for step in steps(seen):
         what = _harm(step)
         if what:
@@ -30,7 +30,7 @@ def dtypes(seen: Sights) -> list[Finding]:
     return lossy + _mixed_items(seen) + _widened(seen)
 
 
-def _harm(step: Step) -> str | None:
+def _harm(step: ChainStep) -> str | None:
     before, after = step
     if before.dtype == after.dtype or MEANT.search(after.field) or MEANT.search(after.function):
         return None
@@ -61,7 +61,7 @@ def _beyond(before: Sight, after: Sight) -> bool:
     return max(abs(low), abs(high)) > EXACT[after.dtype] and abs(now - high) <= abs(high) * 0.01
 
 
-def _cut(step: Step, items: list[Who]) -> Finding:
+def _cut(step: ChainStep, items: list[Who]) -> Finding:
     before, after = step
     why = (
         f"Values were lost: {before.dtype} numbers from {before.note.low:.3g} to {before.note.high:.3g} in the "
@@ -77,7 +77,7 @@ def _cut(step: Step, items: list[Who]) -> Finding:
     )
 
 
-def _blurred(step: Step, items: list[Who]) -> Finding:
+def _blurred(step: ChainStep, items: list[Who]) -> Finding:
     before, after = step
     why = (
         f"Precision was lost: {before.dtype} numbers up to {before.note.high:.0f} in the {before} became "
@@ -92,7 +92,7 @@ def _blurred(step: Step, items: list[Who]) -> Finding:
 _HARMS = {"cut": _cut, "blurred": _blurred}
 
 
-def _types(step: Step, items: list[Who]) -> dict[str, Any]:
+def _types(step: ChainStep, items: list[Who]) -> dict[str, Any]:
     return step.after.evidence(
         items, before=step.before.dtype, after=step.after.dtype, since=step.before.call.disp_name
     )

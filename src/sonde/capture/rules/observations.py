@@ -119,7 +119,7 @@ class Sights:
 def look(result: Any) -> Sights:
     """All sights of a result: of anything that has stages with calls."""
     calls = sorted((call.about for stage in result.stages.values() for call in stage.calls), key=lambda call: call.seq)
-    names = _Names(calls)
+    names = _ObservedNames(calls)
     known = {call.seq for call in calls}
     children: dict[int | None, list[Any]] = {}
     for call in calls:
@@ -127,7 +127,7 @@ def look(result: Any) -> Sights:
     return Sights(calls, [sight for call in children.get(None, []) for sight in _inside(call, children, names)])
 
 
-def _inside(call: Any, children: dict[int | None, list[Any]], names: _Names) -> Iterator[Sight]:
+def _inside(call: Any, children: dict[int | None, list[Any]], names: _ObservedNames) -> Iterator[Sight]:
     """Inputs, then what happened inside, then the output. A call below itself would be endless: its children go once."""
     yield from names.inputs(call)
     for child in children.pop(call.seq, []):
@@ -137,7 +137,7 @@ def _inside(call: Any, children: dict[int | None, list[Any]], names: _Names) -> 
     yield from names.output(call)
 
 
-class _Names:
+class _ObservedNames:
     """Knows which item a call, or a row of a call, is about."""
 
     def __init__(self, calls: list[Any]) -> None:

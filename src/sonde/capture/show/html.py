@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sonde.capture.call import About, TraceCall
     from sonde.finding import Finding
-    from sonde.values.note import Item, Kept, Note
+    from sonde.values.note import CapturedValue, Item, Note
 
     Stages = Mapping[str, Iterable[TraceCall]]
 
@@ -173,7 +173,7 @@ def _scales(stages: Mapping[str, list[TraceCall]]) -> dict[str, Scale]:
     return scales
 
 
-def _captured(call: About) -> list[tuple[str, Kept]]:
+def _captured(call: About) -> list[tuple[str, CapturedValue]]:
     """What was captured of a call, in the order in which it is shown: what went in, what it left changed, what came out."""
     outputs = [] if call.output is None else [call.output]
     ways = {"in": call.inputs, "left": call.changed, "out": outputs}
@@ -274,7 +274,7 @@ class _Drawing:
             f'</summary><div id="{self.mark}-{call.seq}">{_place(call)}{rows}</div></details>'
         )
 
-    def row(self, call: About, way: str, kept: Kept) -> str:
+    def row(self, call: About, way: str, kept: CapturedValue) -> str:
         """An input of a call, one that it left changed, or its output."""
         rows = {item.position for item in call.items if _name(item) in self.items} if len(call.items) > 1 else set()
         listed = call.stage_name in _LISTS and kept.note.length == len(call.items)

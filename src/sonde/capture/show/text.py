@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sonde.finding import Finding
-    from sonde.values.note import Kept, Note
+    from sonde.values.note import CapturedValue, Note
 
 MAX_CHILDREN = 200  # of one container; what is left out is counted
 MAX_DEPTH = 50
@@ -20,13 +20,13 @@ MAX_FINDINGS = 10  # all of them: result.findings()
 NS_PER_MS = 1e6
 
 
-class Facts(Protocol):
+class ShownCall(Protocol):
     """What `call_text` needs to know about a call; `call.About` has it."""
 
     disp_name: str
-    inputs: Sequence[Kept]
-    changed: Sequence[Kept]
-    output: Kept | None
+    inputs: Sequence[CapturedValue]
+    changed: Sequence[CapturedValue]
+    output: CapturedValue | None
     result_name: str
     duration_ns: int | None
     error: str | None
@@ -154,12 +154,12 @@ _CONTAINERS: dict[str, Callable[[Note, int], str]] = {
 # ── calls ──
 
 
-def call_text(call: Facts) -> str:
+def call_text(call: ShownCall) -> str:
     """One call: its head, its inputs, its output; it ends with a new line."""
     return "\n".join([call_head(call), *_values(call)]) + "\n"
 
 
-def call_head(call: Facts) -> str:
+def call_head(call: ShownCall) -> str:
     """One line: function, names of inputs and output, duration, then phase and exception if there is one."""
     names = ", ".join(clean(kept.name) for kept in call.inputs)
     raised = f" raised {clean(call.error)}" if call.error else ""
@@ -168,13 +168,13 @@ def call_head(call: Facts) -> str:
     return f"{head} duration={duration(call.duration_ns)}{phase}{raised}"
 
 
-def _values(call: Facts) -> list[str]:
+def _values(call: ShownCall) -> list[str]:
     outputs = [] if call.output is None else [call.output]
     changed = ["inputs changed in place:", *map(_captured, call.changed)] if call.changed else []
     return ["inputs:", *map(_captured, call.inputs), *changed, "outputs:", *map(_captured, outputs)]
 
 
-def _captured(kept: Kept) -> str:
+def _captured(kept: CapturedValue) -> str:
     return indented(f"{clean(kept.name)} = {value_text(kept.note)}")
 
 
@@ -194,7 +194,7 @@ def item_words(index: int | str | None, id: str | None) -> str:
     return f"item {' '.join(parts)}" if parts else "an item without index and id"
 
 
-def step_text(call: Facts, place: str) -> str:
+def step_text(call: ShownCall, place: str) -> str:
     """One call on the path of an item: as `call_text`, with a line that says where the item stood."""
     return "\n".join([call_head(call), *([place] if place else []), *_values(call)]) + "\n"
 

@@ -42,7 +42,7 @@ class _State:
 def watch() -> None:
     """Follow fetches from now on, in this process. A forked worker does so already."""
     if _State.watching is None:
-        _State.watching = hooks.fetch.subscribe(_Fetches())
+        _State.watching = hooks.fetch.subscribe(_FetchCalls())
 
 
 def unwatch() -> None:
@@ -75,7 +75,7 @@ class _Swapped:
         self.undo.append(back)
 
 
-class _Fetches:
+class _FetchCalls:
     """Told of each fetch, in a worker or in the main process."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> _Swapped | None:
@@ -149,7 +149,7 @@ def _follow(swapped: _Swapped, fetcher: Any) -> None:
     if hasattr(fetcher, "dataset_iter"):
         swapped.swap(fetcher, "dataset_iter", _Iterating(fetch, fetcher.dataset_iter, type(dataset).__name__))
     elif not _patchable(type(dataset)):
-        swapped.swap(fetcher, "dataset", _Proxy(fetch, dataset))
+        swapped.swap(fetcher, "dataset", _DatasetProxy(fetch, dataset))
     for one in datasets(dataset):
         _follow_class(type(one))
         _follow_transforms(swapped, one)
@@ -175,7 +175,7 @@ def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], An
     return collate
 
 
-def _finished(frame: active.Frame | None, call: Callable[[], Any]) -> Any:
+def _finished(frame: active.CallFrame | None, call: Callable[[], Any]) -> Any:
     try:
         result = call()
     except BaseException as error:
@@ -213,7 +213,7 @@ class _Iterating:
         return item
 
 
-class _Proxy:
+class _DatasetProxy:
     """Stands for a dataset whose class cannot be patched, such as a list or an array."""
 
     def __init__(self, fetch: Fetch, dataset: Any) -> None:
@@ -251,7 +251,7 @@ def _got(fetch: Fetch, owner: str, index: Any, call: Callable[[], Any]) -> Any:
 
 
 @guard("finding the id of an item")
-def _named(fetch: Fetch, frame: active.Frame | None, item: Any) -> None:
+def _named(fetch: Fetch, frame: active.CallFrame | None, item: Any) -> None:
     fetch.named(item)
     if frame is not None:
         frame.call.about.items = fetch.here()

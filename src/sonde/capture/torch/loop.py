@@ -36,11 +36,11 @@ def watch() -> Callable[[], None]:
     loaders.watch()
     undo = [
         loader.loader_iter.subscribe(_Loops()),
-        loader.next_batch.subscribe(_Batches()),
+        loader.next_batch.subscribe(_BatchCalls()),
         module.module_call.subscribe(_Modules()),
-        transfer.tensor_to.subscribe(_Transfers()),
+        transfer.tensor_to.subscribe(_TransferCalls()),
         backward.backward.subscribe(_Backward()),
-        optimizer.optimizer_step.subscribe(_Steps()),
+        optimizer.optimizer_step.subscribe(_StepCalls()),
         loader.loader_iter.replace(limit.limited_iter),
         loader.loader_len.replace(limit.limited_len),
     ]
@@ -56,12 +56,12 @@ def watch() -> Callable[[], None]:
 class _Calls:
     """What all subscribers do at the end of a call."""
 
-    def after(self, frame: active.Frame | None, result: Any, error: BaseException | None) -> None:
+    def after(self, frame: active.CallFrame | None, result: Any, error: BaseException | None) -> None:
         active.leave(frame, result, error)
 
 
 class _Modules(_Calls):
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.Frame | None:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.CallFrame | None:
         tape = active.current()
         model = _inside(args[0])
         forward = getattr(type(model), "forward", None)
@@ -85,8 +85,8 @@ def _inside(model: Any) -> Any:
     return model
 
 
-class _Transfers(_Calls):
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.Frame | None:
+class _TransferCalls(_Calls):
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.CallFrame | None:
         named = [("tensor", args[0]), *((f"arg{n}", _word(value)) for n, value in enumerate(args[1:], 1))]
         if len(named) > 1:
             named[1] = ("device", named[1][1])
@@ -101,21 +101,21 @@ def _word(value: Any) -> Any:
 
 
 class _Backward(_Calls):
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.Frame | None:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.CallFrame | None:
         loss = args[0] if args else kwargs.get("tensors")
         if isinstance(loss, tuple | list) and len(loss) == 1:
             loss = loss[0]
         return active.follow(_backward, "backward", lambda: [("loss", loss)])
 
 
-class _Steps:
+class _StepCalls:
     """Notes the steps of optimizers, and counts those of the first one."""
 
-    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[active.Frame | None, Any]:
+    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[active.CallFrame | None, Any]:
         one = args[0]
         return active.follow(_step, active.name_of(one, "step"), lambda: _rates(one)), one
 
-    def after(self, token: tuple[active.Frame | None, Any], result: Any, error: BaseException | None) -> None:
+    def after(self, token: tuple[active.CallFrame | None, Any], result: Any, error: BaseException | None) -> None:
         frame, one = token
         active.leave(frame, result, error)
         tape = active.current()
@@ -172,7 +172,7 @@ def _signal(tape: active.Tape, spool: Spool, ahead: int) -> None:
         spool.signal(workers.DONE)
 
 
-class _Batches:
+class _BatchCalls:
     """Told of each batch that a loader gives to the program."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:

@@ -62,7 +62,7 @@ class Batch(NamedTuple):
     round: int | None = None  # which iteration over this loader, from 0
 
 
-class _Rounds:
+class _LoaderRounds:
     """One loader."""
 
     __slots__ = ("begun", "number")
@@ -72,7 +72,7 @@ class _Rounds:
         self.begun = 0
 
 
-class _Iteration:
+class _IteratorState:
     """What is known of one iterator."""
 
     __slots__ = ("asked", "batch", "filed", "loader", "ordinals", "round")
@@ -91,18 +91,18 @@ class _Iteration:
         self.ordinals: dict[int | None, int] = {}  # worker -> items of an iterable dataset asked for so far
 
 
-class _Known(NamedTuple):
+class _KnownIterator(NamedTuple):
     """The iterator whose books were asked for last."""
 
     iterator: Callable[[], Any]
-    iteration: _Iteration
+    iteration: _IteratorState
 
 
 class _Thread(threading.local):
-    known: _Known | None = None
+    known: _KnownIterator | None = None
     starting: tuple[int, int] | None = None  # the loader and round whose iterator is being made
     iterator: Any = None  # the one whose __next__ runs
-    iteration: _Iteration | None = None  # its books
+    iteration: _IteratorState | None = None  # its books
     fetching: Batch | None = None
 
 
@@ -127,8 +127,8 @@ _batch = partial(tuple.__new__, Batch)  # without a Python frame
 _thread = _Thread()
 _worker = _Worker()
 _numbers = count()
-_loaders: WeakTable[_Rounds] = WeakTable()
-_iterations: WeakTable[_Iteration] = WeakTable()
+_loaders: WeakTable[_LoaderRounds] = WeakTable()
+_iterations: WeakTable[_IteratorState] = WeakTable()
 _starters: list[tuple[str, tuple[Any, ...]]] = []
 
 
@@ -240,24 +240,24 @@ def start_in_workers(function: Callable[..., object], *arguments: Any) -> Callab
 # ── keeping books ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rounds(loader: Any) -> _Rounds:
+def _rounds(loader: Any) -> _LoaderRounds:
     rounds = _loaders.get(loader)
     if rounds is None:
-        rounds = _loaders[loader] = _Rounds()
+        rounds = _loaders[loader] = _LoaderRounds()
     return rounds
 
 
-def _iteration(iterator: Any) -> _Iteration:
+def _iteration(iterator: Any) -> _IteratorState:
     """The books of this iterator; of one that was at work before, as far as it can be known."""
     last = _thread.known
     if last is not None and last.iterator() is iterator:
         return last.iteration
     books = _iterations.get(iterator)
     if books is None:
-        books = _iterations[iterator] = _Iteration()
+        books = _iterations[iterator] = _IteratorState()
         for number, task in private.tasks(iterator).items():
             books.filed[number] = (None, task[0])
-    _thread.known = _Known(ref(iterator), books)
+    _thread.known = _KnownIterator(ref(iterator), books)
     return books
 
 
@@ -301,14 +301,14 @@ class _IndexKeeper:
 class _PutKeeper:
     """Files what was sent to which worker."""
 
-    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _Iteration, int]:
+    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _IteratorState, int]:
         iterator = args[0]
         iteration = _iteration(iterator)
         if private.send_index(iterator) == 0:
             iteration.renew()
         return iterator, iteration, private.send_index(iterator)
 
-    def after(self, token: tuple[Any, _Iteration, int], _result: None, _error: BaseException | None) -> None:
+    def after(self, token: tuple[Any, _IteratorState, int], _result: None, _error: BaseException | None) -> None:
         iterator, iteration, number = token
         if private.send_index(iterator) > number:
             worker = private.tasks(iterator)[number][0]
@@ -318,7 +318,7 @@ class _PutKeeper:
 class _NextKeeper:
     """Finds out which batch is delivered."""
 
-    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _Iteration, Any, _Iteration | None]:
+    def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _IteratorState, Any, _IteratorState | None]:
         iterator, outer, books = args[0], _thread.iterator, _thread.iteration
         iteration = _iteration(iterator)
         iteration.batch = None
@@ -326,7 +326,7 @@ class _NextKeeper:
         return iterator, iteration, outer, books
 
     def after(
-        self, token: tuple[Any, _Iteration, Any, _Iteration | None], _data: Any, error: BaseException | None
+        self, token: tuple[Any, _IteratorState, Any, _IteratorState | None], _data: Any, error: BaseException | None
     ) -> None:
         iterator, iteration, _thread.iterator, _thread.iteration = token
         if isinstance(error, StopIteration):
@@ -335,7 +335,7 @@ class _NextKeeper:
             _find_delivered(iterator, iteration)
 
 
-def _find_delivered(iterator: Any, iteration: _Iteration) -> None:
+def _find_delivered(iterator: Any, iteration: _IteratorState) -> None:
     """With workers, it is the one with the highest number that is outstanding no more."""
     gone = [number for number in iteration.filed if number not in private.tasks(iterator)]
     if gone:
@@ -372,7 +372,7 @@ class _FetchKeeper:
             native.mute(outer is not None)
 
 
-def _indices(iterator: Any, iteration: _Iteration, worker: int | None) -> tuple[Any, ...] | None:
+def _indices(iterator: Any, iteration: _IteratorState, worker: int | None) -> tuple[Any, ...] | None:
     indices = plain(iteration.asked, batched=private.auto_collation(iterator))
     if indices is None or not private.is_iterable(iterator):
         return indices
@@ -513,7 +513,7 @@ class Tasks:
         return getattr(self._queue, name)
 
 
-class Loop:
+class WorkerLoop:
     """Takes the place of the loop that a worker runs: the same loop, after the starters.
 
     Into a worker that is not forked it travels by pickle, and takes with it which loader this is and what to start.
@@ -532,11 +532,11 @@ class Loop:
             self.original(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Start, (_thread.starting, tuple(_starters))
+        return SpawnedWorkerLoop, (_thread.starting, tuple(_starters))
 
 
-class Start:
-    """What a `Loop` is in a worker that is not forked."""
+class SpawnedWorkerLoop:
+    """What a `WorkerLoop` is in a worker that is not forked."""
 
     def __init__(self, starting: tuple[int, int] | None, starters: tuple[tuple[str, tuple[Any, ...]], ...]) -> None:
         self.starting = starting
@@ -600,7 +600,7 @@ def _named(name: str) -> Callable[..., object]:
 
 class _LoopPoint(Point):
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
-        return Loop(original, link)
+        return WorkerLoop(original, link)
 
 
 class _KeptPoint(Point):

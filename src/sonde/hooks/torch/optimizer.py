@@ -35,7 +35,7 @@ class StepAborted(Exception):
     """Stands for the exception of a step, of which torch tells nothing. Never raised."""
 
 
-class _Step:
+class _RunningStep:
     """A step that has begun."""
 
     __slots__ = ("optimizer", "token", "told")
@@ -48,7 +48,7 @@ class _Step:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.open: list[_Step] = []
+        self.open: list[_RunningStep] = []
         self.inside: list[Any] = []  # optimizers that are at a step inside a backward pass: one, and those inside of it
 
 
@@ -128,7 +128,7 @@ class _OptimizerPoint(Point):
         """A plain step is one no more."""
         taken = None if native is None else native.take()
         if taken is not None:
-            _thread.open.append(_Step(taken, [], True))
+            _thread.open.append(_RunningStep(taken, [], True))
 
     def _arrived(self, _torch: ModuleType) -> None:
         hooks = sys.modules["torch.optim.optimizer"]
@@ -209,10 +209,10 @@ class _OptimizerPoint(Point):
             while steps and not self._runs(steps[-1].optimizer, hook.f_back and hook.f_back.f_back):
                 self._abort(steps.pop())
         if steps:
-            steps.append(_Step(optimizer, None, None))
+            steps.append(_RunningStep(optimizer, None, None))
             return
         told: list[tuple[Subscriber, object]] = []
-        steps.append(_Step(optimizer, told, self.watcher and self.watcher.begins(optimizer)))
+        steps.append(_RunningStep(optimizer, told, self.watcher and self.watcher.begins(optimizer)))
         if native is not None:
             native.mute(True)  # a module that is called now is in a closure; or this step was left by an exception
         if self.subscribers:
@@ -228,10 +228,10 @@ class _OptimizerPoint(Point):
         if steps:
             self._over(steps.pop(), None)
 
-    def _abort(self, step: _Step) -> None:
+    def _abort(self, step: _RunningStep) -> None:
         self._over(step, StepAborted("the step ended with an exception"))
 
-    def _over(self, step: _Step, error: StepAborted | None) -> None:
+    def _over(self, step: _RunningStep, error: StepAborted | None) -> None:
         if step.told is None:
             return
         if native is not None:

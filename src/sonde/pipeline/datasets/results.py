@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.errors import ConfigError
 from sonde.pipeline.datasets.dataset import Dataset
-from sonde.pipeline.results.columns import ID, Column
+from sonde.pipeline.results.columns import ID, ResultColumn
 from sonde.pipeline.results.results import Results, open_results
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ResultDataset(Dataset):
         return str(value) if name == ID else value
 
     def _rows(self, name: str) -> int:
-        column = self._results.columns.get(name, Column(name, (), "str"))
+        column = self._results.columns.get(name, ResultColumn(name, (), "str"))
         return max(1, min(BLOCK_ROWS, BLOCK_BYTES // column.nbytes))
 
     def _block(self, name: str, number: int, rows: int) -> Any:

@@ -20,7 +20,7 @@ PLAIN = "biuf"
 LARGEST_FLOAT = 8  # bytes; Arrow has no longer one
 
 
-class Column(NamedTuple):
+class ResultColumn(NamedTuple):
     """One output of a model: `shape` is that of one item, `dtype` a name of NumPy, "str" or "bytes"."""
 
     name: str
@@ -42,14 +42,14 @@ class Column(NamedTuple):
         return f"shape {self.shape} and dtype {self.dtype}"
 
 
-def column(name: str, array: np.ndarray[Any, Any]) -> Column:
+def column(name: str, array: np.ndarray[Any, Any]) -> ResultColumn:
     """The column for an array of a whole batch. Raises ResultsError if no table can hold it."""
     _check_name(name)
     if array.ndim == 0:
         raise ResultsError(f"The output {name!r} is a single number, not one value per item of the batch.")
     shape, dtype = array.shape[1:], array.dtype
     if dtype.kind in TEXTS and not shape:
-        return Column(name, (), TEXTS[dtype.kind])
+        return ResultColumn(name, (), TEXTS[dtype.kind])
     if dtype.kind not in PLAIN + "cmM" or (
         dtype.kind in "fc" and dtype.itemsize > LARGEST_FLOAT * (1 + (dtype.kind == "c"))
     ):
@@ -59,7 +59,7 @@ def column(name: str, array: np.ndarray[Any, Any]) -> Column:
         )
     if 0 in shape:
         raise ResultsError(f"The output {name!r} is empty: one item has the shape {shape}. Leave it out.")
-    return Column(name, shape, dtype.newbyteorder("=").name)
+    return ResultColumn(name, shape, dtype.newbyteorder("=").name)
 
 
 def _check_name(name: str) -> None:
@@ -72,7 +72,7 @@ def _check_name(name: str) -> None:
 # ── to Arrow ──
 
 
-def schema(columns: list[Column]) -> pyarrow.Schema:
+def schema(columns: list[ResultColumn]) -> pyarrow.Schema:
     """The schema of a table with ids and these columns; each field knows the shape and dtype of an item."""
     import pyarrow
 
@@ -83,7 +83,7 @@ def schema(columns: list[Column]) -> pyarrow.Schema:
     return pyarrow.schema(fields)
 
 
-def _type(one: Column) -> pyarrow.DataType:
+def _type(one: ResultColumn) -> pyarrow.DataType:
     import pyarrow
 
     if one.text:
@@ -93,7 +93,7 @@ def _type(one: Column) -> pyarrow.DataType:
     return pyarrow.list_(value, parts) if one.shape or parts > 1 else value
 
 
-def _stored(one: Column) -> tuple[np.dtype[Any], int]:
+def _stored(one: ResultColumn) -> tuple[np.dtype[Any], int]:
     """What stands in the table for one item: complex numbers are pairs, times are whole numbers."""
     dtype = np.dtype(one.dtype)
     if dtype.kind == "c":
@@ -101,7 +101,7 @@ def _stored(one: Column) -> tuple[np.dtype[Any], int]:
     return (np.dtype(np.int64) if dtype.kind in "mM" else dtype), math.prod(one.shape)
 
 
-def encoded(one: Column, values: Any) -> pyarrow.Array:
+def encoded(one: ResultColumn, values: Any) -> pyarrow.Array:
     """The values of a column, an array or a list of texts, for Arrow: without a copy, but for bool."""
     import pyarrow
 
@@ -115,7 +115,7 @@ def encoded(one: Column, values: Any) -> pyarrow.Array:
 # ── from Arrow ──
 
 
-def described(field: pyarrow.Field) -> Column | None:
+def described(field: pyarrow.Field) -> ResultColumn | None:
     """The column for a field of any table; None if it is nothing that an array can hold."""
     known = field.metadata or {}
     if SHAPE in known and DTYPE in known:
@@ -123,32 +123,32 @@ def described(field: pyarrow.Field) -> Column | None:
     return _guessed(field)
 
 
-def _told(name: str, known: dict[bytes, bytes]) -> Column | None:
+def _told(name: str, known: dict[bytes, bytes]) -> ResultColumn | None:
     try:
         shape, dtype = json.loads(known[SHAPE]), known[DTYPE].decode()
         if dtype not in TEXTS.values():
             np.dtype(dtype)
-        return Column(name, tuple(int(size) for size in shape), dtype)
+        return ResultColumn(name, tuple(int(size) for size in shape), dtype)
     except (ValueError, TypeError):  # written by somebody else, or damaged
         return None
 
 
-def _guessed(field: pyarrow.Field) -> Column | None:
+def _guessed(field: pyarrow.Field) -> ResultColumn | None:
     """A field without our metadata: numbers and fixed-size lists of numbers, and texts."""
     from pyarrow import types
 
     kind: Any = field.type
     shape: tuple[int, ...] = ()
     if types.is_string(kind) or types.is_large_string(kind):
-        return Column(field.name, (), "str")
+        return ResultColumn(field.name, (), "str")
     if types.is_fixed_size_list(kind):
         kind, shape = kind.value_type, (kind.list_size,)
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        return Column(field.name, shape, np.dtype(kind.to_pandas_dtype()).name)
+        return ResultColumn(field.name, shape, np.dtype(kind.to_pandas_dtype()).name)
     return None
 
 
-def decoded(one: Column, values: pyarrow.ChunkedArray) -> np.ndarray[Any, Any]:
+def decoded(one: ResultColumn, values: pyarrow.ChunkedArray) -> np.ndarray[Any, Any]:
     """The array of a column, as it was before it was written. It may be read-only."""
     if one.text:
         return np.array(values.to_pylist(), dtype=np.str_ if one.dtype == "str" else np.bytes_)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from sonde.errors import FolderRefused, MissingExtra, ResultsError, nearest
-from sonde.pipeline.results.columns import ID, Column, column, decoded, described, encoded, schema
+from sonde.pipeline.results.columns import ID, ResultColumn, column, decoded, described, encoded, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,10 +54,10 @@ class ResultWriter:
     def __init__(self, folder: str | Path, *, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.path = Path(folder) / TABLE
         self.rows = 0
-        self.columns: list[Column] = []
+        self.columns: list[ResultColumn] = []
         self._chunk_bytes = chunk_bytes
-        self._chunk: _Chunk | None = None
-        self._queue: queue.Queue[_Chunk | None] = queue.Queue(WAITING)
+        self._chunk: _ResultChunk | None = None
+        self._queue: queue.Queue[_ResultChunk | None] = queue.Queue(WAITING)
         self._pump: Future[None] | None = None
         if self.path.exists() or self.path.is_symlink():
             raise FolderRefused(f"{self.path} exists, and results are never overwritten. Choose another folder.")
@@ -71,7 +71,7 @@ class ResultWriter:
         self._check(len(ids), found, arrays)
         start = 0
         while start < len(ids):
-            chunk = self._chunk = self._chunk or _Chunk(self.columns, self._chunk_bytes)
+            chunk = self._chunk = self._chunk or _ResultChunk(self.columns, self._chunk_bytes)
             start += chunk.take(ids, arrays, start)
             if chunk.due():
                 self._hand_over()
@@ -95,7 +95,7 @@ class ResultWriter:
     ) -> None:
         self.close()
 
-    def _begin(self, found: list[Column]) -> None:
+    def _begin(self, found: list[ResultColumn]) -> None:
         if not found:
             raise ResultsError("Nothing to write: the model returned an empty dict for a batch.")
         if self.rows:
@@ -105,7 +105,7 @@ class ResultWriter:
         self._pump = pool.submit(_pump, self.path, found, self._queue)
         pool.shutdown(wait=False)
 
-    def _check(self, count: int, found: list[Column], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def _check(self, count: int, found: list[ResultColumn], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         if found != self.columns:
             raise ResultsError(_difference(self.columns, found, self.rows))
         for name, array in arrays.items():
@@ -118,7 +118,7 @@ class ResultWriter:
         self._put(self._chunk, self._pump)
         self._chunk = None
 
-    def _put(self, chunk: _Chunk | None, pump: Future[None]) -> None:
+    def _put(self, chunk: _ResultChunk | None, pump: Future[None]) -> None:
         while True:
             if pump.done():
                 pump.result()
@@ -130,7 +130,7 @@ class ResultWriter:
             return
 
 
-def _difference(columns: list[Column], found: list[Column], rows: int) -> str:
+def _difference(columns: list[ResultColumn], found: list[ResultColumn], rows: int) -> str:
     known = {one.name: one for one in columns}
     for one in found:
         before = known.get(one.name)
@@ -143,10 +143,10 @@ def _difference(columns: list[Column], found: list[Column], rows: int) -> str:
     return f"The batch after item {rows} has the outputs {names}; earlier batches had {', '.join(known)}."
 
 
-class _Chunk:
+class _ResultChunk:
     """Rows that wait to be written."""
 
-    def __init__(self, columns: list[Column], size: int) -> None:
+    def __init__(self, columns: list[ResultColumn], size: int) -> None:
         self.columns = columns
         self.rows = max(1, min(CHUNK_ROWS, size // sum(one.nbytes for one in columns)))
         self.since = time.monotonic()
@@ -184,7 +184,7 @@ class _Chunk:
 # ── the thread ──
 
 
-def _pump(path: Path, columns: list[Column], chunks: queue.Queue[_Chunk | None]) -> None:
+def _pump(path: Path, columns: list[ResultColumn], chunks: queue.Queue[_ResultChunk | None]) -> None:
     """Write chunks until None comes; each commit is one file of the table."""
     import pyarrow
 
@@ -192,7 +192,7 @@ def _pump(path: Path, columns: list[Column], chunks: queue.Queue[_Chunk | None])
     begun = time.monotonic()
     first, mode = chunks.get(), "create"
     while first is not None:
-        part = _Part(first, chunks, time.monotonic() + max(FIRST_COMMIT, (time.monotonic() - begun) / 4))
+        part = _ResultPart(first, chunks, time.monotonic() + max(FIRST_COMMIT, (time.monotonic() - begun) / 4))
         reader = pyarrow.RecordBatchReader.from_batches(layout, part.batches(layout))
         try:
             lance.write_dataset(reader, str(path), mode=mode)
@@ -201,11 +201,11 @@ def _pump(path: Path, columns: list[Column], chunks: queue.Queue[_Chunk | None])
         first, mode = part.next, "append"
 
 
-class _Part:
+class _ResultPart:
     """The chunks of one commit: those that come before the deadline. `next` is the one after it, or None at the end."""
 
-    def __init__(self, first: _Chunk, chunks: queue.Queue[_Chunk | None], deadline: float) -> None:
-        self.next: _Chunk | None = first
+    def __init__(self, first: _ResultChunk, chunks: queue.Queue[_ResultChunk | None], deadline: float) -> None:
+        self.next: _ResultChunk | None = first
         self.chunks = chunks
         self.deadline = deadline
 
@@ -255,9 +255,9 @@ class Results:
             raise ResultsError(f"The column {name!r} of {self.path} has rows without a value.")
         return decoded(one, values)
 
-    def _column(self, name: str) -> Column:
+    def _column(self, name: str) -> ResultColumn:
         if name == ID and ID in self.table.schema.names:
-            return Column(ID, (), "str")
+            return ResultColumn(ID, (), "str")
         if name not in self.columns:
             raise ResultsError(f"{self.path} has no column {name!r}. {nearest(str(name), [ID, *self.columns])}")
         return self.columns[name]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sonde.pipeline")
 
 
-class Setting(NamedTuple):
+class LoopSetting(NamedTuple):
     """What a loop works with."""
 
     model: Any
@@ -114,13 +114,13 @@ class Means:
 # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Steps:
+class TrainingSteps:
     """Steps of training: forward, backward, and after every `accumulate` batches an update of the weights.
 
     The gradient of an update is that of all its items together, over batches and ranks.
     """
 
-    def __init__(self, setting: Setting, accumulate: int, length: int) -> None:
+    def __init__(self, setting: LoopSetting, accumulate: int, length: int) -> None:
         self.setting = setting
         self.inputs = setting.inputs()
         self.train_batch = method(setting.model, "train_batch")
@@ -193,7 +193,7 @@ class Steps:
         ai.update(step=self.updates)
 
 
-def evaluate(setting: Setting, batches: Iterable[Any], name: str) -> dict[str, float]:
+def evaluate(setting: LoopSetting, batches: Iterable[Any], name: str) -> dict[str, float]:
     """Run `validate_batch` or `test_batch` over all batches, without gradients; the means of its numbers."""
     inputs, function, means = setting.inputs(), method(setting.model, name), Means()
 
@@ -210,7 +210,7 @@ def evaluate(setting: Setting, batches: Iterable[Any], name: str) -> dict[str, f
     return means.over(setting.world)
 
 
-def infer(setting: Setting, batches: Iterable[Any], take: Callable[[dict[str, Any] | None, Any], None]) -> None:
+def infer(setting: LoopSetting, batches: Iterable[Any], take: Callable[[dict[str, Any] | None, Any], None]) -> None:
     """Run `infer_batch` over all batches, without gradients; `take` gets each batch and what the model made of it.
 
     It gets None for a batch that only other ranks have.
@@ -230,7 +230,7 @@ def infer(setting: Setting, batches: Iterable[Any], take: Callable[[dict[str, An
     run(setting, batches, step)
 
 
-def run(setting: Setting, batches: Iterable[Any], step: Callable[[Engine, Any], None]) -> None:
+def run(setting: LoopSetting, batches: Iterable[Any], step: Callable[[Engine, Any], None]) -> None:
     """One pass over all batches with the model in evaluation mode."""
     import torch
 

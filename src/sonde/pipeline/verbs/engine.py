@@ -29,7 +29,7 @@ def engine(job: Job) -> Path | None:
     exported = Exported(model_file(job))
     job.say(f"The engine runs {exported.model} of {exported.path}")
     provider = job.provider("infer")
-    step = _Step(exported)
+    step = _EngineStep(exported)
     job.begin()
     with job.folder() as made, ai.pipeline.test:
         if made is None:
@@ -41,7 +41,7 @@ def engine(job: Job) -> Path | None:
         return made.path
 
 
-class _Step:
+class _EngineStep:
     """What happens to a batch, each part of it noted in a trace."""
 
     def __init__(self, exported: Exported) -> None:
@@ -59,7 +59,7 @@ class _Step:
         return outputs
 
 
-def _run(job: Job, provider: DataProvider, step: _Step, folder: Path) -> None:
+def _run(job: Job, provider: DataProvider, step: _EngineStep, folder: Path) -> None:
     job.progress.start(-(-len(provider) // job.config["data_loader"]["batch_size"]), job.verb)
     try:
         with ResultWriter(folder) as writer:

@@ -37,7 +37,7 @@ def infer(job: Job) -> Path | None:
         model = build_model(job.config, provider, training=False)
         loop.method(model, "infer_batch")
         weights = give_weights(model, job, "infer")
-        setting = loop.Setting(model.to(device), device, job.progress, world)
+        setting = loop.LoopSetting(model.to(device), device, job.progress, world)
         data = batches(job, provider, world)
         watch_forward(model)
         job.begin()
@@ -49,7 +49,7 @@ def infer(job: Job) -> Path | None:
     return path
 
 
-def write_outputs(setting: loop.Setting, data: Batches, made: RunFolder | None) -> None:
+def write_outputs(setting: loop.LoopSetting, data: Batches, made: RunFolder | None) -> None:
     """Run `infer_batch` over all batches; what it gives goes into the run folder, or, in a traced run, nowhere.
 
     The first rank writes what all ranks give, in the order of the items.

@@ -38,7 +38,7 @@ def test(job: Job) -> dict[str, float]:
         provider = job.provider("test")
         model = build_model(job.config, provider, training=False)
         weights = give_weights(model, job, "test")
-        setting = loop.Setting(model.to(device), device, job.progress, world)
+        setting = loop.LoopSetting(model.to(device), device, job.progress, world)
         for name in ("infer_batch", "test_batch"):
             loop.method(model, name)
         data = batches(job, provider, world)
@@ -53,7 +53,7 @@ def test(job: Job) -> dict[str, float]:
     return metrics
 
 
-def _passes(setting: loop.Setting, data: Batches, made: RunFolder | None) -> dict[str, float]:
+def _passes(setting: loop.LoopSetting, data: Batches, made: RunFolder | None) -> dict[str, float]:
     with phase("infer"):
         write_outputs(setting, data, made)
     setting.progress.start(len(data), "test")

@@ -55,7 +55,7 @@ class _Training:
         self._start_from(model)
         model = model.to(device)
         ranks.same_weights(model, world)
-        self.setting = loop.Setting(model, device, job.progress, world)
+        self.setting = loop.LoopSetting(model, device, job.progress, world)
         self.train = batches(job, provider, world, training=True)
         self.validate: Batches | None = None
         if "validate" in config["data_request"]:
@@ -63,7 +63,7 @@ class _Training:
             loop.method(model, "validate_batch")
         if not len(self.train):
             raise ConfigError("data_loader.drop_last leaves no batch to train with. Use a smaller batch_size.")
-        self.steps = loop.Steps(self.setting, self.job.number("train", "accumulate"), len(self.train))
+        self.steps = loop.TrainingSteps(self.setting, self.job.number("train", "accumulate"), len(self.train))
         self.done = Progressed()
         self.folder: RunFolder | None = None
         self.history: list[dict[str, float]] = []

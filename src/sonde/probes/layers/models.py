@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_LAYERS = 20_000
 
 
-class Options(NamedTuple):
+class LayerOptions(NamedTuple):
     """What of a model is recorded; the parameters of `trace_model_instance`."""
 
     parameters: bool = True
@@ -47,7 +47,7 @@ class RecordedLayer:
 
     __slots__ = ("backward", "compiled", "forward", "model", "module", "name", "options", "tentative", "type")
 
-    def __init__(self, name: str, module: Any, options: Options, compiled: bool, model: str) -> None:
+    def __init__(self, name: str, module: Any, options: LayerOptions, compiled: bool, model: str) -> None:
         self.backward = core.Span(name, LAYER_BACKWARD, level=DETAIL, base=step.phases) if options.backward else None
         self.forward = core.Span(name, LAYER, level=DETAIL, base=step.phases) if options.forward else None
         self.name = name
@@ -78,7 +78,7 @@ class RecordedLayer:
         return found
 
 
-def _is_tentative(module: Any, options: Options) -> bool:
+def _is_tentative(module: Any, options: LayerOptions) -> bool:
     """It has children, and only leaves are wanted: it is a layer unless it calls one of them."""
     return options.leaf_only and next(module.children(), None) is not None
 
@@ -100,7 +100,7 @@ class _RootModule:
 
     __slots__ = ("name", "options", "prefix", "shape")
 
-    def __init__(self, options: Options, prefix: str, shape: tuple[int, ...], name: str) -> None:
+    def __init__(self, options: LayerOptions, prefix: str, shape: tuple[int, ...], name: str) -> None:
         self.options = options
         self.prefix = prefix
         self.name = name  # of the model that it is, or a part of
@@ -128,7 +128,7 @@ class Models:
         """Those that are recorded."""
         return list(self._layers.values())  # a module may go meanwhile
 
-    def update(self, model: Any, options: Options | None) -> None:
+    def update(self, model: Any, options: LayerOptions | None) -> None:
         """Attach this model if it has changed, or, with these options, if it is new. It runs at each step."""
         self._drop_gone()
         root = self._roots.get(id(model))
@@ -145,7 +145,7 @@ class Models:
             self.calls.pop(id(module), None)
             self._layers.pop(id(module), None)
 
-    def attach(self, model: Any, options: Options) -> int:
+    def attach(self, model: Any, options: LayerOptions) -> int:
         """Record the layers of a model, those that are new or have another name now; returns how many these are."""
         self._drop_gone()
         shape = names.shape(model)
@@ -198,7 +198,7 @@ class Models:
             return root.prefix
         return names.prefix(model, found, self._names)
 
-    def _take(self, one: names.Module, name: str, model: int, options: Options, whose: str) -> bool:
+    def _take(self, one: names.Module, name: str, model: int, options: LayerOptions, whose: str) -> bool:
         """Give this module a name, and record it; returns whether it is a layer that was not recorded under this name."""
         address = id(one.module)
         if not self._knows(one.module):

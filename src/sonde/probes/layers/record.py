@@ -21,7 +21,7 @@ from sonde.hooks.torch.module import module_call
 from sonde.probes import step
 from sonde.probes.layers import backward as graph, names
 from sonde.probes.layers.backward import nbytes, tensors_of
-from sonde.probes.layers.models import Models, Options, RecordedLayer
+from sonde.probes.layers.models import LayerOptions, Models, RecordedLayer
 from sonde.probes.off import switch_off
 from sonde.store.probe import LAYER_INFO
 from sonde.store.record import ESSENTIAL
@@ -61,7 +61,7 @@ def trace_model_instance(
     if not step.now.installed:
         _say_nothing_records()
         return
-    options = Options(
+    options = LayerOptions(
         parameters=sample_layer_memory,
         forward=trace_layer_forward_time or trace_layer_forward_memory or trace_execution,
         activations=trace_layer_forward_memory,
@@ -86,7 +86,7 @@ def install(settings: Settings) -> Callable[[], None]:
     return _layers.leave
 
 
-class _Following(guard[None]):
+class _LayerGuard(guard[None]):
     """The guard of this probe: a failure switches it off, and a mark in the run says so."""
 
     def __exit__(
@@ -99,7 +99,7 @@ class _Following(guard[None]):
         return True
 
 
-_following = _Following(DOING)
+_following = _LayerGuard(DOING)
 
 
 class _Thread(threading.local):
@@ -133,7 +133,7 @@ class _Layers:
         if not self._undo:
             self._undo.append(unread(*FRAMES, *graph.FRAMES))
             self._undo.append(module_call.replace_some(self._follow))
-            self._undo.append(module_call.subscribe(_Models()))
+            self._undo.append(module_call.subscribe(_ModelCalls()))
             self._undo.append(backward.subscribe(_Backwards()))
 
     def _follow(self, original: Callable[..., Any]) -> dict[int, Callable[..., Any]]:
@@ -152,7 +152,7 @@ class _Layers:
         if not self.deep:
             self.models.update(names.bare(model), None)  # what was chosen may have been wrapped since
         else:
-            self.models.update(model, None if names.is_parametrization(model) else Options())
+            self.models.update(model, None if names.is_parametrization(model) else LayerOptions())
 
     def _replace(self, layer: RecordedLayer, wanted: bool) -> Callable[..., Any] | None:
         if self._original is None:
@@ -189,7 +189,7 @@ class _Layers:
 _layers = _Layers()
 
 
-class _Models:
+class _ModelCalls:
     """Is told of outermost calls of modules: finds models, and decides whether what they call is recorded."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
@@ -289,7 +289,7 @@ def _new_bytes(tensors: tuple[Any, ...], args: tuple[Any, ...]) -> int | None:
 
 # All that runs between the modules of a program.
 FRAMES = (
-    guard.__enter__, _Following.__exit__, _timed, _tensors, _new_bytes, private.is_view,
+    guard.__enter__, _LayerGuard.__exit__, _timed, _tensors, _new_bytes, private.is_view,
     _Layers.describe, _Layers.demote, _Layers.look, RecordedLayer.facts, Models.update, names.shape,
 )  # fmt: skip
 
@@ -311,7 +311,7 @@ def _say_nothing_records() -> None:
     )
 
 
-def _say_no_match(model: Any, options: Options) -> None:
+def _say_no_match(model: Any, options: LayerOptions) -> None:
     known = [one.name for one in names.layers(model) if one.name]
     hint = nearest(options.include[0], known[:20]) if options.include else "exclude_names excludes every layer."
     _warn(f"trace_model_instance() records no layer of {names.kind(model)}: no name matches. {hint}")

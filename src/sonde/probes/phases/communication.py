@@ -36,7 +36,7 @@ _watching = guard("watching communication between ranks")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record communication until the returned function is called."""
-    undo = [collective.fast_path(_fast_path), ddp_made.subscribe(_Models()), ddp_logged.subscribe(_Loggers())]
+    undo = [collective.fast_path(_fast_path), ddp_made.subscribe(_DistributedModels()), ddp_logged.subscribe(_Loggers())]
 
     def leave() -> None:
         while undo:
@@ -67,7 +67,7 @@ def _size(args: tuple[Any, ...]) -> int:
     return sum(int(getattr(one, "nbytes", 0)) for one in several)
 
 
-class _Models:
+class _DistributedModels:
     """Is told of models that are distributed: their loggers are to measure each backward pass."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:

@@ -40,7 +40,7 @@ class _Pair(NamedTuple):
     end: Any
 
 
-class _Stream:
+class _DeviceStream:
     """The pairs of this process."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Stream:
         self.leave: list[Callable[[], None]] = []
 
 
-_stream = _Stream()
+_stream = _DeviceStream()
 
 
 def install(_settings: Settings) -> Callable[[], None]:
@@ -94,7 +94,7 @@ def _look() -> None:
         allocator.look(None)  # what there was before belongs to no step
         _stream.leave.append(allocator.leave)
         for point, phase in ((module_call, FORWARD), (backward, BACKWARD), (optimizer_step, OPTIMIZER)):
-            _stream.leave.append(point.subscribe(_Phase(phase)))
+            _stream.leave.append(point.subscribe(_TimedPhase(phase)))
 
 
 def cuda() -> Any:
@@ -103,7 +103,7 @@ def cuda() -> Any:
     return found if found is not None and found.is_initialized() else None
 
 
-class _Phase:
+class _TimedPhase:
     """Told of each forward pass, backward pass or update."""
 
     def __init__(self, phase: str) -> None:

@@ -46,7 +46,7 @@ class _Scaled(NamedTuple):
     divisor: int
 
 
-class _Losses:
+class _PendingLosses:
     def __init__(self) -> None:
         self.copies: list[_Copy] = []
         self.scaled: _Scaled | None = None
@@ -57,7 +57,7 @@ class _Losses:
 
 
 _telling = guard("reporting a loss")
-_losses = _Losses()
+_losses = _PendingLosses()
 span = core.Span(LOSS, PROBE, key=0, base=step.phases)
 
 

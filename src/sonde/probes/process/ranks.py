@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def install(settings: Settings) -> Callable[[], None]:
     """Learn the rank, now or later. Only in the mode auto something is patched for it."""
-    group = _Group(settings.mode == "auto")
+    group = _RankGroup(settings.mode == "auto")
     group.learn()
     leave = [config.forget_ranks, group.untell, step.at_begin(group.learn)]
     if group.patches:
@@ -38,7 +38,7 @@ def install(settings: Settings) -> Callable[[], None]:
     return undo
 
 
-class _Group:
+class _RankGroup:
     """The default process group of this process."""
 
     def __init__(self, patches: bool) -> None:

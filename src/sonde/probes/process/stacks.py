@@ -35,7 +35,7 @@ _SIGEV_SIGNAL = 0
 _CLOCK_MONOTONIC = 1
 
 
-class _Watch:
+class _StackFile:
     """What is open: the file, and the timer."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Watch:
         return self.fd >= 0 and self.identity == _identity(self.fd)
 
 
-_watch = _Watch()
+_watch = _StackFile()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: setattr(_watch, "timer", None))  # it is the parent's
 

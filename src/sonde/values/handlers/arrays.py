@@ -58,7 +58,7 @@ class Stats(NamedTuple):
     nonfinite: int | None = None
 
 
-class Look(NamedTuple):
+class ElementKind(NamedTuple):
     """How the elements of an array are to be understood, where its own dtype does not say it."""
 
     name: str  # canonical, for the digest
@@ -161,7 +161,7 @@ def blocks(array: Array, limit: int = BLOCK) -> Iterator[Array]:
             yield from blocks(array[start : start + rows], limit)
 
 
-def examine(array: Array, look: Look) -> tuple[Stats, int]:
+def examine(array: Array, look: ElementKind) -> tuple[Stats, int]:
     """Statistics and digest, in one go through the memory."""
     flags = array.flags
     if array.size <= BLOCK and flags.c_contiguous and flags.aligned and array.dtype.isnative and array.size:
@@ -179,14 +179,14 @@ def examine(array: Array, look: Look) -> tuple[Stats, int]:
 
 
 @lru_cache(256)
-def look_of(dtype: numpy.dtype[Any]) -> Look:
+def look_of(dtype: numpy.dtype[Any]) -> ElementKind:
     """How arrays of a dtype are read; it is none of texts, of objects, or structured."""
     native = dtype.newbyteorder("=")
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
-        return Look(native.name, _single if dtype.char == "e" else _same)
+        return ElementKind(native.name, _single if dtype.char == "e" else _same)
     if dtype.kind in "Mmc" or dtype.type is numpy.void:
-        return Look(native.name)
-    return Look(native.name, _single)  # the dtypes that other packages add: bfloat16, float8, ...
+        return ElementKind(native.name)
+    return ElementKind(native.name, _single)  # the dtypes that other packages add: bfloat16, float8, ...
 
 
 def _same(block: Array) -> Array:
@@ -335,7 +335,7 @@ def describe(
     type: str = "numpy.ndarray",
     dtype: str | None = None,
     device: str | None = "cpu",
-    look: Look | None = None,
+    look: ElementKind | None = None,
     of: object = None,
 ) -> Frozen:
     """The description and the copy of an array; the words say what it stands for, and `of` is the object itself."""
@@ -363,7 +363,7 @@ def _word(dtype: numpy.dtype[Any]) -> str:
     return shorten(str(dtype), NAME)
 
 
-def _single_value(note: Note, array: Array, look: Look | None, walk: Walk) -> Note:
+def _single_value(note: Note, array: Array, look: ElementKind | None, walk: Walk) -> Note:
     """An array of no dimensions is shown by its value."""
     element: Any = array[()]
     if look is not None and look.widen is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 INDEX = "(index)"
 
 
-class Column:
+class TableColumn:
     """A column of a frame: a series whose index is told once, by the frame."""
 
     __slots__ = ("series",)
@@ -30,7 +30,7 @@ def frame(value: pandas.DataFrame, walk: Walk) -> Frozen:
     """A frame: the index, if it says more than the number of the row, and each column."""
     parts: list[tuple[str, object]] = [] if _counts(value.index) else [(INDEX, value.index)]
     names = _distinct([clean(str(name)) for name in value.columns])
-    parts += [(name, Column(value.iloc[:, number])) for number, name in enumerate(names)]
+    parts += [(name, TableColumn(value.iloc[:, number])) for number, name in enumerate(names)]
     found = walk.children(parts, value)
     digest = None
     if found.digests is not None:
@@ -49,7 +49,7 @@ def frame(value: pandas.DataFrame, walk: Walk) -> Frozen:
     return Frozen(note, kept if walk.copies else MISSING)
 
 
-def column(value: Column, walk: Walk) -> Frozen:
+def column(value: TableColumn, walk: Walk) -> Frozen:
     """One column of a frame."""
     return _described(value.series, walk)
 
@@ -101,5 +101,5 @@ HANDLERS: dict[type, Handler] = {
     pandas.DataFrame: frame,
     pandas.Series: series,
     pandas.Index: index,
-    Column: column,
+    TableColumn: column,
 }

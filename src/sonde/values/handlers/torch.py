@@ -72,17 +72,17 @@ def _quantized(host: torch.Tensor, note: Note, walk: Walk) -> Frozen:
     return Frozen(found._replace(dtype=note.dtype, digest=digest), copy)
 
 
-def _as_numpy(host: torch.Tensor, word: str) -> tuple[Any, arrays.Look | None]:
+def _as_numpy(host: torch.Tensor, word: str) -> tuple[Any, arrays.ElementKind | None]:
     """The same memory as an array, and how to read it where NumPy does not have the dtype."""
     try:
         return memory.array_of(host), None
     except (TypeError, RuntimeError, BufferError):  # "Got unsupported ScalarType"
         bits = memory.array_of(host.view(_BITS[host.dtype.itemsize]))
     if host.dtype is torch.bfloat16:
-        return bits, arrays.Look(word, _brain)
+        return bits, arrays.ElementKind(word, _brain)
     if word.startswith("float8"):
-        return bits, arrays.Look(word, _table(host.dtype).__getitem__)
-    return bits, arrays.Look(word)
+        return bits, arrays.ElementKind(word, _table(host.dtype).__getitem__)
+    return bits, arrays.ElementKind(word)
 
 
 def _brain(block: Any) -> Any:
