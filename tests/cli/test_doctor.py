@@ -57,7 +57,7 @@ def test_recording_switched_off_is_told(tmp_path: Path) -> None:
     """The trial runs all the same, and the text says that programs are not recorded."""
     result = doctor(tmp_path, SONDE="0")
     assert result.exit_code == 0
-    assert "switched off" in result.output
+    assert "Recording is off" in result.output
 
 
 @pytest.mark.parametrize("core", ["python", "auto"])

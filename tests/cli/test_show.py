@@ -163,7 +163,7 @@ def test_a_table_that_does_not_exist_is_a_usage_error_with_the_nearest_name(fold
     """Exit code 2, as for a wrong option."""
     found = show(folder, "3f2a", "step")
     assert found.exit_code == 2
-    assert "Error: There is no table 'step'. Did you mean 'steps'? Valid: events, processes, steps," in found.output
+    assert "Error: No table 'step'. Did you mean 'steps'? Valid: events, processes, steps," in found.output
 
 
 @pytest.mark.parametrize("args", [["--sort", "colour"], ["--limit", "-1"], ["--limit", "many"]])

@@ -15,7 +15,7 @@ import click
 from sonde.analysis.run import Run
 from sonde.cli.console import finite, out, progress
 from sonde.errors import FolderRefused
-from sonde.terminal.show import draw_listing
+from sonde.terminal.listing import draw_listing
 from sonde.views.listing import Listing
 
 if TYPE_CHECKING:

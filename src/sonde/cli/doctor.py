@@ -22,7 +22,7 @@ from sonde.cli.choose import directory
 from sonde.cli.console import out, print_json
 from sonde.errors import SondeError
 from sonde.store import filesystem
-from sonde.terminal import show
+from sonde.terminal.doctor import draw_examination
 from sonde.version import __version__
 from sonde.views.doctor import Examination, Proof, RunsFolder, SettingRow
 
@@ -73,7 +73,7 @@ def command(context: click.Context, dir: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        show.draw_health(found, out())
+        draw_examination(found, out())
     context.exit(0 if found.proof.ok else 1)
 
 

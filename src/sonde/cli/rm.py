@@ -19,7 +19,7 @@ from sonde.store.file import RegularFile
 from sonde.store.folder import PROCESS_FILE, RUN_FILE
 from sonde.store.process import is_ours, read_info, read_object
 from sonde.store.record import RINGS_MAGIC
-from sonde.terminal import show
+from sonde.terminal.runs import draw_runs
 from sonde.views.runs import BROKEN, RunEntry, Runs, entry, list_runs
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
@@ -105,7 +105,7 @@ def _removable(path: Path) -> RunEntry | None:
 def _ask(doomed: list[RunEntry], yes: bool) -> None:
     if yes:
         return
-    show.draw_runs(Runs("", doomed), out())
+    draw_runs(Runs("", doomed), out())
     size = units.size(sum(one.size for one in doomed))
     if not click.confirm(f"Permanently delete {units.plural(len(doomed), 'run')}, {size}?"):
         raise click.ClickException("Nothing was deleted.")

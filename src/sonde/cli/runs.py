@@ -6,7 +6,7 @@ import click
 
 from sonde.cli.choose import RECORD_ONE, directory, runs_dir
 from sonde.cli.console import out, print_json
-from sonde.terminal import show
+from sonde.terminal.runs import draw_runs
 from sonde.views.runs import list_runs, with_outcomes
 
 MOST = 20
@@ -42,7 +42,7 @@ def command(context: click.Context, dir: str | None, as_json: bool, limit: int) 
     if as_json:
         print_json(found)
     elif found.runs:
-        show.draw_runs(found, out())
+        draw_runs(found, out())
     else:
         click.echo(f"No runs in {found.dir}. {RECORD_ONE}")
     context.exit(0 if found.runs else 1)

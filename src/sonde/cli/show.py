@@ -12,7 +12,8 @@ from sonde.analysis.run import open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.errors import RunNotFound
-from sonde.terminal import show as terminal
+from sonde.terminal.listing import draw_listing
+from sonde.terminal.show import draw_show
 from sonde.views.listing import Listing, listing
 from sonde.views.show import SORTS, Show, show
 
@@ -63,9 +64,9 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
     if as_json:
         print_json(view)
     elif isinstance(view, Listing):
-        terminal.draw_listing(view, out())
+        draw_listing(view, out())
     else:
-        terminal.draw_show(view, out())
+        draw_show(view, out())
 
 
 def _chosen(run: str | None, table: str | None, dir: str | None) -> Path:

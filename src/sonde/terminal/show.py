@@ -1,4 +1,4 @@
-"""Draws views in a terminal."""
+"""Draws `sonde show`: what a run was, where its time went, what was open, what was lost."""
 
 from __future__ import annotations
 
@@ -10,95 +10,17 @@ from rich.console import Console
 from rich.text import Text
 
 from sonde import units
-from sonde.terminal.layout import INDENT, block, grid, heading, items, note, pairs
-from sonde.terminal.table import TextColumn, fit, lines
-from sonde.views.doctor import Examination
-from sonde.views.listing import TELLING, Listing
-from sonde.views.runs import BROKEN, Runs
+from sonde.terminal.layout import INDENT, block, grid, heading, note
+from sonde.terminal.table import TextColumn
+from sonde.views.runs import BROKEN
 from sonde.views.safe import printable, shorten
 from sonde.views.show import Counter, LostRecords, Mark, Name, OpenRow, ProcessRow, Show
 
 STATE_STYLES = {"recording": "green", "running": "green", "died": "red", BROKEN: "red", "unknown": "yellow"}
-ENDED_STYLES = {
-    "running": "green",
-    "crashed": "red",
-    "killed": "red",
-    BROKEN: "red",
-    "interrupted": "yellow",
-    "unknown": "yellow",
-}
-SEVERITY_STYLES = {"warn": "yellow", "critical": "red"}
-WIDE, WHOLE_ID, END_OF_ID = 90, 30, 12  # columns of a terminal that shows ids whole, and of an id
 MOST_PROCESSES = 16
 MOST_OPEN = 20
-MOST_PATCHED = 3  # for one reason
 MOST_ARGS = 60
-NOT_KNOWN = "n/a"
-SHOWN_NUMBERS = 6  # of a list in a cell
-MOMENTS = ("start_ns", "end_ns", "time_ns", "last_ns")
-SIZES = ("rss", "allocated", "reserved", "peak")
 WORDS = {"running": "are running", "unknown": "ran on other hosts"}
-
-
-# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def draw_runs(found: Runs, console: Console) -> None:
-    """One line for each run; what is wrong with a broken one stands below it."""
-    runs = found.runs
-    known = [one.outcome for one in runs]
-    least = WHOLE_ID if console.width >= WIDE else END_OF_ID
-    columns = [
-        TextColumn(
-            "run", [one.id for one in runs], right=False, styles=["bold"] * len(runs), least=least, keep_end=True
-        ),
-        TextColumn(
-            "ended",
-            [one.ended for one in runs],
-            right=False,
-            styles=[ENDED_STYLES.get(one.ended.split()[0], "") for one in runs],
-            least=11,
-        ),
-        TextColumn("ran", [units.duration(one.dur_ns) for one in runs], need=4),
-        TextColumn(
-            "started", [units.when(one.started_ns) for one in runs], need=7, right=False
-        ),  # the id begins with it
-        TextColumn("size", [units.size(one.size) for one in runs], need=6),
-    ]
-    if any(known):
-        columns[1:1] = [
-            TextColumn(
-                "verdict",
-                [one.verdict if one else units.NOTHING for one in known],
-                need=1,
-                right=False,
-                styles=[SEVERITY_STYLES.get(one.severity, "") if one else "" for one in known],
-            )
-        ]
-        columns[3:3] = [
-            TextColumn("steps", [units.count(one.steps) if one else units.NOTHING for one in known], need=3),
-            TextColumn("median step", [units.duration(one.p50_ns) if one else units.NOTHING for one in known], need=2),
-            TextColumn("loss", [_loss(one.loss if one else None) for one in known], need=5),
-        ]
-    table = lines(columns, console.width)
-    console.print(table[0])
-    for one, line in zip(runs, table[1:], strict=True):
-        console.print(line)
-        if one.problem:
-            note(console, one.problem, "red")
-    if found.left_out:
-        note(console, f"and {units.plural(found.left_out, 'older run')}; --limit 0 shows all", "dim")
-
-
-def _loss(loss: float | None) -> str:
-    return units.NOTHING if loss is None else f"{loss:.4g}"
-
-
-def _state_style(state: str) -> str:
-    return STATE_STYLES.get(state, "")
-
-
-# ── show ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def draw_show(view: Show, console: Console) -> None:
@@ -278,125 +200,5 @@ def _drops(losses: list[LostRecords], console: Console) -> None:
         note(console, f"Lost: {units.records(loss.count)} {loss.reason}.", "red")
 
 
-# ── a table ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def draw_listing(view: Listing, console: Console) -> None:
-    """The rows; columns that do not fit are named below."""
-    columns = [_listed(view, index) for index in range(len(view.columns))]
-    for line in lines(columns, console.width):
-        console.print(line, soft_wrap=True)
-    kept = {column.title for column in fit(columns, console.width)}
-    left_out = [title for title in view.columns if _title(title) not in kept]
-    if left_out:
-        note(console, f"not shown: {', '.join(left_out)} (use a wider terminal or --json)", "dim")
-    if not view.total:
-        note(console, "no rows: nothing of this kind was recorded", "dim")
-    if view.total > len(view.rows):
-        note(console, f"{units.count(len(view.rows))} of {units.count(view.total)} rows; --limit 0 shows all", "dim")
-
-
-def _listed(view: Listing, index: int) -> TextColumn:
-    title = view.columns[index]
-    values = [row[index] for row in view.rows]
-    cells = [_value(view, title, value) for value in values]
-    need = index
-    if view.table:  # of an own query, the first columns count most
-        need = TELLING.index(title) if title in TELLING else len(TELLING) + index
-    if values and all(value == values[0] for value in values) and (values[0] is None or not title.endswith("_ns")):
-        need += 100  # what is the same everywhere tells least
-    number = all(isinstance(value, int | float | None) for value in values)
-    return TextColumn(_title(title), cells, need, right=number, least=None if number else 12)
-
-
-def _title(column: str) -> str:
-    """The name of a column without its unit, which stands in each cell."""
-    return column.removesuffix("_ns").removesuffix("_bytes")
-
-
-def _value(view: Listing, column: str, value: object) -> str:
-    """A value as its column says: a moment counted from the start of the run, a duration, a size."""
-    if value is None:
-        return NOT_KNOWN
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int) and column in MOMENTS and view.started_ns is not None:
-        return f"+{units.duration(value - view.started_ns)}".replace("+-", "-")
-    if isinstance(value, int) and column.endswith("_ns"):
-        return units.duration(value)
-    if isinstance(value, int) and (column.endswith("_bytes") or column in SIZES):
-        return units.size(value)
-    if isinstance(value, list):
-        more = f", ... ({len(value)})" if len(value) > SHOWN_NUMBERS else ""
-        return ", ".join(map(str, value[:SHOWN_NUMBERS])) + more
-    return units.number(value) if isinstance(value, float) else str(value)
-
-
-# ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def draw_health(found: Examination, console: Console) -> None:
-    """The verdict first, then how recording is done here and what it cannot see."""
-    _verdict(found, console)
-    heading(console, "how")
-    folder = found.folder
-    pairs(
-        console,
-        {
-            "core": "C" if found.core == "c" else f"Python, because {found.core_note}",
-            "writes": f"{folder.writes}: {folder.why}",
-            "runs in": folder.path,
-            "file system": f"{folder.filesystem or 'unknown'}, {units.size(folder.free)} free",
-            "sonde": found.sonde,
-            "python": f"{found.python}, {found.program}",
-            "platform": found.platform,
-        },
-    )
-    _settings(found, console)
-    heading(console, "patched in a recorded program")
-    items(console, _by_reason(found.proof.patched) or ["nothing"])
-    heading(console, "cannot be seen")
-    items(console, found.unseen)
-    heading(console, "optional libraries")
-    pairs(console, {name: version or "not installed" for name, version in found.extras.items()})
-
-
-def _by_reason(patched: list[str]) -> list[str]:
-    """Each reason once, with the functions that are patched for it."""
-    reasons: dict[str, list[str]] = {}
-    for one in patched:
-        name, _, reason = one.partition(": ")
-        reasons.setdefault(reason, []).append(name)
-    return [f"{_first(names)}: {reason}" for reason, names in reasons.items()]
-
-
-def _first(names: list[str]) -> str:
-    more = len(names) - MOST_PATCHED
-    return ", ".join(names[:MOST_PATCHED]) + (f" and {more} more (--json lists them)" if more > 0 else "")
-
-
-def _verdict(found: Examination, console: Console) -> None:
-    ok = found.proof.ok
-    console.print(Text("Recording works" if ok else "Recording does not work", "bold green" if ok else "bold red"))
-    note(console, f"{found.proof.told}.")
-    for place, count in found.proof.failures.items():
-        note(console, f"Failed {units.plural(count, 'time')} while {place}.", "yellow")
-    if found.enabled is False:
-        note(
-            console,
-            "Recording is off: the setting `enabled` (SONDE) is 0.",
-            "yellow",
-        )
-
-
-def _settings(found: Examination, console: Console) -> None:
-    heading(console, "settings")
-    rows = found.settings
-    grid(
-        console,
-        [
-            TextColumn("setting", [one.name for one in rows], right=False),
-            TextColumn("value", [one.value for one in rows], right=False, least=20),
-            TextColumn("from", [one.source for one in rows], right=False, need=1, least=7),
-        ],
-    )
+def _state_style(state: str) -> str:
+    return STATE_STYLES.get(state, "")

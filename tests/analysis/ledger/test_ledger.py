@@ -142,7 +142,7 @@ def test_a_damaged_sealed_ledger_is_a_note(tmp_path: Path) -> None:
     (path / "ledger.parquet").write_bytes(b"PAR1" * 30)
     with open_run(path) as run:
         assert {row[6] for row in run.sql(BATCHES).fetchall()} == {None}
-        assert "cannot be read" in run.notes[0]
+        assert "Cannot read the ledger" in run.notes[0]
 
 
 # ── the items of a step ──────────────────────────────────────────────────────────────────────────────────────────────
