@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sonde.exchange.output import opened
+from sonde.exchange.output import output_file
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     """While it is written, nothing has the final name."""
     target = tmp_path / "out"
-    with opened(target, compressed=False) as file:
+    with output_file(target, compressed=False) as file:
         file.write("half")
         file.flush()
         assert not target.exists()
@@ -26,7 +26,7 @@ def test_a_failed_export_leaves_nothing_and_keeps_the_old_file(tmp_path: Path) -
     target.write_text("old")
 
     def fail() -> None:
-        with opened(target, compressed=True) as file:
+        with output_file(target, compressed=True) as file:
             file.write("half")
             raise KeyError
 
@@ -38,6 +38,6 @@ def test_a_failed_export_leaves_nothing_and_keeps_the_old_file(tmp_path: Path) -
 def test_an_open_file_stays_open(tmp_path: Path) -> None:
     """Standard output is written to, not closed."""
     target = io.BytesIO()
-    with opened(target, compressed=False) as file:
+    with output_file(target, compressed=False) as file:
         file.write("line\n")
     assert target.getvalue() == b"line\n"

@@ -13,7 +13,7 @@ from sonde.analysis.run import open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
-from sonde.exchange.output import opened as opened_file
+from sonde.exchange.output import output_file
 from sonde.html import box_page
 from sonde.terminal.blackbox import draw_page
 from sonde.views.blackbox import Page, blackbox, chosen
@@ -61,9 +61,9 @@ def command(
     """
     target = None if html is None else page_target(html, "black box")
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, open_run(path, progress=told) as opened:
-        box = black_box(opened)
-        view = blackbox(opened, box, number)
+    with progress("Reading") as told, open_run(path, progress=told) as output_file:
+        box = black_box(output_file)
+        view = blackbox(output_file, box, number)
     if as_json:
         print_json(view)
     elif html is None or sys.stdout.isatty():
@@ -74,6 +74,6 @@ def command(
 
 
 def _write(path: Path, view: Page, box: BlackBox, number: int | None) -> None:
-    with opened_file(path, compressed=False) as file:
+    with output_file(path, compressed=False) as file:
         file.write(box_page(view, cases(view, chosen(box, number), box)))
     click.echo(f"Written to {path}: {units.size(path.stat().st_size)}.", err=True)

@@ -14,7 +14,7 @@ from sonde.cli.choose import choose, complete, directory, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
 from sonde.compare.runs import METRICS, compare_runs, rank_runs
-from sonde.exchange.output import opened as opened_file
+from sonde.exchange.output import output_file
 from sonde.html import comparison_page
 from sonde.terminal.compare import draw_comparison, draw_ranking
 
@@ -55,11 +55,11 @@ def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | N
     target = None if html is None else page_target(html, "comparison")
     paths = [choose(run, runs_dir(dir)) for run in runs]
     with ExitStack() as stack, progress("Reading") as told:
-        opened = [stack.enter_context(Run([path], threads=THREADS, progress=told)) for path in paths]
-        if len(opened) > 2:
-            ranking = rank_runs(opened, by)
+        output_file = [stack.enter_context(Run([path], threads=THREADS, progress=told)) for path in paths]
+        if len(output_file) > 2:
+            ranking = rank_runs(output_file, by)
             return print_json(ranking) if as_json else draw_ranking(ranking, out())
-        view = compare_runs(opened[0], opened[1])
+        view = compare_runs(output_file[0], output_file[1])
     if target is not None:
         _write(target, comparison_page(view))
     if as_json:
@@ -70,6 +70,6 @@ def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | N
 
 
 def _write(path: Path, page: str) -> None:
-    with opened_file(path, compressed=False) as file:
+    with output_file(path, compressed=False) as file:
         file.write(page)
     click.echo(f"Written to {path}: {units.size(path.stat().st_size)}.", err=True)

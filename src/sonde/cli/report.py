@@ -13,7 +13,7 @@ from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
 from sonde.diagnosis.policy import Policy
-from sonde.exchange.output import opened as opened_file
+from sonde.exchange.output import output_file
 from sonde.html import page
 from sonde.terminal.report import draw_card
 from sonde.views.charts import charts
@@ -49,12 +49,12 @@ def command(
     thresholds = Policy.load(policy)
     target = None if html is None else page_target(html, "report")
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, Run([path], threads=THREADS, progress=told) as opened:
-        view = report(opened, thresholds)
+    with progress("Reading") as told, Run([path], threads=THREADS, progress=told) as output_file:
+        view = report(output_file, thresholds)
         if policy is None:
             keep_outcome(view, path)
         if target is not None:
-            _write(target, view, opened)
+            _write(target, view, output_file)
     if as_json:
         print_json(view)
     elif html is None or sys.stdout.isatty():
@@ -64,5 +64,5 @@ def command(
 
 
 def _write(path: Path, view: Report, run: Run) -> None:
-    with opened_file(path, compressed=False) as file:
+    with output_file(path, compressed=False) as file:
         file.write(page(view, charts(run)))

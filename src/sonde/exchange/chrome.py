@@ -15,7 +15,7 @@ from typing import IO, BinaryIO
 from sonde.analysis.records import label
 from sonde.analysis.run import Run
 from sonde.exchange import rows, values
-from sonde.exchange.output import Progress, ignore, opened
+from sonde.exchange.output import Progress, ignore, output_file
 from sonde.exchange.rows import EventRow, ExportedProcess
 from sonde.exchange.strands import Strands
 from sonde.store import probe
@@ -26,7 +26,7 @@ INVENTED = 10_000_000  # larger than any pid of Linux: numbers for tracks that a
 
 def export(run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progress | None = None) -> int:
     """Write the run to `path` (or an open binary file); returns how many events it holds."""
-    with opened(path, gzip) as file:
+    with output_file(path, gzip) as file:
         return _write(run, file, progress or ignore)
 
 

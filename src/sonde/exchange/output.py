@@ -19,7 +19,7 @@ def ignore(done: int, total: int) -> None:
 
 
 @contextmanager
-def opened(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
+def output_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
     """A text file for the export. A path appears only when everything was written; a failed export leaves nothing."""
     if not isinstance(path, Path):
         with _text(path, compressed) as file:

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 
 from sonde.analysis.run import Run
 from sonde.exchange import rows, values
-from sonde.exchange.output import Progress, ignore, opened
+from sonde.exchange.output import Progress, ignore, output_file
 from sonde.exchange.rows import EventRow, ExportedProcess
 from sonde.store import probe
 
@@ -35,7 +35,7 @@ Names = Mapping[tuple[str, str], tuple[str, str]]
 
 def export(run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progress | None = None) -> int:
     """Write the run to `path` (or an open binary file); returns the number of lines that are events."""
-    with opened(path, gzip) as file:
+    with output_file(path, gzip) as file:
         return _write(run, file, progress or ignore)
 
 
