@@ -15,7 +15,8 @@ from sonde.views.blackbox import item_names
 from sonde.views.words import extent, later
 
 if TYPE_CHECKING:
-    from sonde.views.blackbox import BatchLine, BirthLine, DumpLine, Page, RaisedLine, ThreadLine
+    from sonde.analysis.postmortem.dumps import ThreadStack
+    from sonde.views.blackbox import BatchLine, BirthLine, DumpLine, Page, RaisedLine
     from sonde.views.items import Case
 
 KIND = "black box"
@@ -225,12 +226,12 @@ def _open(view: Page) -> str:
     )
 
 
-def _threads(threads: list[ThreadLine]) -> str:
+def _threads(threads: list[ThreadStack]) -> str:
     drawn = "".join(_thread(one) for one in sorted(threads, key=lambda one: not one.current)[:MOST_THREADS])
     return section("Threads", "Stack of each thread, innermost call first.", drawn)
 
 
-def _thread(one: ThreadLine) -> str:
+def _thread(one: ThreadStack) -> str:
     frames = "".join(tag("li", safe(frame)) for frame in one.frames[:MOST_FRAMES])
     name = tag("b", safe(one.name)) + (tag("span", " (current)", "soft") if one.current else "")
     if len(one.frames) <= 3:

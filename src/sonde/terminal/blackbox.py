@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sonde import units
+from sonde.analysis.postmortem.dumps import ThreadStack
 from sonde.store.certificate import FIRST_WORDS
 from sonde.terminal.layout import INDENT, MARGIN, block, heading, items, note
 from sonde.terminal.table import TextColumn, lines
-from sonde.views.blackbox import BatchLine, BirthLine, Page, RaisedLine, ThreadLine, item_names
+from sonde.views.blackbox import BatchLine, BirthLine, Page, RaisedLine, item_names
 from sonde.views.safe import printable
 from sonde.views.words import extent, later
 
@@ -253,7 +254,7 @@ def _open(view: Page, console: Console) -> None:
         note(console, f"and {units.count(len(view.open) - MOST_OPEN)} more; --json has all", "dim")
 
 
-def _threads(threads: list[ThreadLine], console: Console) -> None:
+def _threads(threads: list[ThreadStack], console: Console) -> None:
     if not threads:
         return
     heading(console, units.plural(len(threads), "thread"))

@@ -119,15 +119,6 @@ class OpenLine:
 
 
 @dataclass(frozen=True)
-class ThreadLine:
-    """Where a thread was, the innermost frames first."""
-
-    name: str
-    current: bool
-    frames: list[str]
-
-
-@dataclass(frozen=True)
 class Page:
     """The whole page. `empty`: there is nothing to tell, and `made_of` says what to do."""
 
@@ -146,7 +137,7 @@ class Page:
     dumps: list[DumpLine]
     batches: list[BatchLine]
     open: list[OpenLine]
-    threads: list[ThreadLine]
+    threads: list[ThreadStack]
     left_out: list[str]
     notes: list[str]
 
@@ -174,7 +165,7 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
         dumps=[_dump(place, one, one is dump) for place, one in enumerate(box.dumps, 1)],
         batches=batches,
         open=spans,
-        threads=[] if dump is None else [_thread(one) for one in dump.threads],
+        threads=[] if dump is None else dump.threads,
         left_out=[*([] if dump is None else dump.left_out), *map(_compiled, box.unseen)],
         notes=[
             *map(_unused, box.unused),
@@ -414,10 +405,6 @@ def _spans(dump: Dump | None, run: Run) -> list[OpenLine]:
 def _open(span: OpenSpan) -> OpenLine:
     people = label.process(span.role, span.rank, span.worker)
     return OpenLine(people, label.event(span.cat or "", span.name or ""), span.for_ns, span.thread)
-
-
-def _thread(one: ThreadStack) -> ThreadLine:
-    return ThreadLine(one.name, one.current, one.frames)
 
 
 def item_names(batch: BatchLine) -> list[str]:
