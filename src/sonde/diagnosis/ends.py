@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sonde.analysis.drops import Drops
 from sonde.analysis.exits import FINISHED, was_ended
+from sonde.analysis.postmortem.stacks import threads_in
 from sonde.analysis.questions.spans import OpenSpan, open_spans
 from sonde.analysis.run import RECORDING
 from sonde.diagnosis.figures import Ask, Figure, literal
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 MOST_FAILED = 20  # spans that an exception went through
 MOST_READ = 1 << 18  # bytes at the end of a file with stacks
 STACKS = re.compile(r"stacks-.+-(\d+)(?:-\d+)?\.txt")
-_FRAME = re.compile(r'  File "([^"]*)", line (\d+|\?\?) in (.*)')
 
 
 @dataclass(frozen=True)
@@ -215,6 +215,5 @@ def _stack(folder: Path, pid: int | None) -> tuple[str | None, list[str]]:
 
 def frames_of(text: str) -> list[str]:
     """The frames of the main thread in the last of several dumps: faulthandler writes it as the last thread of each."""
-    threads = re.split(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", text, flags=re.MULTILINE)
-    found = [_FRAME.match(line) for line in threads[-1].splitlines()]
-    return [f"{match[3]} ({match[1].rpartition('/')[2]}:{match[2]})" for match in found if match]
+    threads = threads_in(text)
+    return threads[-1].frames if threads else []

@@ -15,7 +15,7 @@ from sonde.views.blackbox import item_names
 from sonde.views.words import extent, later
 
 if TYPE_CHECKING:
-    from sonde.analysis.postmortem.dumps import ThreadStack
+    from sonde.analysis.postmortem.stacks import ThreadStack
     from sonde.views.blackbox import BatchLine, BirthLine, DumpLine, Page, RaisedLine
     from sonde.views.items import Case
 

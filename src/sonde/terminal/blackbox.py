@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sonde import units
-from sonde.analysis.postmortem.dumps import ThreadStack
+from sonde.analysis.postmortem.stacks import ThreadStack
 from sonde.store.certificate import FIRST_WORDS
 from sonde.terminal.layout import INDENT, MARGIN, block, heading, items, note
 from sonde.terminal.table import TextColumn, lines

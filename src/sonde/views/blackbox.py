@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sonde import units
 from sonde.analysis.postmortem.batches import last_batches, used
-from sonde.analysis.postmortem.dumps import Dump, DumpedBatch, FailedItem, ThreadStack
+from sonde.analysis.postmortem.dumps import Dump, DumpedBatch, FailedItem
+from sonde.analysis.postmortem.stacks import OURS, ThreadStack
 from sonde.analysis.questions.spans import OpenSpan, open_spans
 from sonde.analysis.records import label
 from sonde.diagnosis.advice import what_to_do
@@ -34,7 +35,6 @@ REASONS = {
 }
 MOST_NAMED = 8  # items of a batch that never came
 CAUGHT = "Caught "  # how torch begins what it raises again for a loader worker
-OURS = re.compile(r"/sonde/(?:flow|probes|hooks|events|boot)/")
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)\n\s*([^\n]*)')
 WITH_BOX = "sonde run --blackbox --watch-nonfinite train.py"
 

@@ -17,7 +17,8 @@ from tests.analysis.boxes import batch, birth, certificate, raised, with_marks, 
 
 from sonde.analysis.postmortem.batches import last_batches, used
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
-from sonde.analysis.postmortem.dumps import dumps_of, threads_in
+from sonde.analysis.postmortem.dumps import dumps_of
+from sonde.analysis.postmortem.stacks import threads_in
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.store import probe
@@ -99,7 +100,7 @@ def test_a_file_that_is_too_large_is_not_read(run: Path) -> None:
         file.truncate(1 << 34)
     box = read(run)
     assert box.dumps == []
-    assert "more than" in box.notes[0]
+    assert "over the maximum" in box.notes[0]
 
 
 def test_links_are_not_followed(run: Path, tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_box_that_is_a_link_is_not_read(run: Path, tmp_path: Path) -> None:
     """It may lead anywhere."""
     write_dump(tmp_path / "elsewhere")
     (run / "blackbox").symlink_to(tmp_path / "elsewhere" / "blackbox")
-    assert read(run).notes == ["blackbox is a symbolic link, and was not read"]
+    assert read(run).notes == ["blackbox is a symbolic link and was not read"]
 
 
 def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(run: Path) -> None:

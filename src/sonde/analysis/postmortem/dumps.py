@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sonde.analysis.postmortem.stacks import MOST_FRAMES, ThreadStack, threads_in
 from sonde.store.certificate import Certificate, read_certificate
 from sonde.store.file import RegularFile, read_small, why
 from sonde.store.reading.npy import read_rows, read_whole
@@ -35,12 +36,8 @@ MOST_INDICES = 4096
 MOST_VALUES = 64  # of a batch
 MOST_SPANS = 200
 MOST_LEFT_OUT = 100
-MOST_FRAMES = 50
 MOST_MESSAGE = 2000
 _FILE = re.compile(r"(batch-\d{1,6})/(\d{1,6}\.npy)")
-_THREAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-fA-F]+(?: \[([^\]]{0,100})\])?.*$", re.MULTILINE)
-_OURS = re.compile(r"/sonde/(?:flow|probes|hooks|events)/")
-_FRAME = re.compile(r'  File "([^"]*)", line (\d+|\?\?) in (.*)')
 
 
 @dataclass(frozen=True)
@@ -113,15 +110,6 @@ class DumpedSpan:
     name: str
     for_ns: int | None
     thread: str | None
-
-
-@dataclass(frozen=True)
-class ThreadStack:
-    """Where a thread was: the innermost frames first."""
-
-    name: str
-    current: bool
-    frames: list[str]
 
 
 @dataclass(frozen=True)
@@ -345,17 +333,3 @@ def _threads(folder: Path, named: str | None, notes: list[str]) -> list[ThreadSt
         notes.append(f"{named} {why(error) if isinstance(error, OSError) else error}")
         return []
     return threads_in(text)
-
-
-def threads_in(text: str) -> list[ThreadStack]:
-    """The threads in what faulthandler wrote."""
-    heads = list(_THREAD.finditer(text))
-    found = []
-    for number, head in enumerate(heads):
-        end = heads[number + 1].start() if number + 1 < len(heads) else len(text)
-        frames = [match for line in text[head.end() : end].splitlines() if (match := _FRAME.match(line))]
-        while frames and _OURS.search(frames[0][1]):  # who writes this is of no interest
-            frames.pop(0)
-        told = [f"{one[3]} ({one[1].rpartition('/')[2]}:{one[2]})" for one in frames[:MOST_FRAMES]]
-        found.append(ThreadStack(head[2] or f"thread {number + 1}", head[1] == "Current thread", told))
-    return found
