@@ -10,6 +10,15 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "sonde"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 MAY_CATCH_ALL = ("guard.py", "decorate.py")  # the latter hands what it catches to the user's generator
+# These load much that most of their users do without, or a library that may be missing.
+MAY_IMPORT_LATE = (
+    "analysis/live/run.py",
+    "cli/watch.py",
+    "launch/program.py",
+    "pytest_plugin.py",
+    "session.py",
+    "values/registry.py",
+)
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 Modules = dict[Path, list[ast.AST]]
@@ -66,8 +75,9 @@ def test_first_line_of_a_module_says_what_it_is_for(modules: Modules) -> None:
 def test_module_has_one_plain_word_for_its_name(modules: Modules) -> None:
     """No two-word names, no names that say nothing."""
     folders = ("__init__", "__main__")
+    plugin = "pytest_plugin"  # as plugins of pytest are called
     names = {path: path.parent.name if path.stem in folders else path.stem for path in modules}
-    assert not [path for path, name in names.items() if "_" in name.lstrip("_") or name in VAGUE]
+    assert not [path for path, name in names.items() if name != plugin and ("_" in name.lstrip("_") or name in VAGUE)]
 
 
 def test_environment_is_read_in_config_only(modules: Modules) -> None:
@@ -89,7 +99,7 @@ def test_failures_are_swallowed_in_guard_only(modules: Modules) -> None:
 
 def test_own_modules_are_imported_at_the_top(modules: Modules) -> None:
     """An import of our own inside a function would hide a circle."""
-    found = {path: late_imports(nodes) for path, nodes in modules.items()}
+    found = {path: late_imports(nodes) for path, nodes in modules.items() if path.as_posix() not in MAY_IMPORT_LATE}
     assert not {path: lines for path, lines in found.items() if lines}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import signal
@@ -151,22 +150,23 @@ def _is_program(word: str) -> bool:
 
 def _chosen(word: str | None, options: launch.Options) -> Path:
     """The run of that name, or the newest. Loads what reads runs, which the keeper of a program does without."""
-    known = importlib.import_module("sonde.cli.choose")
+    from sonde.cli.choose import choose, runs_dir
+
     start = f"Start a program and watch it: sonde {'deep' if options.deep else 'watch'} train.py"
-    run: Path = known.choose(word, known.runs_dir(options.dir), start)
-    return run
+    return choose(word, runs_dir(options.dir), start)
 
 
 # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _attach(run: Path, refresh: float | None, plain: bool, pane: str) -> int:
-    attach = importlib.import_module("sonde.cli.screen")
+    from sonde.cli import screen
+
     if not plain:
-        attach.on_screen(run, refresh or 1.0, None, pane)
+        screen.on_screen(run, refresh or 1.0, None, pane)
         return 0
     try:
-        attach.in_lines(run, refresh or PLAIN_SECONDS, _wait)
+        screen.in_lines(run, refresh or PLAIN_SECONDS, _wait)
     except KeyboardInterrupt:  # only the watching ends
         return INTERRUPTED
     return 0
@@ -195,10 +195,11 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
         return _let_it_run(kept)
     look: Any = FAILED
     with guard("showing the screen"):
-        attach = importlib.import_module("sonde.cli.screen")  # loads the screen, which the keeper does without
-        look = attach.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
+        from sonde.cli import screen  # loads what the keeper does without
+
+        look = screen.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
     if look is not FAILED:
-        return _leave(kept, look, attach)
+        return _leave(kept, look, screen)
     print_note(f"the program continues without a screen (pid {kept.program}). {_further(kept, 'Next: sonde report')}")
     return _let_it_run(kept)
 
@@ -220,8 +221,9 @@ def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
 
 @guard("printing lines beside the program", default=lambda: None)
 def _print_lines(run: str, seconds: float) -> Callable[[], None]:
-    end: Callable[[], None] = importlib.import_module("sonde.cli.screen").beside(run, seconds)
-    return end
+    from sonde.cli.screen import beside
+
+    return beside(run, seconds)
 
 
 def _let_it_run(kept: WatchedProgram) -> int:

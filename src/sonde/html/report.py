@@ -10,7 +10,7 @@ from sonde.html import charts as draw
 from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
-from sonde.views.report import Phase, RankRow, Report, SlowStep, Verdict, name_of
+from sonde.views.report import Phase, RankRow, Report, SlowStep, Verdict, rank_name
 from sonde.views.words import black_box_line, notable_items, own_cost, phase_name, took, weight
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _rank(one: RankRow) -> list[str]:
     slow = "" if one.slow is None else f"{one.slow:.2f}x"
     largest = max(one.phases, key=lambda name: one.phases[name], default=None)
     return [
-        safe(name_of(one, True)),
+        safe(rank_name(one, True)),
         safe(one.host),
         "n/a" if one.steps is None else units.count(one.steps),
         took(one.p50_ns),

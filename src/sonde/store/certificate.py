@@ -201,7 +201,7 @@ def affected_items(one: Certificate) -> str:
     """`item 8412`, `items 3, 8 and 11`, `5 items (3, 8, 11, 12 and 1 more)`; nothing if they are unknown."""
     if not one.items:
         return ""
-    names = [name_of(item) for item in one.items]
+    names = [item_name(item) for item in one.items]
     if one.items_total == 1:
         return f"item {names[0]}"
     if one.items_total <= MOST_NAMED:
@@ -211,7 +211,7 @@ def affected_items(one: Certificate) -> str:
     )
 
 
-def name_of(item: AffectedItem) -> str:
+def item_name(item: AffectedItem) -> str:
     """`8412`, `8412 (id M31)`, `'M31'`, `at position 3`."""
     if item.index is not None:
         return str(item.index) if item.id in (None, str(item.index)) else f"{item.index} (id {item.id})"

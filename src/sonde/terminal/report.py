@@ -10,7 +10,7 @@ from rich.text import Text
 from sonde import units
 from sonde.terminal.layout import INDENT, MARGIN, block
 from sonde.terminal.table import TextColumn, lines
-from sonde.views.report import MemoryRow, Phase, RankRow, Report, SlowStep, Verdict, name_of
+from sonde.views.report import MemoryRow, Phase, RankRow, Report, SlowStep, Verdict, rank_name
 from sonde.views.safe import printable, shorten
 from sonde.views.words import (
     MISSING,
@@ -244,7 +244,7 @@ def _ranks(ranks: list[RankRow], console: Console, apart: bool) -> None:
     columns = [
         TextColumn(
             "",
-            [name_of(one, True) for one in shown],
+            [rank_name(one, True) for one in shown],
             right=False,
             styles=["bold" if one.worst else "" for one in shown],
         ),
@@ -278,7 +278,7 @@ def _summary(ranks: list[RankRow]) -> str:
         return ""
     middle = known[(len(known) - 1) // 2]
     worst = next((one for one in ranks if one.worst), None)
-    told = f"slowest {name_of(worst, True)}, {worst.slow:.2f}x" if worst and worst.slow else "no slow rank"
+    told = f"slowest {rank_name(worst, True)}, {worst.slow:.2f}x" if worst and worst.slow else "no slow rank"
     return f"median {took(middle)}, {told}"
 
 

@@ -565,7 +565,7 @@ def _memory(series: Series, warm_ns: int | None) -> MemoryRow:
     )
 
 
-def name_of(rank: RankRow, several: bool = False) -> str:
+def rank_name(rank: RankRow, several: bool = False) -> str:
     """What a rank is called; one of several without a number, by its process."""
     if several and rank.rank is None:
         return f"process {rank.pid}"

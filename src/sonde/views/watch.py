@@ -246,7 +246,7 @@ def _progress(source: LiveProcess | None) -> dict[str, Any]:
 def _deep(live: Live) -> bool:
     """Whether layers are recorded, or are to be."""
     settings = live.meta.get("settings")
-    return len(live.strata) > 0 or (isinstance(settings, dict) and settings.get("deep") is True)
+    return len(live.layer_totals) > 0 or (isinstance(settings, dict) and settings.get("deep") is True)
 
 
 def _ended(live: Live) -> str:
@@ -438,7 +438,7 @@ def _items(live: Live) -> SlowestItems:
 
 
 def _layers(live: Live, steps: int) -> list[LayerRow]:
-    layers = live.strata.layers()
+    layers = live.layer_totals.layers()
     total = sum((one.forward_ns or 0) + (one.backward_ns or 0) for one in layers)
     return [
         LayerRow(

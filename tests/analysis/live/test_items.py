@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.analysis.live.items import KEPT, Slowest
+from sonde.analysis.live.items import LISTED, Slowest
 from sonde.store.record import NO_KEY
 
 
@@ -19,10 +19,10 @@ def items(*took: tuple[int, int]) -> Any:
 def test_an_item_that_is_slow_in_every_epoch_stands_there_once() -> None:
     """With its median time, and with place for the others."""
     slowest = Slowest()
-    for epoch in range(2 * KEPT + 1):
+    for epoch in range(2 * LISTED + 1):
         slowest.add("p", items((77, 1000 + epoch), (5, 40), (6, 30), (NO_KEY, 2), (NO_KEY, 2)), items())
-    assert [(one.item, one.ns) for one in slowest.slowest[:3]] == [(77, 1000 + KEPT), (5, 40), (6, 30)]
-    assert len(slowest.slowest) == KEPT
+    assert [(one.item, one.ns) for one in slowest.slowest[:3]] == [(77, 1000 + LISTED), (5, 40), (6, 30)]
+    assert len(slowest.slowest) == LISTED
     assert {one.item for one in slowest.slowest[3:]} == {None}
 
 

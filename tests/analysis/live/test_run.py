@@ -226,7 +226,7 @@ def test_layers_add_up_to_what_the_table_has(tmp_path: Path) -> None:
     with open_run(path) as run:
         query = "SELECT layer, sum(forward_ns), sum(backward_ns) FROM layers GROUP BY layer ORDER BY layer"
         expected = [(layer, int(forward), int(backward)) for layer, forward, backward in run.sql(query).fetchall()]
-    found = sorted((one.name, one.forward_ns, one.backward_ns) for one in looked(path).strata.layers())
+    found = sorted((one.name, one.forward_ns, one.backward_ns) for one in looked(path).layer_totals.layers())
     assert found == expected
 
 
@@ -234,7 +234,7 @@ def test_a_layer_is_described_once(tmp_path: Path) -> None:
     """Type, parameter and gradient bytes come from its description."""
     facts = {"type": "Linear", "parameters": 400, "gradients": 401, "compiled": True}
     mark = BuiltRecord("fc", probe.LAYER_INFO, kind=MARK, key=400, args=facts)
-    (layer,) = looked(build_run(tmp_path / "run", [BuiltProcess([mark])])).strata.layers()
+    (layer,) = looked(build_run(tmp_path / "run", [BuiltProcess([mark])])).layer_totals.layers()
     assert (layer.type, layer.parameters, layer.gradients, layer.compiled) == ("Linear", 400, 401, True)
     assert (layer.forward_ns, layer.activation) == (None, None)
 

@@ -11,7 +11,7 @@ from sonde.store.probe import read_batch_key
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KEPT = 50
+LISTED = 50
 RECENT = 1 << 15  # the newest loads, which are looked at
 
 
@@ -61,7 +61,7 @@ class Slowest:
         item = loads[:, 0]
         first = np.flatnonzero(np.append(True, (item[1:] != item[:-1]) | (item[1:] == record.NO_KEY))[: len(item)])
         middle = loads[(first + np.append(first[1:], len(item))[: len(first)] - 1) // 2]
-        found = middle[np.argsort(-middle[:, 1], kind="stable")[:KEPT]]
+        found = middle[np.argsort(-middle[:, 1], kind="stable")[:LISTED]]
         return [
             LiveItem(
                 ns, None if key == record.NO_KEY else key, self._processes[whose], self._batches.get((whose, fetch))

@@ -32,7 +32,7 @@ class Stratum:
     compiled: bool = False
 
 
-class Strata:
+class LayerTotals:
     """Takes the layers of all processes."""
 
     def __init__(self) -> None:

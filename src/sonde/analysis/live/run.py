@@ -5,13 +5,12 @@ No table is built and no database loaded, so that a live view costs little besid
 
 from __future__ import annotations
 
-import importlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.live.gauges import Gauges
 from sonde.analysis.live.items import Slowest
-from sonde.analysis.live.layers import CATEGORIES, Strata
+from sonde.analysis.live.layers import CATEGORIES, LayerTotals
 from sonde.analysis.live.tail import Fresh, Tail, nothing
 from sonde.analysis.live.window import OTHER, Window, code_of
 from sonde.analysis.records import label
@@ -153,15 +152,14 @@ class Live:
         self.sources: dict[str, LiveProcess] = {}
         self.gauges = Gauges()
         self.slowest = Slowest()
-        self.strata = Strata()
+        self.layer_totals = LayerTotals()
         self.notes: list[str] = []
         self.exits: dict[int, dict[str, Any]] = {}
         self.gone = False  # the run folder is not there any more
         if folder.sealed:
-            sealed = importlib.import_module(
-                "sonde.analysis.live.sealed"
-            )  # loads all tables, which a live run does without
-            self.sources = {tail.folder.name: LiveProcess(tail) for tail in sealed.sealed_tails(folder.path)}
+            from sonde.analysis.live.sealed import sealed_tails  # loads all tables, which a live run does without
+
+            self.sources = {tail.folder.name: LiveProcess(tail) for tail in sealed_tails(folder.path)}
 
     @property
     def id(self) -> str:
@@ -249,9 +247,9 @@ class Live:
             self.gauges.add(source.info.pid or 0, gauges, names)
         layers = records[codes == LAYER]
         if len(layers):
-            self.strata.add(layers, names)
+            self.layer_totals.add(layers, names)
         for one in records[codes == DESCRIPTION]:
-            self.strata.describe(names[int(one["name"])][1], source.tail.args(int(one["args"])), int(one["key"]))
+            self.layer_totals.describe(names[int(one["name"])][1], source.tail.args(int(one["args"])), int(one["key"]))
         for code in (OFF, EXIT, STACKS, UNSEEN):
             for one in records[codes == code][:MOST_NOTES]:
                 self._note(

@@ -39,7 +39,7 @@ def killed(facts: Facts, policy: Policy) -> Finding | None:
         "KILLED",
         WARN if number in ASKED else CRITICAL,
         1.0,
-        f"{_capital(first.who)} was killed by {name_of(number)}.",
+        f"{_capital(first.who)} was killed by {signal_name(number)}.",
         _NEXT.get(number, "Check the last lines of its output, and the native code it calls."),
         failure=True,
         figures={"signal": Figure(first.signal if first.signal is not None else first.exit_code, first.query)},
@@ -128,7 +128,7 @@ def _ended_so(end: End) -> bool:
     return end.state == DIED and not told and end.role != "launcher"
 
 
-def name_of(number: int) -> str:
+def signal_name(number: int) -> str:
     """`signal 9 (SIGKILL)`."""
     known = {one.value: one.name for one in signal.Signals}
     return f"signal {number} ({known[number]})" if number in known else f"signal {number}"
