@@ -10,7 +10,7 @@ from sonde.html import charts as draw
 from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
-from sonde.views.report import Phase, RankRow, Report, SlowStep, Verdict, rank_name
+from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, rank_name
 from sonde.views.words import black_box_line, notable_items, own_cost, phase_name, took, weight
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _breakdown(view: Report) -> str:
     )
 
 
-def _phase(one: Phase, steps: int, device: bool) -> list[str]:
+def _phase(one: PhaseRow, steps: int, device: bool) -> list[str]:
     share = "n/a" if one.share is None else units.share(one.share)
     seen = "" if one.steps >= steps else units.count(one.steps)
     name = f'<i class="dot k-{one.phase}"></i>{safe(phase_name(one.phase))}'

@@ -10,7 +10,7 @@ from rich.text import Text
 from sonde import units
 from sonde.terminal.layout import INDENT, MARGIN, block
 from sonde.terminal.table import TextColumn, lines
-from sonde.views.report import MemoryRow, Phase, RankRow, Report, SlowStep, Verdict, rank_name
+from sonde.views.report import MemoryRow, PhaseRow, RankRow, Report, SlowStep, Verdict, rank_name
 from sonde.views.safe import printable, shorten
 from sonde.views.words import (
     MISSING,
@@ -199,7 +199,7 @@ def _points(title: str, whole: float | None, parts: list[float | None], need: in
     return TextColumn(title, cells, need=need, styles=["bold"] + [""] * len(parts))
 
 
-def _device(phases: list[Phase]) -> list[TextColumn]:
+def _device(phases: list[PhaseRow]) -> list[TextColumn]:
     """What a device took for the phases, where there is one."""
     if all(one.device_ns is None for one in phases):
         return []
@@ -212,7 +212,7 @@ def _device(phases: list[Phase]) -> list[TextColumn]:
     ]
 
 
-def _in_steps(phases: list[Phase], count: int) -> list[TextColumn]:
+def _in_steps(phases: list[PhaseRow], count: int) -> list[TextColumn]:
     """In how many steps a phase was, if that is not all of them: percentiles are over these."""
     if all(one.steps >= count for one in phases):
         return []
@@ -220,7 +220,7 @@ def _in_steps(phases: list[Phase], count: int) -> list[TextColumn]:
     return [TextColumn("in steps", cells, need=5, styles=["dim"] * len(cells))]
 
 
-def _bars(phases: list[Phase], width: int) -> list[str]:
+def _bars(phases: list[PhaseRow], width: int) -> list[str]:
     room = BAR if width >= 80 else BAR // 2
     return ["", *("█" * round((one.share or 0) * room) or ("▏" if one.share else "") for one in phases)]
 

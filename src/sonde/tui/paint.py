@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sonde.views.watch import (
         Headline,
         LayerRow,
+        LiveStepTime,
         MemoryNow,
         Opinion,
         PhaseShare,
         RankNow,
         SlowItemRow,
-        StepTime,
         WatchView,
     )
 
@@ -235,7 +235,7 @@ def _waiting(view: WatchView) -> Text:
     return Text("Waiting for the first training step to finish.", QUIET)
 
 
-def _percentiles(found: StepTime, width: int) -> Text:
+def _percentiles(found: LiveStepTime, width: int) -> Text:
     facts = [
         _fact("mean", took(found.mean_ns)),
         _fact("p50", took(found.p50_ns)),
@@ -246,7 +246,7 @@ def _percentiles(found: StepTime, width: int) -> Text:
     return _fitting(facts, width)
 
 
-def steps_title(found: StepTime) -> str:
+def steps_title(found: LiveStepTime) -> str:
     """What the numbers of the panel are about."""
     if not found.steps:
         return "step time"
@@ -299,7 +299,7 @@ def _entry(part: PhaseShare, *, coloured: bool, times: bool) -> Text:
     return entry.append(f"{took(part.ns):>9}", QUIET) if times else entry
 
 
-def _history(found: StepTime, width: int, rows: int) -> list[Text]:
+def _history(found: LiveStepTime, width: int, rows: int) -> list[Text]:
     values = found.history
     top = max((value for value in values if value is not None), default=0.0)
     label = f"{took(top)} {found.history_of}".rstrip()
@@ -310,7 +310,7 @@ def _history(found: StepTime, width: int, rows: int) -> list[Text]:
     return drawn
 
 
-def _losses(found: StepTime, width: int, rows: int) -> list[Text]:
+def _losses(found: LiveStepTime, width: int, rows: int) -> list[Text]:
     """The history of the loss, drawn from its lowest to its highest value."""
     known = [value for value in found.losses if value is not None]
     if len(known) < 2:

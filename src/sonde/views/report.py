@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.questions.cost import Cost, cost
-from sonde.analysis.questions.items import NONE, Items, StepItem, items, items_of
+from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
 from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.names import wall_ns
@@ -128,7 +128,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseRow:
     """One phase of the steps. Percentiles are over the steps that have it; `share` is of the time of all steps; `device_ns` is what a
     device took for it in a step, on average.
     """
@@ -206,10 +206,10 @@ class Report:
     findings: list[Verdict]
     run: RunHeader
     steps: StepTimes
-    phases: list[Phase]
+    phases: list[PhaseRow]
     ranks: list[RankRow]
     memory: list[MemoryRow]
-    items: Items
+    items: ItemSummary
     layers: list[LayerTimes]
     overhead: Cost
     blind_spots: list[BlindSpot]
@@ -447,7 +447,7 @@ def _points(spread: Spread | None) -> dict[str, float | None]:
     return {"p50_ns": spread.p50.value, "p95_ns": spread.p95.value, "p99_ns": spread.p99.value}
 
 
-def _phases(run: Run, speed: Speed, extra: _Extra) -> list[Phase]:
+def _phases(run: Run, speed: Speed, extra: _Extra) -> list[PhaseRow]:
     """The phases that were seen; of a run that is all warm-up, those of the warm-up."""
     rare = _rare(run, [part for part, spread in speed.phases.items() if spread.p50.value is None])
     found = []
@@ -456,7 +456,7 @@ def _phases(run: Run, speed: Speed, extra: _Extra) -> list[Phase]:
         if spread is None and extra.warmup_p50[part] is None:
             continue
         found.append(
-            Phase(
+            PhaseRow(
                 phase=part,
                 steps=int(spread.seen.or_zero()) if spread else 0,
                 **(rare.get(part) or _points(spread)),

@@ -52,7 +52,7 @@ class PhaseShare:
 
 
 @dataclass(frozen=True)
-class StepTime:
+class LiveStepTime:
     """The step time over the newest steps of all ranks. `parts` in the order of the work, only those that were seen."""
 
     steps: int
@@ -154,7 +154,7 @@ class WatchView:
     id: str
     path: str
     headline: Headline
-    step_time: StepTime
+    step_time: LiveStepTime
     memory: list[MemoryNow]
     ranks: list[RankNow]
     items: SlowestItems
@@ -291,14 +291,14 @@ def _samples_rate(live: Live, source: LiveProcess, steps: StepWindow) -> float |
     return None if rate is None or not len(samples) else rate * float(samples.mean())
 
 
-def _step_time(counted: dict[LiveProcess, StepWindow], warmup: int) -> StepTime:
+def _step_time(counted: dict[LiveProcess, StepWindow], warmup: int) -> LiveStepTime:
     """Over all ranks together; the history is that of the slowest one at each time."""
     took = np.concatenate([np.empty(0), *(steps.took for steps in counted.values())])
     if not len(took):
-        return StepTime(0, 0, None, None, None, None, None, [], [], 0)
+        return LiveStepTime(0, 0, None, None, None, None, None, [], [], 0)
     history, width = slowest([(source.window.history, _clock(source)) for source in counted])
     p50, p95, p99 = (float(one) for one in np.percentile(took, [50, 95, 99]))
-    return StepTime(
+    return LiveStepTime(
         steps=max(len(steps.step) for steps in counted.values()),
         warmup=warmup,
         mean_ns=float(took.mean()),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.store.slots import by_numpy, slots
 
 from sonde import native
-from sonde.analysis.records.names import Named
+from sonde.analysis.records.names import NameCount
 from sonde.analysis.training.reader import NONE, Room, Wanted, _Reading
 from sonde.store import probe
 from sonde.store.process import read_names
@@ -46,7 +46,7 @@ def test_a_trail_has_the_same_columns(folder: Path, seed: int, count: int, numbe
     names = read_names(folder, []).names
     codes = {(probe.PROBE, probe.INPUT_WAIT): 0, (probe.PROBE, probe.FORWARD): 2, (probe.PROBE, probe.BACKWARD): 3}
     wanted = Wanted(codes, [1] if numbered else [0, 1], {name for _, name in names.values()}, numbered, aside)
-    name_counts = [Named("span", probe.PROBE, probe.FORWARD, 1, False, 5)]
+    name_counts = [NameCount("span", probe.PROBE, probe.FORWARD, 1, False, 5)]
 
     def told() -> dict[str, Any]:
         reading = _Reading(names, 1000, wanted, name_counts, Room())

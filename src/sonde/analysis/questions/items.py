@@ -45,7 +45,7 @@ class ItemLoads:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemSummary:
     """All items of the datasets. `slowest` by the median of their own loads, the slowest first."""
 
     seen: int
@@ -56,7 +56,7 @@ class Items:
     slowest: list[ItemLoads]
 
 
-NONE = Items(0, None, None, None, 0, [])
+NONE = ItemSummary(0, None, None, None, 0, [])
 
 
 LOADED = "dur_ns IS NOT NULL AND NOT error"  # what an exception or Ctrl-C cut off is no measurement
@@ -74,7 +74,7 @@ def each_item(loads: str) -> str:
     )
 
 
-def items(run: Run, most: int) -> Items:
+def items(run: Run, most: int) -> ItemSummary:
     """What is known of the items."""
     seen, points, longest, errors = run.sql(
         f"SELECT count(*), quantile_cont(dur_ns, [0.5, 0.99]) FILTER ({LOADED}), max(dur_ns) FILTER ({LOADED}), "
@@ -91,7 +91,7 @@ def items(run: Run, most: int) -> Items:
         ItemLoads(index, id, loads, median, longest, median / middle if middle else None)
         for index, id, loads, median, longest in found
     ]
-    return Items(seen, middle, high, longest, errors, slowest)
+    return ItemSummary(seen, middle, high, longest, errors, slowest)
 
 
 def items_of(run: Run, steps: Sequence[tuple[str, int]], most: int) -> dict[tuple[str, int], list[StepItem]]:

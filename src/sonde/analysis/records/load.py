@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records.columns import Columns, PackedRows, part_size
-from sonde.analysis.records.names import NameCounter, Named
+from sonde.analysis.records.names import NameCount, NameCounter
 from sonde.analysis.records.plain import FAR, HIGHEST_NAME, Plain, last_of, middle_of
 from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
@@ -45,7 +45,7 @@ class ThreadRecords(NamedTuple):
 class ProcessSummary(NamedTuple):
     """What was seen of a process: the names of its records, and when the first and the last moment of them were."""
 
-    named: list[Named]
+    named: list[NameCount]
     first: int | None
     last: int | None
 

@@ -17,7 +17,7 @@ KINDS = {record.SPAN: "span", record.COUNTER: "counter", record.MARK: "mark"}
 _FLAGS = record.KIND_MASK | record.OPEN
 
 
-class Named(NamedTuple):
+class NameCount(NamedTuple):
     """How many records of one name a thread of a process has. `open`: entered and not left."""
 
     kind: str
@@ -47,7 +47,7 @@ class NameCounter:
         for lane in np.unique(lanes).tolist():
             self._count(lane, cells[lanes == lane])
 
-    def rows(self) -> list[Named]:
+    def rows(self) -> list[NameCount]:
         """What was found."""
         found = []
         for lane, counts in sorted(self._counts.items()):
@@ -55,7 +55,7 @@ class NameCounter:
                 id, flags = divmod(cell, _FLAGS + 1)
                 cat, name = self._names.get(id, ("", ""))
                 kind, opened = KINDS[flags & record.KIND_MASK], flags & record.OPEN != 0
-                found.append(Named(kind, cat, name, lane, opened, int(counts[cell])))
+                found.append(NameCount(kind, cat, name, lane, opened, int(counts[cell])))
         return found
 
     def _count(self, lane: int, cells: NDArray[np.int64]) -> None:
@@ -63,11 +63,11 @@ class NameCounter:
         self._counts[lane] = self._counts[lane] + found if lane in self._counts else found
 
 
-def count_names(connection: duckdb.DuckDBPyConnection, source: str) -> list[Named]:
+def count_names(connection: duckdb.DuckDBPyConnection, source: str) -> list[NameCount]:
     """The same of a sealed process. `source`: its events, a table and a condition."""
     rows = connection.execute(
         f"""
         SELECT kind, coalesce(cat, ''), coalesce(name, ''), coalesce(lane, 0), open, count(*) FROM {source} GROUP BY ALL
         """
     ).fetchall()
-    return sorted(Named(*row) for row in rows)
+    return sorted(NameCount(*row) for row in rows)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.analysis.records.builder import LEAST_PART
 from sonde.analysis.records.columns import LEAST, PackedRows, distance, number_text
 from sonde.analysis.records.locate import EVENTS_FILE, PROCESSES_FILE, STEPS_FILE, STEPS_TABLE
-from sonde.analysis.records.names import Named
+from sonde.analysis.records.names import NameCount
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.training.reader import arrays
 from sonde.lazy import numpy as np
@@ -56,7 +56,7 @@ class CachedSteps(NamedTuple):
     processes: list[CachedProcess]
     known: dict[str, str]
     least: dict[str, tuple[int, bool]]
-    name_counts: dict[str, list[Named]]
+    name_counts: dict[str, list[NameCount]]
 
     def parts(
         self, connection: duckdb.DuckDBPyConnection, columns: Columns, numbers: Mapping[str, int]
@@ -114,7 +114,7 @@ class CachedSteps(NamedTuple):
 
 
 def describe(
-    connection: duckdb.DuckDBPyConnection, rows: str, columns: Columns, name_counts: Mapping[str, Sequence[Named]]
+    connection: duckdb.DuckDBPyConnection, rows: str, columns: Columns, name_counts: Mapping[str, Sequence[NameCount]]
 ) -> tuple[str, dict[str, Any]] | None:
     """The query for the table, and what is to stand beside it; None: it cannot be kept. `rows`: the name of the view."""
     if sum(map(len, name_counts.values())) > MOST_NAMES:
@@ -229,5 +229,5 @@ def _cached_steps(folder: Path, found: dict[str, Any], prefix: str) -> CachedSte
         ],
         known,
         least,
-        {prefix + process: [Named(*one) for one in named] for process, named in found["census"].items()},
+        {prefix + process: [NameCount(*one) for one in named] for process, named in found["census"].items()},
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    from sonde.analysis.records.names import Named
+    from sonde.analysis.records.names import NameCount
     from sonde.store.reading.reader import ProcessRecording
     from sonde.store.reading.segment import Slice
 
@@ -132,7 +132,7 @@ class Room:
 
 
 def read_raw(
-    recording: ProcessRecording, offset: int, wanted: Wanted, name_counts: Sequence[Named], room: Room
+    recording: ProcessRecording, offset: int, wanted: Wanted, name_counts: Sequence[NameCount], room: Room
 ) -> Trail:
     """Read it from a recording. `offset` is added to its times; `name_counts` says how many records there are.
 
@@ -153,7 +153,7 @@ class _Reading:
         names: Mapping[int, tuple[str, str]],
         offset: int,
         wanted: Wanted,
-        name_counts: Sequence[Named],
+        name_counts: Sequence[NameCount],
         room: Room,
     ) -> None:
         self._offset = offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.records.names import Named, count_names
+from sonde.analysis.records.names import NameCount, count_names
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.training.cache import CachedSteps, read_cached_steps
 from sonde.analysis.training.reader import Room, Trail, Wanted, read_raw, read_sealed
@@ -40,7 +40,7 @@ class RecordSource:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._sealed: list[SealedEvents] = []
-        self._raw: dict[str, tuple[ProcessRecording, int, list[Named]]] = {}
+        self._raw: dict[str, tuple[ProcessRecording, int, list[NameCount]]] = {}
         self._firsts: list[int] = []
         self._room = Room()
 
@@ -55,7 +55,7 @@ class RecordSource:
             self._firsts.append(seen.first + offset)
 
     @cached_property
-    def name_counts(self) -> Mapping[str, list[Named]]:
+    def name_counts(self) -> Mapping[str, list[NameCount]]:
         """The names of each process."""
         found = {process: name_counts for process, (_, _, name_counts) in self._raw.items()}
         for sealed, kept in self.cached:

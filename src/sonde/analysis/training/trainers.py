@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sonde.analysis.records.names import Named
+    from sonde.analysis.records.names import NameCount
     from sonde.analysis.training.reader import Columns
     from sonde.analysis.training.source import RecordSource
 
@@ -147,7 +147,7 @@ def phase_of(cat: str, name: str) -> tuple[int, bool] | None:
     return None if cat.startswith(probe.LAYER) else (NAMED, False)  # the program's own names
 
 
-def _codes(named: Sequence[Named]) -> dict[tuple[str, str], int]:
+def _codes(named: Sequence[NameCount]) -> dict[tuple[str, str], int]:
     """For each name that counts in this process its phase. What the program named itself counts where waits are inferred."""
     spans = {(one.cat, one.name): phase_of(one.cat, one.name) for one in named if one.kind == "span"}
     seen = {found[0] for found in spans.values() if found and found[1]}
@@ -156,17 +156,17 @@ def _codes(named: Sequence[Named]) -> dict[tuple[str, str], int]:
     return {name: found[0] for name, found in spans.items() if found and (found[1] or found[0] not in seen)}
 
 
-def _counting(named: Sequence[Named]) -> bool:
+def _counting(named: Sequence[NameCount]) -> bool:
     """Did the probes count the steps, as they do from the first phase on that they see?"""
     return any(one.kind == "span" and one.cat == probe.PROBE and phase_of(one.cat, one.name) for one in named)
 
 
-def _updating(named: Sequence[Named]) -> set[int]:
+def _updating(named: Sequence[NameCount]) -> set[int]:
     """The threads with updates."""
     return {one.lane for one in named if (one.kind, one.cat, one.name) == ("mark", probe.PROBE, probe.UPDATE)}
 
 
-def _threads(named: Sequence[Named]) -> list[int]:
+def _threads(named: Sequence[NameCount]) -> list[int]:
     """The threads that train: those with updates, or else the one with the most forwards, backwards and optimizer calls."""
     updating = _updating(named)
     if updating:
