@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde.diagnosis.evidence import PHASE_WORDS
-from sonde.diagnosis.lateness import COMPUTE, straggling
+from sonde.diagnosis.stragglers import COMPUTE, straggling
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
-    from sonde.diagnosis.lateness import Late
     from sonde.diagnosis.policy import Policy
+    from sonde.diagnosis.stragglers import Late
     from sonde.finding import Finding
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sonde import units
 from sonde.diagnosis.evidence import PHASE_WORDS, enough_steps, finding, graded, rank_word
 from sonde.diagnosis.figures import Figure
-from sonde.diagnosis.lateness import Late, late_rank
+from sonde.diagnosis.stragglers import Late, late_rank
 from sonde.finding import WARN, Finding
 
 if TYPE_CHECKING:

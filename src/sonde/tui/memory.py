@@ -8,7 +8,7 @@ MMAP_THRESHOLD, ARENA_MAX = -3, -8  # as malloc.h of glibc has them
 LARGE = 1 << 20  # bytes: arrays of records are larger, and live for one look
 
 
-def be_thrifty() -> None:
+def keep_small() -> None:
     """Ask the C library for it, before there are threads. Only glibc can be asked."""
     ask = getattr(ctypes.CDLL(None), "mallopt", None)
     if ask is not None:

@@ -11,13 +11,13 @@ import pytest
 # The first array makes glibc believe that such sizes belong into the heap; the last one lies above the freed ones.
 PROGRAM = """
 import os
-from sonde.tui.thrift import be_thrifty
+from sonde.tui.memory import keep_small
 
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-be_thrifty()
+keep_small()
 size = 2 << 20
 del (first := [bytearray(b"x") * size])[:]
 before = resident()
