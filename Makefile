@@ -125,6 +125,7 @@ docs: setup
 	$(BIN)/python tests/pipeline/test_config.py
 	$(BIN)/python tests/diagnosis/test_policy.py
 	$(BIN)/python -m sonde.compare.schema
+	$(BIN)/python tests/test_strings.py
 
 # Links work here as on GitHub: the source is the whole repository. A warning is an error.
 site: setup

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 
 class SondeError(Exception):
-    """The root of all errors of Sonde."""
+    """Base class of all errors raised by Sonde."""
 
 
 class SettingError(SondeError, ValueError):

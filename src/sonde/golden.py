@@ -204,7 +204,7 @@ def _near(old: object, new: object, rtol: float, scale: float) -> bool:
 
 def _words(value: dict[str, Any] | None) -> str:
     if value is None:
-        return "(not there)"
+        return "(missing)"
     return "  ".join(_word(name, one) for name, one in value.items())
 
 

@@ -377,7 +377,7 @@ def test_an_unreadable_process_does_not_hide_the_others(tmp_path: Path) -> None:
     (folder / "bad-1-0" / "args.bin").write_text("x")
     with open_run(folder) as run:
         assert run.sql("SELECT count(*) FROM processes").fetchall() == [(3,)]
-        assert "bad-1-0 cannot be read" in run.notes[0]
+        assert "bad-1-0: process.json is missing" in run.notes[0]
 
 
 # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -115,7 +115,7 @@ def test_several_sealed_folders_are_one_run(tmp_path: Path) -> None:
 def test_a_run_that_is_recording_is_refused(tmp_path: Path) -> None:
     """The message says which process runs."""
     folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord()], process=running())])
-    with pytest.raises(RunBusy, match=f"process {os.getpid()} .* runs"):
+    with pytest.raises(RunBusy, match=f"process {os.getpid()} .* is running"):
         seal(folder)
     assert len(leftovers(folder)) == 4
 
@@ -124,7 +124,7 @@ def test_a_process_on_another_host_needs_force(tmp_path: Path) -> None:
     """Nobody here can say whether it runs."""
     folder = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord()], process={"end": None})])
     before = answers(folder)
-    with pytest.raises(RunBusy, match="on testhost still records"):
+    with pytest.raises(RunBusy, match="on testhost may still be recording"):
         seal(folder)
     seal(folder, force=True)
     assert answers(folder) == before
@@ -290,7 +290,7 @@ def test_damaged_sealed_tables_are_a_clear_error(tmp_path: Path, name: str, shar
     seal(folder)
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: int(len(content) * share)])
-    told = rf"sealed tables of .* cannot be read: {name} is {what}\. Restore the folder from a backup\.$"
+    told = rf"Cannot read the sealed tables of .*: {name} is {what}\. Restore the folder from a backup\.$"
     with open_run(folder) as run, pytest.raises(RunUnreadable, match=told) as raised:
         run.table("events")
     assert "\n" not in str(raised.value)
@@ -343,7 +343,7 @@ def test_tables_for_which_there_is_no_room_are_not_left_half(tmp_path: Path) -> 
         timeout=60,
         check=False,
     )
-    assert "cannot be written: " in done.stderr.splitlines()[-1]
+    assert "Cannot write the tables of" in done.stderr.splitlines()[-1]
     assert "Its records are unchanged." in done.stderr.splitlines()[-1]
     assert sorted(path.relative_to(run) for path in run.rglob("*")) == before
 
@@ -359,5 +359,5 @@ def test_a_column_with_another_name_is_damage(tmp_path: Path, name: str, old: by
     seal(path)
     table = path / name
     table.write_bytes(table.read_bytes().replace(old, new))
-    with pytest.raises(RunUnreadable, match=rf"cannot be read: {name} is .*damaged.*Restore the folder"):
+    with pytest.raises(RunUnreadable, match=rf"{name} is .*damaged.*Restore the folder"):
         open_run(path).table("steps")

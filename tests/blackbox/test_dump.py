@@ -123,9 +123,9 @@ def test_parts_that_are_not_taken_are_counted(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(writer, "MOST_COUNTED", 100)
     recorded = written(tmp_path, full, few, [*full, 1], full * 2, exclude="patient")
     assert only(recorded)["left_out"] == [
-        "3 more parts of batch 1: only the first 64 are taken.",
-        "1 more part of batch 2: only the first 64 are taken.",
-        "At least 36 more parts of batch 3: only the first 64 are taken.",
+        "3 more parts of batch 1: only the first 64 are saved.",
+        "1 more part of batch 2: only the first 64 are saved.",
+        "At least 36 more parts of batch 3: only the first 64 are saved.",
     ]
     assert [batch["digest_of"] for batch in only(recorded)["batches"]] == ["all", "sample", "sample", "sample"]
 
@@ -292,7 +292,7 @@ def test_a_part_that_fails_is_left_out(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(writer, "running", broken)
     recorded = written(tmp_path, {"a": np.ones(3)})
-    assert only(recorded)["left_out"] == ["The open spans: that failed (MemoryError)."]
+    assert only(recorded)["left_out"] == ["The open spans: writing failed (MemoryError)."]
     assert only(recorded)["batches"][0]["values"][0]["file"] == "batch-0/0.npy"
 
 

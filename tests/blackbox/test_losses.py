@@ -208,7 +208,7 @@ def test_the_page_names_the_batch_whose_loss_was_not_finite(tmp_path: Path) -> N
             training.use(batch)
     with open_run(run.path) as opened:
         page = blackbox(opened, black_box(opened))
-    assert (page.headline or "").startswith("the loss was not finite in step 4, batch 4")
+    assert (page.headline or "").startswith("the loss was NaN or infinite in step 4, batch 4")
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["step ends", "step is left"])

@@ -194,7 +194,7 @@ def test_undo_may_be_called_twice() -> None:
     ("target", "name", "message"),
     [
         (Base, "fitt", "Did you mean 'fit'"),
-        (Base(), "__dict__", "no function"),
+        (Base(), "__dict__", "not a function"),
         (np.ndarray, "sum", "Cannot capture"),
         (Base, "fit", "no parameter"),
     ],

@@ -275,7 +275,7 @@ WRONG: list[bytes] = [
 def test_wrong_json_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
     """With the path, and what a trace file is."""
     path = archive_of(tmp_path / "t.sonde", {"trace.json": content})
-    with pytest.raises(RunUnreadable, match=r"t\.sonde' is not a trace file .* written by trace\.save"):
+    with pytest.raises(RunUnreadable, match=r"t\.sonde' is not a readable trace file .* with trace\.save"):
         load(path)
 
 

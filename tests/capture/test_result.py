@@ -49,7 +49,7 @@ def test_a_result_has_a_length_and_goes_through_its_stages(trace: TraceResult) -
 
 def test_an_unknown_stage_is_a_key_error_with_the_valid_ones(trace: TraceResult) -> None:
     """By item."""
-    with pytest.raises(KeyError, match=r"no stage 'colate'.*Did you mean 'collate'.*dataset_getter, resolve_data"):
+    with pytest.raises(KeyError, match=r"No stage 'colate'.*Did you mean 'collate'.*dataset_getter, resolve_data"):
         trace["colate"]
 
 
@@ -178,7 +178,7 @@ def test_dir_of_a_stage_names_its_functions(trace: TraceResult) -> None:
 
 def test_an_empty_stage_says_that_there_is_nothing() -> None:
     """Instead of a list of no names."""
-    with pytest.raises(KeyError, match="There is none"):
+    with pytest.raises(KeyError, match="There are none"):
         TraceResult().collate["f"]
 
 
@@ -315,7 +315,7 @@ def test_an_id_finds_also_calls_that_know_only_the_index() -> None:
 
 def test_an_unknown_item_is_told_with_those_there_are(trace: TraceResult) -> None:
     """Index and id of each."""
-    with pytest.raises(UnknownName, match=r"about item index 5. Known: item index 0 id '23'; item index 1 id '24'"):
+    with pytest.raises(UnknownName, match=r"involved item index 5. Known: item index 0 id '23'; item index 1 id '24'"):
         trace.item(5)
     with pytest.raises(UnknownName, match="about item id 'x'"):
         trace.item(id="x")
@@ -413,7 +413,7 @@ def test_findings_and_diff_are_asked_of_the_result(trace: TraceResult) -> None:
 
 def test_a_stage_and_a_path_have_html(trace: TraceResult) -> None:
     """As the whole result has."""
-    assert "DataProvider__collate" in trace.collate._repr_html_()
+    assert "DataProvider.collate" in trace.collate._repr_html_()
     assert "train_batch" in trace.item(0)._repr_html_()
 
 

@@ -65,7 +65,7 @@ def test_a_stage_needs_a_python_name(name: object) -> None:
 
 def test_an_unknown_place_is_refused() -> None:
     """`after` must be a stage."""
-    with pytest.raises(SettingError, match="no stage 'nowhere'"):
+    with pytest.raises(SettingError, match="No stage 'nowhere'"):
         stages.declare_stage("augment", after="nowhere")
 
 

@@ -194,7 +194,7 @@ def test_a_trace_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for n in range(5):
             double(n)
     assert len(trace.calls()) == 3
-    assert trace.notes == ["2 more calls were not captured: a trace holds 3."]
+    assert trace.notes == ["2 more calls were not captured: a trace holds at most 3."]
 
 
 def test_copies_are_bounded_together() -> None:

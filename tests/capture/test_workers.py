@@ -170,4 +170,4 @@ def test_a_trace_of_many_workers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         list(loader(Pictures(16), num_workers=2, multiprocessing_context="fork"))
     assert len(trace.calls()) == 10
     # Each of two workers makes 4 calls for each of 8 items, and collates once.
-    assert trace.notes == [f"{2 * 33 - 10} more calls were not captured: a trace holds 10."]
+    assert trace.notes == [f"{2 * 33 - 10} more calls were not captured: a trace holds at most 10."]

@@ -45,7 +45,7 @@ def test_the_page_of_a_run_that_failed(folder: Path) -> None:
     """It was found: exit code 0."""
     found = call(folder, "old")
     assert found.exit_code == 0
-    assert "BIRTH CERTIFICATE" in found.stdout
+    assert "FIRST NAN" in found.stdout
     assert "\x1b" not in found.stdout
 
 

@@ -56,7 +56,7 @@ def faulty(path: Path, name: str = "encoder.3.norm", **fields: Any) -> Path:
 def test_a_batch_that_was_not_read_whole_is_the_same_as_far_as_it_was_read(tmp_path: Path) -> None:
     """One that was read whole is the same without that."""
     sampled, whole = (page_of(faulty(tmp_path / of, digest_of=of)) for of in ("sample", "all"))
-    assert "unchanged since delivery (digest of a sample)" in sampled
+    assert "(of a sample)" in sampled
     assert "unchanged since delivery" in whole
     assert "as far as" not in whole
 

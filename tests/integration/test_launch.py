@@ -212,7 +212,7 @@ def test_a_program_that_was_given_no_environment_is_told(programs: Programs) -> 
     done = run(programs, "env", "-i", sys.executable, "-c", "import os, time; print(os.getpid()); time.sleep(2.5)")
     assert f"Cannot record process {int(done.stdout)} (" in done.stderr
     assert "its own environment" in done.stderr
-    assert "no Python process that Sonde started in" not in done.stderr
+    assert "no Python process that Sonde could record" not in done.stderr
 
 
 def test_another_venv_is_named(programs: Programs) -> None:
@@ -223,7 +223,7 @@ def test_another_venv_is_named(programs: Programs) -> None:
     line = "bare/bin/python -c 'import time; time.sleep(2.5)'; true"
     assert named in run(programs, "bash", "-c", line).stderr
     line = f"{sys.executable} -c 'import time; time.sleep(2.5)'; true"
-    assert "no Python process that Sonde started in" in run(programs, "bash", "-c", line).stderr
+    assert "no Python process that Sonde could record" in run(programs, "bash", "-c", line).stderr
 
 
 @pytest.mark.parametrize("folder", ["nothing-here", "."])

@@ -85,7 +85,7 @@ def test_another_venv_of_the_same_python_is_another_python(tmp_path: Path) -> No
     (told,) = nothing(str(run), [str(venv / "bin" / "python")])
     assert f"It ran with {venv}/bin/python, " in told
     (told,) = nothing(str(run), [os.path.join(os.path.dirname(sys.executable), "python3")])
-    assert "no Python process that Sonde started in" in told
+    assert "no Python process that Sonde could record" in told
 
 
 def test_the_path_that_a_python_was_started_by(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp
     assert "/opt/other/python" in other
     (same,) = nothing(str(run), [sys.executable])
     assert sys.executable not in same
-    assert "no Python process that Sonde started in" in same
+    assert "no Python process that Sonde could record" in same
     assert nothing(str(run), ["/opt/other/python"], told=True) == ["The program itself was not recorded."]
     (run / f"{host()}-1-0").mkdir()
     assert nothing(str(run), []) == []

@@ -754,7 +754,7 @@ def test_wrong_arguments_are_refused() -> None:
     """With the valid ones."""
     with pytest.raises(SettingError, match="Did you mean 'stop'"):
         watch_nonfinite(action="stopp")
-    with pytest.raises(WrapRefused, match="was given list"):
+    with pytest.raises(WrapRefused, match="not list"):
         watch_nonfinite([])
 
 

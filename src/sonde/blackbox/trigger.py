@@ -68,7 +68,7 @@ class LoaderFailures(loader.Failures):
     def read_workers(self, run: str) -> dict[int, list[loader.Failed]]:
         """What the workers of this process have reported, by process; reading a report removes its file."""
         for path in sorted(Path(run, dump.FOLDER).glob(f"{FAILED}{folder.host()}-*")):
-            with guard("reading what a loader worker says of a failure"):
+            with guard("reading a loader worker's report of a failure"):
                 report = json.loads(read_small(path, MOST_BYTES))
                 if report["parent"] == os.getpid():
                     pid = int(path.name.rpartition("-")[2])

@@ -133,7 +133,7 @@ def _handler(function: Callable[..., Any], pick: Choice) -> Callable[[tuple[Any,
     return call
 
 
-@guard("noting a call", default=None)
+@guard("capturing a call", default=None)
 def begin(pick: Choice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tape.CallFrame | None:
     """Note that a call begins, if it is one that is wanted."""
     noted = pick(args)

@@ -222,7 +222,7 @@ def _kept(call: Any, a: Any, b: Any, rtol: float) -> Iterator[Difference]:
 
 
 def _text(note: Note | None) -> str:
-    return "(not there)" if note is None else value_text(note)
+    return "(missing)" if note is None else value_text(note)
 
 
 # ── two values ──

@@ -306,7 +306,7 @@ def get_trace() -> TraceResult | None:
 
 @contextmanager
 def phase(name: str | None) -> Iterator[None]:
-    """Say which part of the program runs: calls of the active trace carry this name. Harmless if none is active."""
+    """Name the current part of the program for calls of the active trace. Does nothing if no trace is active."""
     tape = current()
     if tape is None:
         yield

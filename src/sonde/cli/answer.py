@@ -36,7 +36,7 @@ def answer_options(command: Any) -> Any:
         ),
         click.option("--parquet", metavar="FILE", type=click.Path(dir_okay=False), help="Write a Parquet file."),
         click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a line of column names."),
-        click.option("--json", "as_json", is_flag=True, help="Print a JSON list with one object for each row."),
+        click.option("--json", "as_json", is_flag=True, help="Print a JSON list with one object per row."),
     ):
         command = option(command)
     return command
@@ -94,11 +94,11 @@ def _target(given: str) -> Path:
     """A file that may be written: a new one, or an old Parquet file."""
     path = Path(given).absolute()
     if not path.parent.is_dir():
-        raise FolderRefused(f"There is no folder {path.parent}. Make it, or give another name with --parquet.")
+        raise FolderRefused(f"There is no folder {path.parent}. Create it, or choose another path with --parquet.")
     if path.exists():
         with path.open("rb") as file:
             if file.read(4) != b"PAR1":
-                raise FolderRefused(f"{path} exists and is not a Parquet file. Give another name with --parquet.")
+                raise FolderRefused(f"{path} exists and is not a Parquet file. Choose another name with --parquet.")
     return path
 
 

@@ -24,15 +24,15 @@ Example: sonde ask time-per-name --sql           the SQL behind it"""
 @directory
 @click.option("--list", "listed", is_flag=True, help="List the questions.")
 @click.option("--sql", is_flag=True, help="Print the SQL of the question instead of its answer.")
-@click.option("--step", type=int, metavar="N", help="The step that the question is about.")
+@click.option("--step", type=int, metavar="N", help="The step to answer the question for.")
 @answer_options
 def command(
     words: tuple[str, ...], dir: str | None, listed: bool, sql: bool, step: int | None, as_json: bool, as_csv: bool,
     parquet: str | None, limit: int | None,
 ) -> None:  # fmt: skip
-    """Answer a ready question about a run, such as item-cost or idle-gaps.
+    """Answer a prepared question about a run, such as item-cost or idle-gaps.
 
-    Without RUN, the newest run is asked. `sonde query` takes SQL of your own.
+    Default: the newest run. For your own SQL, use `sonde query`.
     """
     if listed:
         width = max(len(one.name) for one in questions())

@@ -23,7 +23,7 @@ Example: sonde rules --policy my.toml"""
 def command(policy: str | None) -> None:
     """List the diagnosis rules and their thresholds.
 
-    docs/rules.md has the same list and explains how the verdict is chosen.
+    docs/reference/rules.md has the same list and explains how the verdict is chosen.
     """
     table = Policy.load(policy)
     told: set[str] = set()

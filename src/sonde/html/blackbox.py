@@ -173,8 +173,7 @@ def _title(line: BatchLine) -> str:
     if line.digest is not None:
         spans += tag("span", safe(f"digest {line.digest}" + (" (of a sample)" if line.sampled else "")))
     if line.changed is not None:
-        same = "unchanged since delivery" + (" (digest of a sample)" if line.sampled else "")
-        told = "changed since delivery" if line.changed else same
+        told = "changed since delivery" if line.changed else "unchanged since delivery"
         spans += tag("span", told, "turned" if line.changed else "")
     return tag("h3", safe(f"Batch {number}") + spans)
 

@@ -86,7 +86,7 @@ def _rate(value: float | None) -> str | None:
 def _verdict(view: Report) -> str:
     """The verdict, and in the same box what it is the cause of."""
     one = view.verdict
-    sure = f"{one.severity}, {one.confidence:.0%} sure"
+    sure = f"{one.severity}, {units.share(one.confidence)} sure"
     content = tag("span", safe(one.kind), "kind") + tag("span", safe(sure), "sure")
     content += tag("p", safe(one.why), "why") + tag("p", safe(one.next), "next")
     effects = [other for other in view.findings[1:] if other.because == one.kind]
@@ -322,7 +322,7 @@ def _items(view: Report) -> str:
     return section(
         "Slowest items of the dataset",
         safe(told),
-        table(["<item", "<", "median", "max", "of all", "loads"], rows),
+        table(["<item", "<", "median", "max", "of median", "loads"], rows),
     )
 
 

@@ -115,7 +115,7 @@ def nothing(run: str, pythons: Iterable[str], *, told: bool = False) -> list[str
     if others:
         ran = f"It ran with {', '.join(others)}, but Sonde is installed for {sys.executable}"
         return [f"{_NOTHING}. {ran}. Install Sonde there, or start the program with this Python."]
-    return [f"{_NOTHING}: no Python process that Sonde started in trained with torch or used sonde."]
+    return [f"{_NOTHING}: no Python process that Sonde could record trained with torch or used sonde."]
 
 
 def _environment(python: str) -> str:

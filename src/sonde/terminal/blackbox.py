@@ -77,7 +77,7 @@ def _banner(console: Console, word: str) -> None:
 
 def _certificate(view: Page, console: Console) -> None:
     first, others = view.births[0], view.births[1:]
-    _banner(console, "BIRTH CERTIFICATE")
+    _banner(console, "FIRST NAN")
     block(console, Text(f"{FIRST_WORDS[first.certificate['kind']]}: {printable(first.sentence)}", "bold"), hang=LABEL)
     _labelled(console, "what", first.amount)
     _inputs(first, console)
@@ -157,7 +157,7 @@ def _batches(batches: list[BatchLine], console: Console) -> None:
         ),
         TextColumn("digest", [_digest(one) for one in batches], need=3, right=False),
         TextColumn(
-            "since",
+            "since delivery",
             [_changed(one) for one in batches],
             need=2,
             right=False,
@@ -194,7 +194,7 @@ def _digest(one: BatchLine) -> str:
 def _changed(one: BatchLine) -> str:
     if one.changed is None:
         return ""
-    return "CHANGED" if one.changed else "the same" + ("~" if one.sampled else "")
+    return "CHANGED" if one.changed else "unchanged" + ("~" if one.sampled else "")
 
 
 def _changed_style(one: BatchLine) -> str:

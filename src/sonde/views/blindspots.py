@@ -198,7 +198,7 @@ def _loading(facts: Facts, seen: set[str]) -> list[str]:
 def _crowded(facts: Facts, policy: Policy) -> list[str]:
     """What rules say nothing of, because it may be the doing of others."""
     host = facts.health.crowded_host(policy)
-    return [] if host is None else [f"single slow steps, items and waits: {host.load_sentence} and may cause them"]
+    return [] if host is None else [f"the cause of single slow steps, items and waits: {host.load_sentence}"]
 
 
 def _listed(numbers: list[int]) -> str:

@@ -51,8 +51,8 @@ def own_cost(view: Report) -> str:
         return f"{records}; time {MISSING} (too few records to measure it)"
     workers = "" if cost.worker_share is None else f", {units.share(cost.worker_share)} in loader workers"
     return (
-        f"about {units.share(cost.share)} of the time: {units.count(cost.trainer_records)} records x "
-        f"{units.duration(cost.record_ns)} each, hooks included, measured in this run{workers}; {records}"
+        f"{units.share(cost.share)} of the time{workers}: {units.count(cost.trainer_records)} records x "
+        f"{units.duration(cost.record_ns)} (measured in this run, hooks included); {records}"
     )
 
 

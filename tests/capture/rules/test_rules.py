@@ -289,7 +289,7 @@ def test_the_rows_of_a_batch_with_inf_are_named(making: Making) -> None:
     making.call("Model__forward", forward, batch, items=range(N))
     finding = only(making)
     assert told(finding) == ("nonfinite", "evaluation", "Model__forward", "forward", [2])
-    assert "it made them" in finding.why
+    assert "it produced the NaN" in finding.why
 
 
 def test_a_loss_that_is_nan_is_critical(making: Making) -> None:

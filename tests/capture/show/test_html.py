@@ -52,7 +52,7 @@ def test_each_stage_and_call_can_be_folded() -> None:
 def test_names_values_durations_and_digests_are_on_it() -> None:
     """What the text says, the page says."""
     words = Parsed(train()._repr_html_()).words
-    for part in ("dataset_getter", "data__get_image", "'23'", "213 ms", "218.092529296875", "26660822658842624"):
+    for part in ("dataset_getter", "data.get_image", "'23'", "213 ms", "218.092529296875", "26660822658842624"):
         assert part in words
 
 
