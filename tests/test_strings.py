@@ -8,6 +8,7 @@ those of their Python twins.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from pathlib import Path
@@ -37,6 +38,7 @@ BANNED = re.compile(
 )
 
 
+@functools.cache
 def strings() -> list[str]:
     """One line for each text: its file, and the text with `{…}` where a value goes."""
     files = [*SOURCES.rglob("*.py"), *SOURCES.rglob("*.toml")]
@@ -102,8 +104,10 @@ def _documented(tree: ast.Module, file: Path) -> Iterator[ast.AST]:
 def _public() -> list[tuple[str, str]]:
     """Where the public API is defined, and under which name; "" for modules that are public as a whole."""
     facades = "".join((SOURCES / name).read_text() for name in ("__init__.py", "flow.py"))
-    named = re.findall(r'"(\w+)": \(?"sonde\.([\w.]+)"', facades)
-    return [("testing.py", ""), ("compat/", ""), *((home.replace(".", "/"), name) for name, home in named)]
+    named = [(home, name) for name, home in re.findall(r'"(\w+)": "sonde\.([\w.]+)"', facades)]
+    for home, names in re.findall(r"from sonde\.([\w.]+) import ([\w, ]+)", facades):
+        named += [(home, name.split()[0]) for name in names.split(", ")]
+    return [("testing.py", ""), ("compat/", ""), *((home.replace(".", "/"), name) for home, name in named)]
 
 
 PUBLIC = _public()

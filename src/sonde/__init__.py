@@ -2,7 +2,7 @@
 
     import sonde
 
-    with sonde.init("experiment"):                        records into sonde-runs/<time>-experiment-<4 hex>/
+    with sonde.init("experiment"):                        records to sonde-runs/<time>-experiment-<4 hex>/
         with sonde.span("load"):                          a span: also @sonde.span("load"), or .start() / .stop()
             ...
         sonde.counter("queue", 3)                         a number at a time
@@ -12,33 +12,16 @@
     with sonde.flow.trace(items=4) as trace:              the actual values of a few items, stage by stage
         train_one_epoch(model, loader)
 
-    p = sonde.Pipeline("my.toml")                         data and a model in a config: p.train(), p.infer(), p.train(trace=2)
-    with sonde.trace_step(model):                         where a step begins and ends, if it cannot be seen by itself
+    p = sonde.Pipeline("my.toml")                         data and model from a config: p.train(), p.infer(), p.train(trace=2)
+    with sonde.trace_step(model):                         marks a training step, if Sonde cannot see it
         ...
 
-    run = sonde.open_run("sonde-runs/...")                a run, also while it is still being written
+    run = sonde.open_run("sonde-runs/...")                a run, even while it is being recorded
     run.sql("select name, count(*) from events group by name")
 
     from sonde import ai                                  names for machine learning: ai.compute.forward, ...
 
-The map (lowest first; docs and tests mirror it):
-
-    errors config guard     every exception; every setting; the one place that swallows Sonde's own failures
-    store/                  the run folder: records, names, arguments; the only contract between the two halves
-    events/                 recording: spans, counters, marks; the core in C and its twin in Python
-    hooks/                  recording: patch points in other libraries
-    ai/                     recording: the vocabulary
-    flow/                   recording: the values of a few items on their way through a pipeline
-    probes/                 recording: steps, phases, batches, items, memory of a training loop, without an edit
-    session                 recording: init() and finish()
-    launch/ boot/           recording: `sonde run`: start a program, and come along into each Python of it
-    pipeline/               recording: from a dataset's get_<field> to results on disk
-    integrations/           recording: one library per file: huggingface, lightning
-    analysis/               reading: runs as tables
-    diagnosis/              reading: what is wrong with a run, by rules over its tables
-    exchange/               reading: other tools' formats
-    views/ tui/ html/       reading: what to show; the live screen; the page of a report
-    compat/ cli/ testing    on top of both: other tools' names, the command `sonde`, what tests need
+ARCHITECTURE.md has the map of the code.
 """
 
 from __future__ import annotations

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --sonde-update."""
     group = parser.getgroup("sonde", "golden traces and budgets (Sonde)")
-    group.addoption(
-        "--sonde-update", action="store_true", help="Accept what golden traces and baselines of tests are now."
-    )
+    group.addoption("--sonde-update", action="store_true", help="Accept the current golden traces and baselines.")
 
 
 @pytest.fixture

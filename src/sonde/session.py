@@ -146,7 +146,7 @@ def join(run: str) -> None:
 
 
 def start_from_environment() -> None:
-    """Start to record if the environment asks for it: SONDE=1, or SONDE_RUN set by a parent process. Never raises."""
+    """Start recording if the environment requests it: SONDE=1, or SONDE_RUN set by a parent process. Never raises."""
     if config.wanted_at_import() and not _is_command():
         with guard("starting to record when sonde was imported"):
             init()
@@ -232,7 +232,7 @@ def _run_folder(settings: config.Settings) -> str:
     if settings.run is not None and is_other_run(settings.run):
         _tell(
             _WARNING,
-            "SONDE_RUN=%s is not a recording but the results of a pipeline. Recording into a new run; unset SONDE_RUN.",
+            "SONDE_RUN=%s is not a recording but the results of a pipeline. Recording to a new run; unset SONDE_RUN.",
             settings.run,
         )
     elif settings.run is not None:

@@ -62,7 +62,7 @@ def test_medians_are_those_of_the_report(tmp_path: Path) -> None:
 def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, content: str) -> None:
     """With a sentence."""
     (tmp_path / "x.json").write_text(content)
-    with pytest.raises(RunUnreadable, match="is no baseline"):
+    with pytest.raises(RunUnreadable, match="is not a baseline"):
         read(tmp_path / "x.json")
 
 
@@ -72,5 +72,5 @@ def test_a_baseline_with_damaged_numbers_is_refused(tmp_path: Path) -> None:
     content = json.loads(file.read_text())
     content["steps"]["points"] = [["x"]]
     file.write_text(json.dumps(content))
-    with pytest.raises(RunUnreadable, match="is no baseline"):
+    with pytest.raises(RunUnreadable, match="is not a baseline"):
         read(file)

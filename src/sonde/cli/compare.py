@@ -30,8 +30,8 @@ Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean"""
 )
 @click.argument("runs", nargs=-1, required=True, metavar="A B [C]...", shell_complete=complete)
 @directory
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-@click.option("--html", metavar="FILE", type=click.Path(), help="Write a page of two runs; it opens offline.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", metavar="FILE", type=click.Path(), help="Write an HTML page about two runs; works offline.")
 @click.option(
     "--by",
     type=click.Choice(METRICS),
@@ -42,7 +42,7 @@ Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean"""
 def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | None, by: str) -> None:
     """Compare runs: time, causes, numbers.
 
-    A is the baseline. Each is a path, the name of a run folder or a part of it that only one run has. With three or more
+    A is the baseline. Each is a path, a run folder's name or any unique part of it. With three or more
     runs you get a table, ranked.
 
     The verdict is faster, slower, same, mixed, inconclusive or not_comparable. Ratios are B / A, with 95 % confidence

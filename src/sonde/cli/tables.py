@@ -20,7 +20,7 @@ Example: sonde tables train-3f2a --json"""
 )
 @one_run
 @directory
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(run: str | None, dir: str | None, as_json: bool) -> None:
     """List the tables of a run: rows and columns."""
     with progress("Reading") as told, open_run(choose(run, runs_dir(dir)), progress=told) as opened:

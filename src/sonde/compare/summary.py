@@ -216,7 +216,7 @@ def read(path: Path) -> Summary:
         return _summary(_content(path))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = error if isinstance(error, ValueError) else "parts of it are missing or damaged"
-        raise RunUnreadable(f"{path} is no baseline: {reason}. Make one: sonde baseline save NAME RUN") from None
+        raise RunUnreadable(f"{path} is not a baseline: {reason}. Save one: sonde baseline save NAME RUN") from None
 
 
 def _content(path: Path) -> dict[str, Any]:

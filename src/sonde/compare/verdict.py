@@ -286,8 +286,8 @@ def _equal(one: Ratio, margin: float) -> bool:
 def _unsure(a: Summary, b: Summary) -> list[str]:
     crowded = [one.name for one in (a, b) if one.crowded]
     if not crowded:
-        return ["The steps scatter too much to tell."]
-    return ["Other programs used the cores meanwhile, so differences this small may be theirs."]
+        return ["Step times vary too much for a conclusion."]
+    return ["Other programs used the cores, so they may cause differences this small."]
 
 
 _WORDS = {"p50": "The median step takes", "p10": "The fastest tenth of the steps takes", "mean": "The mean step takes"}
@@ -457,7 +457,7 @@ def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
             found.append(f"{which} did not finish: {one.ended}.")
         if 0 < cut < len(one.steps.points):
             found.append(
-                f"{which} warmed up for longer than usual; the first {cut * 100 // len(one.steps.points)} % of its steps are left out."
+                f"{which} warmed up longer than most runs; the first {cut * 100 // len(one.steps.points)} % of its steps are left out."
             )
         grown = time.drift(np.median(one.steps.blocks, axis=1)) if len(one.steps.points) else None
         if grown is not None:
@@ -475,15 +475,17 @@ def _next(verdict: str, step: StepTime, settings: list[Setting], findings: Findi
         return "Record both runs with the same model, batch size and hardware, for at least 50 steps each."
     if verdict == INCONCLUSIVE:
         if step.more_steps:
-            return f"Record {units.count(step.more_steps)} more steps of each run, or run both in turns on a quiet machine."
-        return "Run both in turns on a quiet machine: more steps of these two runs would not settle it."
+            return (
+                f"Record {units.count(step.more_steps)} more steps of each run, or alternate both on an idle machine."
+            )
+        return "Alternate both on an idle machine: more steps of these two runs would not help."
     if verdict in (SLOWER, MIXED):
         worst = [one for one in findings.new if one.severity != SEVERITIES[0]]
         if worst:
             return f"{worst[0].kind} is new in B. {worst[0].next}"
         changed = [f"{one.name} {shown(one.a)} -> {shown(one.b)}" for one in settings if one.name.startswith(CAUSES)]
         if changed:
-            return f"Look first at what differs: {', '.join(changed[:3])}."
+            return f"First check what differs: {', '.join(changed[:3])}."
     worst = [one for one in b.findings if one.severity != SEVERITIES[0]]
     if worst:
         word = "The worst finding of B" if worst[0].severity == CRITICAL else "What B has left"

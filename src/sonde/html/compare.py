@@ -33,7 +33,7 @@ def comparison_page(view: Comparison) -> str:
     parts = [
         _head(view),
         _verdict(view),
-        section("Step time", "All statistics that were judged. Ratios are B / A.", _times(view)),
+        section("Step time", "All compared statistics. Ratios are B / A.", _times(view)),
         section(
             "Distribution of step times", "Share of the steps, on a logarithmic scale.", _overlaid(view.distribution)
         ),
