@@ -24,8 +24,8 @@ HOLE = "{…}"
 LONGEST = 25  # words of a sentence
 PROSE = re.compile(r"[A-Za-z][\w'-]*[,;:.]? (?:[a-z]{2,}|\{…\})|\{…\} [a-z]{2,}|[A-Z]{4,} [A-Z]{3,}")
 CODE = re.compile(  # SQL, regular expressions, programs, styles
-    r"^\s*(SET|RESET|FORMAT|SELECT|WITH|COPY|CREATE|UNION|FROM|WHERE|AND|JOIN|CASE|import|from)\b|\b(FROM \{|IS NOT NULL|NULLS LAST|ORDER BY|SELECT |WHERE |BETWEEN |THEN | AND [a-z])|\bAS \w+|::\w|\bFILTER \(|\(\?[:m!]"
-    r"|color-mix|^(not )?bold |^arg_m|<>|coalesce\(|^default-src|quantile_cont|\bOR \(|^\n?:root|<!DOCTYPE"
+    r"^\s*(SET|RESET|FORMAT|SELECT|WITH|COPY|CREATE|UNION|FROM|WHERE|AND|JOIN|CASE|import|from)\b|\b(FROM \{|IS NOT NULL|NULLS LAST|ORDER BY|WHERE |BETWEEN |THEN | AND [a-z])|\bAS \w+|::\w|\bFILTER \(|\(\?[:m!]"
+    r"|color-mix|^(not )?bold |^arg_m|<>|coalesce\(|^default-src|quantile_cont|\bOR \(|\(SELECT |^\n?:root|<!DOCTYPE"
 )
 MARKUP = re.compile(r"<[^<>]*>|&\w+;")
 # Private words, and words that sound translated. Names in backticks may have any.

@@ -33,10 +33,10 @@ def command(
     parquet: str | None,
     limit: int | None,
 ) -> None:
-    """Ask a run with SQL, and get a table, JSON, CSV or Parquet.
+    """Query a run with SQL; prints a table, JSON, CSV or Parquet.
 
-    SQL is one SELECT over the tables of the run; `-` reads it from standard input. It reads the run and nothing else.
-    Without RUN, the newest run is asked.
+    SQL is one SELECT over the tables of the run; `-` reads it from standard input. It can only read this run. Default:
+    the newest run.
     """
     if schema:
         _print_schema()
