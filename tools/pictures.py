@@ -147,6 +147,7 @@ def terminal(name: str, title: str, text: str) -> None:
     """Draw what a terminal shows as SVG. The fonts are those of the reader: no link to any other place."""
     console = Console(record=True, width=100, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     console.print(Text.from_ansi(text.rstrip("\n"), no_wrap=True))
+    console.print()  # room for the underscores of the last line
     theme = TerminalTheme((17, 22, 29), (214, 219, 226), colours(NORMAL), colours(BRIGHT))
     drawn = console.export_svg(title=title, theme=theme, unique_id=re.sub(r"\W", "-", name))
     (IMAGES / f"{name}.svg").write_text(without_fonts(drawn))
@@ -169,7 +170,7 @@ def until(text: str, *headings: str) -> str:
     """The lines before the first of these headings."""
     kept: list[str] = []
     for line in text.splitlines():
-        if any(heading in line for heading in headings):
+        if re.sub(r"\x1b\[[\d;]*m", "", line).startswith(headings):
             break
         kept.append(line)
     return "\n".join(kept)
