@@ -101,7 +101,7 @@ def test_any_metric_ranks(folder: Path, by: str) -> None:
     ("args", "code", "words"),
     [
         ((), 2, "Missing argument"),
-        (("before",), 2, "at least two runs"),
+        (("before",), 2, "has no restarts to check. Name two runs"),
         (("before", "aftre"), 1, "Did you mean 'after-2222'?"),
         (("before", "after", "--by", "speed"), 2, "'speed' is not one of"),
         (("before", "after", "third", "--html", "x.html"), 2, "--html takes two runs"),

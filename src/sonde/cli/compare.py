@@ -13,10 +13,10 @@ from sonde.analysis.run import Run
 from sonde.cli.choose import choose, complete, directory, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
-from sonde.compare.runs import METRICS, compare_runs, rank_runs
+from sonde.compare.runs import METRICS, compare_runs, rank_runs, restarts_of
 from sonde.exchange.output import output_file
 from sonde.html import comparison_page
-from sonde.terminal.compare import draw_comparison, draw_ranking
+from sonde.terminal.compare import draw_comparison, draw_ranking, draw_restarts
 
 THREADS = 1  # of the database: as in `sonde report`
 
@@ -28,7 +28,7 @@ Example: sonde compare before after --json | jq .step_time
 Example: sonde compare before after --html change.html
 Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean"""
 )
-@click.argument("runs", nargs=-1, required=True, metavar="A B [C]...", shell_complete=complete)
+@click.argument("runs", nargs=-1, required=True, metavar="A [B] [C]...", shell_complete=complete)
 @directory
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", metavar="FILE", type=click.Path(), help="Write an HTML page about two runs; works offline.")
@@ -42,24 +42,24 @@ Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean"""
 def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | None, by: str) -> None:
     """Compare runs: time, causes, numbers.
 
-    A is the baseline. Each is a path, a run folder's name or any unique part of it. With three or more
-    runs you get a table, ranked.
+    A is the baseline. Each is a path, a run folder name or any unique part of it. With three or more
+    runs you get a table, ranked; with one run, a check of its restarts.
 
     The verdict is faster, slower, same, mixed, inconclusive or not_comparable. Ratios are B / A, with 95 % confidence
     intervals. The exit code is 0 for every verdict, and 1 if a run cannot be read.
     """
-    if len(runs) < 2:
-        raise click.UsageError("Name at least two runs: sonde compare A B. `sonde runs` lists them.")
-    if html is not None and len(runs) > 2:
+    if html is not None and len(runs) != 2:
         raise click.UsageError("--html takes two runs: sonde compare A B --html FILE")
     target = None if html is None else page_target(html, "comparison")
     paths = [choose(run, runs_dir(dir)) for run in runs]
     with ExitStack() as stack, progress("Reading") as told:
-        output_file = [stack.enter_context(Run([path], threads=THREADS, progress=told)) for path in paths]
-        if len(output_file) > 2:
-            ranking = rank_runs(output_file, by)
+        opened = [stack.enter_context(Run([path], threads=THREADS, progress=told)) for path in paths]
+        if len(opened) == 1:
+            return _restarts(opened[0], as_json)
+        if len(opened) > 2:
+            ranking = rank_runs(opened, by)
             return print_json(ranking) if as_json else draw_ranking(ranking, out())
-        view = compare_runs(output_file[0], output_file[1])
+        view = compare_runs(opened[0], opened[1])
     if target is not None:
         _write(target, comparison_page(view))
     if as_json:
@@ -67,6 +67,17 @@ def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | N
     elif target is None or sys.stdout.isatty():
         draw_comparison(view, out())
     return None
+
+
+def _restarts(run: Run, as_json: bool) -> None:
+    """One run: only its restarts can be checked."""
+    view = restarts_of(run)
+    if not view.resume:
+        raise click.UsageError(f"{run.id} has no restarts to check. Name two runs: sonde compare A B")
+    if as_json:
+        print_json(view)
+    else:
+        draw_restarts(view, out())
 
 
 def _write(path: Path, page: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 LOSS, RATE, BATCH = "loss", "learning rate", "batch"
+ALIKE = 3  # losses in a row that are equal to the bit are no chance
 MOST_TRIED = 1000  # batches that differ and belong to no step, before the search ends
 
 
@@ -54,14 +55,23 @@ class Numbers:
     identical: bool | None
     first_difference: Difference | None
     steps: int  # that both have
+    shift: int = 0  # of a resumed run that counts from 0: its step 0 is this step of A
     streams: list[Stream] = field(default_factory=list)
     text: str = ""
 
 
 def compare_numbers(a: Run, b: Run) -> Numbers:
     """Compare what both runs recorded, step by step."""
-    streams = [one for one in (_losses(a, b), _rates(a, b), _batches(a, b)) if one is not None]
-    return joined(streams)
+    losses = [_series(run, _LOSSES) for run in (a, b)]
+    shift = _shift(losses[0], losses[1]) if _resumed(b) else 0
+    streams = [
+        _stream(LOSS, losses[0], _moved(losses[1], shift)),
+        _rates(a, b, shift),
+        None if shift else _batches(a, b),
+    ]
+    found = joined([one for one in streams if one is not None])
+    told = f"Step 0 of B is taken for step {shift} of A, where its losses begin. {found.text}"
+    return replace(found, text=told, shift=shift) if shift else found
 
 
 def joined(streams: Sequence[Stream]) -> Numbers:
@@ -70,11 +80,15 @@ def joined(streams: Sequence[Stream]) -> Numbers:
     steps = max((one.compared for one in known), default=0)
     if not known:
         return Numbers(
-            None, None, 0, list(streams), "Nothing to compare: no losses, learning rates or batches in common."
+            None,
+            None,
+            0,
+            streams=list(streams),
+            text="Nothing to compare: no losses, learning rates or batches in common.",
         )
     parted = sorted((one.first_difference for one in known if one.first_difference), key=lambda one: one.step)
     text = _text(known, parted, steps)
-    return Numbers(not parted, parted[0] if parted else None, steps, list(streams), text)
+    return Numbers(not parted, parted[0] if parted else None, steps, streams=list(streams), text=text)
 
 
 def _text(known: Sequence[Stream], parted: Sequence[Difference], steps: int) -> str:
@@ -113,12 +127,29 @@ def _value(value: Any) -> str:
 Series = dict[int, tuple["NDArray[np.int64]", "NDArray[np.float64]"]]  # rank -> steps in order, and their values
 
 
-def _losses(a: Run, b: Run) -> Stream:
-    mine, theirs = (
-        _series(run, "SELECT coalesce(rank, 0) AS rank, step, loss AS value FROM steps WHERE loss IS NOT NULL")
-        for run in (a, b)
-    )
-    return _stream(LOSS, mine, theirs)
+_LOSSES = "SELECT coalesce(rank, 0) AS rank, step, loss AS value FROM steps WHERE loss IS NOT NULL"
+
+
+def _resumed(run: Run) -> bool:
+    """Whether it read a checkpoint."""
+    query = f"SELECT 1 FROM events WHERE cat = '{probe.PROBE}' AND name = '{probe.LOADED}' LIMIT 1"
+    return bool(run.sql(query).fetchall())
+
+
+def _shift(mine: Series, theirs: Series) -> int:
+    """Where in A the first losses of B stand, to the bit, if B counts its steps from 0; 0 if nowhere else."""
+    rank = min(mine.keys() & theirs.keys(), default=None)
+    if rank is None or len(theirs[rank][1]) < ALIKE or theirs[rank][0][0] != 0:
+        return 0
+    (steps, values), first = mine[rank], theirs[rank][1][:ALIKE]
+    for place in np.flatnonzero(values == first[0]).tolist():
+        if np.array_equal(values[place : place + ALIKE], first):
+            return int(steps[place])
+    return 0
+
+
+def _moved(series: Series, shift: int) -> Series:
+    return {rank: (steps + shift, values) for rank, (steps, values) in series.items()}
 
 
 def _series(run: Run, query: str) -> Series:
@@ -154,10 +185,10 @@ def _or_last(step: int | None) -> int:
     return 2**63 if step is None else step
 
 
-def _rates(a: Run, b: Run) -> Stream | None:
+def _rates(a: Run, b: Run, shift: int) -> Stream | None:
     """Learning rates are recorded when they change: each holds until the next."""
     mine, theirs = (_rate_series(run) for run in (a, b))
-    return _stream(RATE, mine, theirs) if mine and theirs else None
+    return _stream(RATE, mine, _moved(theirs, shift)) if mine and theirs else None
 
 
 def _rate_series(run: Run) -> Series:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from sonde.compare.numbers import Numbers, compare_numbers
+from sonde.compare.resume import Resume, restarts, resumes
 from sonde.compare.summary import Summary, item_medians, summarize
 from sonde.compare.time import FASTER, INCONCLUSIVE, SAME, SLOWER
 from sonde.compare.verdict import MIXED, NOT_COMPARABLE, ItemRow, Times, compare_times
@@ -38,6 +39,16 @@ class Comparison(Times):
     a: About = None  # type: ignore[assignment]  # given by keyword, behind fields with defaults
     b: About = None  # type: ignore[assignment]
     numbers: Numbers = None  # type: ignore[assignment]
+    resume: list[Resume] = field(default_factory=list)  # empty: B does not go on from a checkpoint of A
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """The restarts inside one run."""
+
+    run: str
+    resume: list[Resume]
     schema_version: int = SCHEMA_VERSION
 
 
@@ -86,6 +97,11 @@ def compare_runs(a: Run, b: Run) -> Comparison:
     return _comparison(a, b, summarize(a), summarize(b))
 
 
+def restarts_of(run: Run) -> Restarts:
+    """What the restarts inside one run did."""
+    return Restarts(run.id, restarts(run))
+
+
 def rank_runs(runs: Sequence[Run], by: str) -> Ranking:
     """Compare several runs with the first of them, and rank them all by a metric."""
     summaries = [summarize(run) for run in runs]
@@ -100,7 +116,7 @@ def _comparison(a: Run, b: Run, mine: Summary, theirs: Summary) -> Comparison:
     times = compare_times(mine, theirs)
     parts = {one.name: getattr(times, one.name) for one in fields(Times)}
     parts["items"] = replace(times.items, rows=_known_items(a, b, times.items.rows))
-    return Comparison(**parts, a=_about(mine), b=_about(theirs), numbers=compare_numbers(a, b))
+    return Comparison(**parts, a=_about(mine), b=_about(theirs), numbers=compare_numbers(a, b), resume=resumes(a, b))
 
 
 def _known_items(a: Run, b: Run, rows: list[ItemRow]) -> list[ItemRow]:

@@ -9,13 +9,13 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from sonde.compare.runs import SCHEMA_VERSION, Comparison, Ranking
+from sonde.compare.runs import SCHEMA_VERSION, Comparison, Ranking, Restarts
 from sonde.compare.verdict import VERDICTS
 
 FILE = Path(__file__).with_name("compare.schema.json")
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 ABOUT = (
-    "What `sonde compare --json` prints: two runs, or a ranking of several. Ratios are B / A. Times end in _ns and are "
+    "What `sonde compare --json` prints: two runs, a ranking of several, or the restarts of one. Ratios are B / A. Times end in _ns and are "
     "nanoseconds; null: not known."
 )
 
@@ -23,7 +23,7 @@ ABOUT = (
 def schema() -> dict[str, Any]:
     """The whole schema."""
     named: dict[str, Any] = {}
-    either = [_of(kind, named) for kind in (Comparison, Ranking)]
+    either = [_of(kind, named) for kind in (Comparison, Ranking, Restarts)]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sonde comparison",
@@ -50,7 +50,7 @@ def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
         named[name] = {}
         hints = typing.get_type_hints(kind)
         parts = {one.name: _of(hints[one.name], named) for one in dataclasses.fields(kind)}
-        if kind in (Comparison, Ranking):
+        if kind in (Comparison, Ranking, Restarts):
             parts["schema_version"] = {"const": SCHEMA_VERSION}
         if kind is Comparison:
             parts["verdict"] = {"enum": list(VERDICTS)}

@@ -47,10 +47,15 @@ def comparison_page(view: Comparison) -> str:
         section("Findings", "", _findings(view)),
         section("What else differs", "Recorded at the start of each run.", _settings(view)),
         section("Numbers", "Are both the same training?", tag("p", safe(view.numbers.text))),
-        section("Notes", "", tag("ul", "".join(tag("li", safe(one)) for one in view.notes)) if view.notes else ""),
+        section("Resume check", "What the restart did.", _list([line for one in view.resume for line in one.text])),
+        section("Notes", "", _list(view.notes)),
     ]
     title = f"{_word(view)}: {view.a.name} and {view.b.name}"
     return document(title, "comparison", STYLE + OWN_STYLE, "\n".join(part for part in parts if part))
+
+
+def _list(texts: Sequence[str]) -> str:
+    return tag("ul", "".join(tag("li", safe(one)) for one in texts)) if texts else ""
 
 
 def _word(view: Comparison) -> str:

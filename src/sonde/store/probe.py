@@ -63,6 +63,7 @@ DEVICE_PEAK = (
     "device_peak"  # a counter: the most bytes that were allocated on a device, its key, since the last such look
 )
 CHECKPOINT = "checkpoint"
+LOADED = "checkpoint.loaded"  # a mark: a checkpoint, or other weights, were read; the argument `file` is its name
 EVALUATION = "evaluation"
 # A counter: the key n > 1 says that the value was divided by n just before its backward pass, -n that the framework did so since a
 # step has n micro-batches; 0: neither.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from sonde.compare.runs import Comparison, Ranking
+    from sonde.compare.resume import Resume
+    from sonde.compare.runs import Comparison, Ranking, Restarts
     from sonde.compare.verdict import Named, Ratio
 
 MOST_ROWS = 10
@@ -42,6 +43,7 @@ def draw_comparison(view: Comparison, console: Console) -> None:
     _settings(view, console)
     heading(console, "Numbers")
     note(console, view.numbers.text)
+    _resumes(console, view.resume)
     if view.notes:
         heading(console, "Notes")
         items(console, view.notes)
@@ -154,6 +156,18 @@ def _settings(view: Comparison, console: Console) -> None:
             TextColumn("B", [shown(one.b) for one in rows], right=False, least=12),
         ],
     )
+
+
+def draw_restarts(view: Restarts, console: Console) -> None:
+    """The restarts inside one run."""
+    console.print(Text(f"{view.run}: {units.plural(len(view.resume), 'restart')}", "bold"))
+    _resumes(console, view.resume)
+
+
+def _resumes(console: Console, found: Sequence[Resume]) -> None:
+    if found:
+        heading(console, "Resume check")
+        items(console, [line for one in found for line in one.text])
 
 
 def draw_ranking(view: Ranking, console: Console) -> None:

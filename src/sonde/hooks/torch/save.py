@@ -1,4 +1,4 @@
-"""Checkpoints being written: `torch.save`, `torch.distributed.checkpoint.save`, and `save_file` of safetensors.
+"""Checkpoints being written and read: `torch.save` and `load`, those of `torch.distributed.checkpoint`, and of safetensors.
 
 A subscriber gets the arguments of the function. One inside another (a distributed one saves parts by `torch.save`) is told
 too, by the point of its own.
@@ -26,6 +26,19 @@ def _distributed_places(package: ModuleType) -> list[Place]:
     return [(owner, "save") for owner in (package, saver) if hasattr(owner, "save")]
 
 
+def _load_places(torch: ModuleType) -> list[Place]:
+    return [(torch, "load"), (torch.serialization, "load")]
+
+
+def _distributed_load_places(package: ModuleType) -> list[Place]:
+    loader = sys.modules.get("torch.distributed.checkpoint.state_dict_loader")
+    return [(owner, "load") for owner in (package, loader) if hasattr(owner, "load")]
+
+
+def _safetensors_load_place(package: ModuleType) -> list[Place]:
+    return [(package, "load_file")]
+
+
 def _safetensors_place(package: ModuleType) -> list[Place]:
     return [(package, "save_file")]
 
@@ -40,3 +53,13 @@ safetensors_save = Point(
     find=_safetensors_place,
 )  # fmt: skip
 SAVES = (torch_save, distributed_save, safetensors_save)
+
+_READING = "to see checkpoints being read"
+LOADS = (
+    Point("torch.load", _READING, library="torch", find=_load_places),
+    Point(
+        "torch.distributed.checkpoint.load", _READING, library="torch.distributed.checkpoint",
+        find=_distributed_load_places,
+    ),
+    Point("safetensors.torch.load_file", _READING, library="safetensors.torch", find=_safetensors_load_place),
+)  # fmt: skip
