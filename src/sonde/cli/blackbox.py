@@ -61,9 +61,9 @@ def command(
     """
     target = None if html is None else page_target(html, "black box")
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, open_run(path, progress=told) as output_file:
-        box = black_box(output_file)
-        view = blackbox(output_file, box, number)
+    with progress("Reading") as told, open_run(path, progress=told) as opened:
+        box = black_box(opened)
+        view = blackbox(opened, box, number)
     if as_json:
         print_json(view)
     elif html is None or sys.stdout.isatty():

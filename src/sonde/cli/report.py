@@ -49,12 +49,12 @@ def command(
     thresholds = Policy.load(policy)
     target = None if html is None else page_target(html, "report")
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, Run([path], threads=THREADS, progress=told) as output_file:
-        view = report(output_file, thresholds)
+    with progress("Reading") as told, Run([path], threads=THREADS, progress=told) as opened:
+        view = report(opened, thresholds)
         if policy is None:
             keep_outcome(view, path)
         if target is not None:
-            _write(target, view, output_file)
+            _write(target, view, opened)
     if as_json:
         print_json(view)
     elif html is None or sys.stdout.isatty():

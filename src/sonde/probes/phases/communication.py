@@ -36,7 +36,11 @@ _watching = guard("watching communication between ranks")
 
 def install(_settings: Settings) -> Callable[[], None]:
     """Record communication until the returned function is called."""
-    undo = [collective.fast_path(_fast_path), ddp_made.subscribe(_DistributedModels()), ddp_logged.subscribe(_Loggers())]
+    undo = [
+        collective.fast_path(_fast_path),
+        ddp_made.subscribe(_DistributedModels()),
+        ddp_logged.subscribe(_Loggers()),
+    ]
 
     def leave() -> None:
         while undo:
