@@ -4,7 +4,7 @@
    A batch goes through four functions of torch, of which each has a place here: asking the sampler, sending that to a worker, making
    the batch, and waiting for it, which surrounds the others. In Python these are fifty frames, a tenth of a short step.
    Whatever is not plain goes to what stood there before. */
-#include "points.h"
+#include "shared/points.h"
 #include "shared/ledger.h"
 
 #include <string.h>

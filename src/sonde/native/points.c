@@ -7,7 +7,7 @@
    plain goes to the Python function.
 
    Block: the same for the block around a step of training. */
-#include "points.h"
+#include "shared/points.h"
 #include "shared/tensor.h"
 
 #include <string.h>

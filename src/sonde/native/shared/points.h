@@ -2,8 +2,8 @@
 #ifndef SONDE_POINTS_H
 #define SONDE_POINTS_H
 
-#include "shared/callable.h"
-#include "shared/errors.h"
+#include "callable.h"
+#include "errors.h"
 
 /* What stands in the place of a patched function. */
 typedef struct {
