@@ -26,7 +26,8 @@ from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, serving
 from sonde.guard import guard, pass_on
 from sonde.hooks.torch.loader import start_in_workers
-from sonde.nonfinite import alarm, batches as arrivals
+from sonde.nonfinite import alarm
+from sonde.nonfinite.batches import address, in_hand
 from sonde.probes import at_uninstall, step
 from sonde.probes.loader import ledger, wait as loader
 from sonde.probes.phases import loss
@@ -130,9 +131,9 @@ class _BoxState(_State):  # type: ignore[misc]  # which class it is is known whe
         """How many batches before the newest is the one that the program has in hand, of some; the oldest, if it has several."""
         wanted = range(newest - unused + 1, newest + 1)
         kept = [one for one in self.ring.kept if one.key in wanted] if self.ring is not None else []
-        owners = {arrivals.address(part): one.key for one in kept for _, part in one.parts}
-        for group in arrivals.in_hand():
-            keys = [key for one in group if (key := owners.get(arrivals.address(one))) is not None]
+        owners = {address(part): one.key for one in kept for _, part in one.parts}
+        for group in in_hand():
+            keys = [key for one in group if (key := owners.get(address(one))) is not None]
             if keys:
                 return newest - min(keys)
         return None

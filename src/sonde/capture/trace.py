@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sonde import config
-from sonde.capture import tape as active, workers
+from sonde.capture import tape as tapes, workers
 from sonde.capture.plan import Plan, checked
 from sonde.capture.result import TraceResult
 from sonde.capture.torch import loop
@@ -65,7 +65,7 @@ class Tracing:
     def __init__(self, plan: Plan, keep: Keep) -> None:
         """Use `trace()` instead."""
         self.result = TraceResult(plan.items)
-        self._tape = active.Tape(self.result, plan, keep)
+        self._tape = tapes.Tape(self.result, plan, keep)
         self._used = False
 
     def __enter__(self) -> TraceResult:
@@ -97,16 +97,16 @@ class _Following:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.tapes: list[active.Tape] = []
+        self.tapes: list[tapes.Tape] = []
         self.leave: Callable[[], None] | None = None
 
-    def join(self, tape: active.Tape) -> None:
+    def join(self, tape: tapes.Tape) -> None:
         with self.lock:
             self.tapes.append(tape)
             if self.leave is None:
                 self.leave = loop.watch()
 
-    def part(self, tape: active.Tape) -> None:
+    def part(self, tape: tapes.Tape) -> None:
         with self.lock:
             self.tapes = [one for one in self.tapes if one is not tape]
             if not self.tapes and self.leave is not None:
@@ -117,8 +117,8 @@ class _Following:
 _following = _Following()
 
 
-def _start(tape: active.Tape) -> None:
-    active.push(tape)
+def _start(tape: tapes.Tape) -> None:
+    tapes.push(tape)
     with guard("starting a trace"):
         mark("trace.start", "flow")
         tape.spool = workers.new_spool()
@@ -129,10 +129,10 @@ def _start(tape: active.Tape) -> None:
         _following.join(tape)
 
 
-def _stop(tape: active.Tape) -> str | None:
+def _stop(tape: tapes.Tape) -> str | None:
     """End a trace; where it was saved, if it was."""
     try:
-        active.pop(tape)
+        tapes.pop(tape)
     finally:
         with guard("undoing the patches of a trace"):
             _following.part(tape)
@@ -145,14 +145,14 @@ def _stop(tape: active.Tape) -> str | None:
         _settle(tape)
         if not _following.tapes:
             identity.forget()
-    active.remember(tape.result)
+    tapes.remember(tape.result)
     with guard("saving a trace"):
         mark("trace.end", "flow")
         return _save_in_run(tape.result)
     return None
 
 
-def _arrivals(tape: active.Tape) -> Callable[[], list[TraceCall]]:
+def _arrivals(tape: tapes.Tape) -> Callable[[], list[TraceCall]]:
     def arrivals() -> list[TraceCall]:
         with guard("reading what loader workers captured"):
             return workers.merge(tape, [] if tape.spool is None else tape.spool.read(), final=False)
@@ -161,7 +161,7 @@ def _arrivals(tape: active.Tape) -> Callable[[], list[TraceCall]]:
     return arrivals
 
 
-def _settle(tape: active.Tape) -> None:
+def _settle(tape: tapes.Tape) -> None:
     """Take in what workers have captured, and say what is missing."""
     result = tape.result
     result.source = None
@@ -174,8 +174,8 @@ def _settle(tape: active.Tape) -> None:
     workers.name_items(result.calls())
     tape.dropped += lost
     if tape.dropped:
-        tape.note(f"{tape.dropped} more calls were not captured: a trace holds at most {active.MAX_CALLS}.")
-    if tape.copied > active.TOTAL_COPIES * tape.keep.limit:
+        tape.note(f"{tape.dropped} more calls were not captured: a trace holds at most {tapes.MAX_CALLS}.")
+    if tape.copied > tapes.TOTAL_COPIES * tape.keep.limit:
         tape.note("Later values were described but not copied: the copies of this trace had reached their limit.")
     if tape.plan.items is not None and tape.plan.automatic and not tape.loops:
         tape.note(f"items={tape.plan.items} had no effect: no torch DataLoader was used in the block.")
@@ -254,7 +254,7 @@ def _process_folder() -> str | None:
 def _in_child() -> None:
     """After a fork: what this process captures goes to its parent's trace."""
     _following.lock = threading.RLock()  # another thread may have held it
-    for tape in active.tapes():
+    for tape in tapes.tapes():
         if tape.spool is not None:
             workers.in_child(tape, tape.spool)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from sonde.capture import file, tape as active
+from sonde.capture import file, tape as tapes
 from sonde.capture.plan import Plan
 from sonde.capture.result import TraceResult
 from sonde.capture.torch import loaders
@@ -90,7 +90,7 @@ def new_spool() -> Spool:
 # ── in a worker ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def arguments(tape: active.Tape, spool: Spool) -> tuple[Any, ...]:
+def arguments(tape: tapes.Tape, spool: Spool) -> tuple[Any, ...]:
     """What a worker has to know, as values that can be sent to it."""
     keep = tape.keep
     return spool.path, tape.plan.as_json(), [keep.values, keep.limit, sorted(keep.exclude)]
@@ -99,21 +99,21 @@ def arguments(tape: active.Tape, spool: Spool) -> tuple[Any, ...]:
 def start(path: str, plan: dict[str, Any], keep: list[Any]) -> None:
     """In a loader worker, forked or not: capture for the trace that writes to `path`."""
     values, limit, exclude = keep
-    tape = active.Tape(TraceResult(), Plan.from_json(plan), Keep(values, limit, frozenset(exclude)))
+    tape = tapes.Tape(TraceResult(), Plan.from_json(plan), Keep(values, limit, frozenset(exclude)))
     spool = Spool(path)
     _send(tape, spool)
     tape.near = spool.signalled
-    active.become(tape)
+    tapes.become(tape)
     loaders.watch()
 
 
-def _send(tape: active.Tape, spool: Spool) -> None:
+def _send(tape: tapes.Tape, spool: Spool) -> None:
     tape.deliver = spool.write
     tape.lost = spool.lose
     tape.over = lambda: not os.path.isdir(spool.path)
 
 
-def in_child(tape: active.Tape, spool: Spool) -> None:
+def in_child(tape: tapes.Tape, spool: Spool) -> None:
     """In any other process that was forked while the trace runs: send calls to the trace's process."""
     tape.renew_lock()
     _send(tape, spool)
@@ -124,7 +124,7 @@ def in_child(tape: active.Tape, spool: Spool) -> None:
 # ── in the main process ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def merge(tape: active.Tape, arrived: list[TraceCall], *, final: bool) -> list[TraceCall]:
+def merge(tape: tapes.Tape, arrived: list[TraceCall], *, final: bool) -> list[TraceCall]:
     """Number all calls in the order of their start, those that have just arrived too; the new ones are returned.
 
     What was fetched for a batch that nobody has got yet waits. In the end it is kept if everything is to be captured (it
@@ -134,7 +134,7 @@ def merge(tape: active.Tape, arrived: list[TraceCall], *, final: bool) -> list[T
         return _merge(tape, _chosen(tape, arrived, final=final))
 
 
-def _merge(tape: active.Tape, chosen: list[TraceCall]) -> list[TraceCall]:
+def _merge(tape: tapes.Tape, chosen: list[TraceCall]) -> list[TraceCall]:
     known = [call for stage in tape.result._stages.values() for call in stage.calls]
     ordered = sorted([*known, *chosen], key=lambda call: (call.about.start_ns, call.about.seq))
     numbers = {(call.about.pid, call.about.seq): n for n, call in enumerate(ordered)}
@@ -143,12 +143,12 @@ def _merge(tape: active.Tape, chosen: list[TraceCall]) -> list[TraceCall]:
         about.parent = None if about.parent is None else numbers.get((about.pid, about.parent))
         about.seq = n
     tape.next = len(ordered)
-    room = max(active.MAX_CALLS - len(known), 0)
+    room = max(tapes.MAX_CALLS - len(known), 0)
     tape.dropped += len(chosen[room:])
     return chosen[:room]
 
 
-def _chosen(tape: active.Tape, arrived: list[TraceCall], *, final: bool) -> list[TraceCall]:
+def _chosen(tape: tapes.Tape, arrived: list[TraceCall], *, final: bool) -> list[TraceCall]:
     for call in arrived:
         call.about.loader = tape.place.loader(call.about.loader)
         call.about.phase = tape.phases.get(call.about.loader)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sonde.hooks.torch import memory, private
-from sonde.nonfinite import check as finite
+from sonde.nonfinite import check
 from sonde.store.probe import PERHAPS
 
 MOST_NODES = 400  # of a graph, that are looked at
@@ -64,13 +64,13 @@ def forward(tensor: Any, since: int, layers: Ranges = ()) -> Origin:
     known = _graph(top, since, layers)
     if top in known and _by_itself(known[top].op, top, tensor):
         return Origin(known[top].op)
-    sought = finite.look(tensor)
+    sought = check.look(tensor)
     bits = _bits(known) | {(top, tensor.output_nr): sought}
     makers = _makers(known, bits, top, sought)
     if not makers:
         return Origin(None)
     empty = next((one for one in makers if known[one].op == "mean" and _by_itself("mean", one, tensor)), None)
-    best = empty or min(makers, key=lambda one: (not _worst(one, bits) & sought & finite.NAN, private.node_number(one)))
+    best = empty or min(makers, key=lambda one: (not _worst(one, bits) & sought & check.NAN, private.node_number(one)))
     return _blamed(best, makers[best], known, sought)
 
 
@@ -144,8 +144,8 @@ def _graph(top: Any, since: int, layers: Ranges) -> dict[Any, KnownNode]:
         gave = _read(node, "result")
         gave = _asked_again(op, node, given) if gave is None else gave
         found[node] = KnownNode(op, given, gave)
-        good = {place for place, one in given.items() if not finite.look(one)}
-        if gave is None or finite.look(gave):
+        good = {place for place, one in given.items() if not check.look(one)}
+        if gave is None or check.look(gave):
             waiting += [one for place, (one, _) in enumerate(node.next_functions) if place not in good]
     return dict(sorted(found.items(), key=lambda one: -private.node_number(one[0])))
 
@@ -162,8 +162,8 @@ def _bits(known: dict[Any, KnownNode]) -> dict[tuple[Any, int], int]:
     found = {}
     for node, one in known.items():
         if one.gave is not None:
-            found[node, 0] = finite.look(one.gave)
-        found.update({node.next_functions[place]: finite.look(value) for place, value in one.given.items()})
+            found[node, 0] = check.look(one.gave)
+        found.update({node.next_functions[place]: check.look(value) for place, value in one.given.items()})
     return found
 
 
@@ -183,7 +183,7 @@ def _makers(known: dict[Any, KnownNode], bits: dict[Any, int], top: Any, sought:
         makers[node] = set().union(*(makers[one] for one in below))
         silent[node] = set().union(*(silent[one] for one in below))
         worst = _worst(node, bits) or _from_elsewhere(node, known)
-        mask = worst == finite.INF and sought != finite.INF and node is not top and _is_calm(node, known[node])
+        mask = worst == check.INF and sought != check.INF and node is not top and _is_calm(node, known[node])
         if worst and not mask and not makers[node]:
             makers[node] = {node}
         elif not worst:
@@ -194,7 +194,7 @@ def _makers(known: dict[Any, KnownNode], bits: dict[Any, int], top: Any, sought:
 def _from_elsewhere(node: Any, known: dict[Any, KnownNode]) -> int:
     """What is wrong with that which came into a node from outside of this graph."""
     outside = (one for place, one in known[node].given.items() if node.next_functions[place][0] not in known)
-    return max((finite.look(one) for one in outside), default=0)
+    return max((check.look(one) for one in outside), default=0)
 
 
 def _is_calm(node: Any, known: KnownNode) -> bool:
@@ -203,7 +203,7 @@ def _is_calm(node: Any, known: KnownNode) -> bool:
         return False
     factor = known.given.get(1, known.given.get(0) if known.op == "mul" else None)
     if known.op in ("mul", "div") and factor is not None:
-        return finite.look(factor) == 0 and not (known.op == "div" and _has_zero(factor))
+        return check.look(factor) == 0 and not (known.op == "div" and _has_zero(factor))
     return known.op not in RISKY
 
 
@@ -220,7 +220,7 @@ def _blamed(maker: Any, silent: list[Any], known: dict[Any, KnownNode], sought: 
     if silent and _is_calm(maker, known[maker]):
         return Origin(_guessed([known[one].op for one in wild], [known[one].op for one in (maker, *silent)], sought))
     op, given, gave = known[maker]
-    wrong = next((one for one in given.values() if finite.look(one)), None)
+    wrong = next((one for one in given.values() if check.look(one)), None)
     if wrong is not None:
         return Origin(op, wrong, False, gave, maker)
     sure = not any(one in known for one, _ in maker.next_functions) or len(given) == len(maker.next_functions)
@@ -232,7 +232,7 @@ def _blamed(maker: Any, silent: list[Any], known: dict[Any, KnownNode], sought: 
 
 def _guessed(wild: list[str], names: list[str], sought: int) -> str | None:
     """The operation that is to be blamed, by names alone."""
-    if sought == finite.INF and not wild and "masked_fill" in names:
+    if sought == check.INF and not wild and "masked_fill" in names:
         return "masked_fill"
     if not wild:
         return names[0] if len(set(names)) == 1 else None
@@ -264,7 +264,7 @@ def _by_itself(op: str, node: Any, tensor: Any) -> bool:
     if op == "mean":
         return bool(private.saved(node, "self_sym_numel", 1) == 0)
     mask = _read(node, "mask") if op == "masked_fill" and node is tensor.grad_fn else None
-    return mask is not None and not bool((finite.bad(tensor) & ~mask.detach().cpu()).any())
+    return mask is not None and not bool((check.bad(tensor) & ~mask.detach().cpu()).any())
 
 
 def _asked_again(op: str, node: Any, given: dict[int, Any]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from sonde.capture import tape as active
+from sonde.capture import tape as tapes
 from sonde.capture.attach import capture
 from sonde.capture.context import Fetch, Where, items_of
 from sonde.capture.decorate import is_traced
@@ -37,7 +37,7 @@ def limited(config: Config, items: int) -> Config:
 
 def note(text: str) -> None:
     """Let the active trace, if there is one, say this below its stages."""
-    tape = active.current()
+    tape = tapes.current()
     if tape is not None:
         tape.note(text)
 
@@ -62,27 +62,27 @@ class Told:
         self.silent = is_traced(getattr(function, "__func__", function))
 
     def __call__(self, value: Any, *more: Any) -> Any:
-        if self.silent or active.current() is None:
+        if self.silent or tapes.current() is None:
             return self.function(value, *more)
         definition = TraceDef(self.disp_name, self.name, None, self.result_name, self.stage_name)
         fetch = _placed(self.stage_name, value)
-        frame = active.enter(definition, self.disp_name, lambda: [(self.argument, value)])
+        frame = tapes.enter(definition, self.disp_name, lambda: [(self.argument, value)])
         try:
             result = self.function(value, *more)
         except BaseException as error:
-            active.leave(frame, error=error)
+            tapes.leave(frame, error=error)
             raise
         if fetch is not None and frame is not None:
             fetch.named(result)
             frame.call.about.items = fetch.here()
-        active.leave(frame, result)
+        tapes.leave(frame, result)
         return result
 
 
 @guard("identifying the item of a call", default=None)
 def _placed(stage: str, index: Any) -> Fetch | None:
     """Say which item of the batch is at hand now: that with this index; or all of them, where they are collated."""
-    tape = active.current()
+    tape = tapes.current()
     fetch = None if tape is None else tape.place.thread.fetch
     if fetch is None or stage not in ("resolve_data", "collate"):
         return None
@@ -95,7 +95,7 @@ def _placed(stage: str, index: Any) -> Fetch | None:
 
 def fetched(number: int, indices: Sequence[int], make: Callable[[], Any]) -> Any:
     """A batch that is made without a loader: `make()`, with its items known to the active trace, if there is one."""
-    tape = active.current()
+    tape = tapes.current()
     if tape is None:
         return make()
     place = tape.place
@@ -122,7 +122,7 @@ def of_inputs(function: Callable[[Any], Any], model: str) -> Callable[[Any], Any
 
 def watch_forward(model: Any) -> Capture | None:
     """Capture the calls of `forward`, whoever makes them, until the trace ends. None if they are seen anyway."""
-    if active.current() is None or is_traced(type(model).forward):
+    if tapes.current() is None or is_traced(type(model).forward):
         return None
     name = shown_name(type(model).__name__, "forward")
     single = len(inspect.signature(model.forward).parameters) == 1

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sonde.guard import guard
-from sonde.values import digest as checksum, identity
+from sonde.values import digest as digests, identity
 from sonde.values.note import AGAIN, ARRAY, HIDDEN, MISSING, OBJECT, Note
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Walk:
         if len(text) < LONG and _ADDRESS.search(text):
             text, known = _ADDRESS.sub("", text), False
         shown = shorten(text) if self.texts else f"<{name}>"
-        return Frozen(Note(OBJECT, name, text=shown, digest=checksum.of_text(name, text) if known else None))
+        return Frozen(Note(OBJECT, name, text=shown, digest=digests.of_text(name, text) if known else None))
 
     def children(self, parts: Iterable[tuple[str, object]], around: object, *, named: bool = True) -> Children:
         """Describe the parts of the container `around`; `named`: by keys or fields, which may be excluded."""
@@ -129,27 +129,27 @@ class Walk:
     def _children(self, parts: Iterable[tuple[str, object]], named: bool) -> Children:
         notes: list[tuple[str, Note]] = []
         values: list[object] = []
-        digests: list[int] = []
+        found: list[int] = []
         more = False  # than are described
         for name, part in parts:
             if len(notes) < WIDTH and self.left > 0:
                 note, copy = self.value(part, name if named else "")
                 notes.append((name, note))
                 values.append(copy)
-                digests.append(checksum.unknown(note) if note.digest is None else note.digest)
+                found.append(digests.unknown(note) if note.digest is None else note.digest)
             else:
                 more = True
                 if self.elements <= 0 or self.partial:
                     self.partial = True
                     break
-                digests.append(self.digest(part, name if named else ""))
+                found.append(self.digest(part, name if named else ""))
         cut = more or any(note.cut for _, note in notes)
-        return Children(tuple(notes), values, None if self.partial else digests, cut)
+        return Children(tuple(notes), values, None if self.partial else found, cut)
 
     def digest(self, value: object, name: str = "") -> int:
         """Only the digest of a part."""
         self.elements -= 1
-        known = None if name and name in self.exclude else checksum.scalar(value)
+        known = None if name and name in self.exclude else digests.scalar(value)
         if known is not None:
             return known
         copies, self.copies = self.copies, False
@@ -157,7 +157,7 @@ class Walk:
             note = self.value(value, name).note
         finally:
             self.copies = copies
-        return checksum.unknown(note) if note.digest is None else note.digest
+        return digests.unknown(note) if note.digest is None else note.digest
 
 
 Handler: TypeAlias = "Callable[[Any, Walk], Frozen]"

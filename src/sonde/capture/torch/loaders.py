@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from sonde.capture import tape as active
+from sonde.capture import tape as tapes
 from sonde.capture.context import ID_KEYS, Fetch, Where, items_of, text_of
 from sonde.capture.decorate import Noted, is_traced
 from sonde.capture.definition import TraceDef, shown_name
@@ -59,7 +59,7 @@ def unwatch() -> None:
 class _Swapped:
     """What was replaced for the time of one fetch."""
 
-    def __init__(self, tape: active.Tape, fetch: Fetch, outer: Fetch | None) -> None:
+    def __init__(self, tape: tapes.Tape, fetch: Fetch, outer: Fetch | None) -> None:
         self.tape = tape
         self.fetch = fetch
         self.outer = outer
@@ -79,9 +79,9 @@ class _FetchCalls:
     """Told of each fetch, in a worker or in the main process."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> _Swapped | None:
-        tape = active.current()
+        tape = tapes.current()
         if tape is not None and tape.over():
-            active.become(None)
+            tapes.become(None)
             _restore()
             return None
         if tape is None:
@@ -104,7 +104,7 @@ class _FetchCalls:
                 undo()
 
 
-def _begun(tape: active.Tape, fetcher: Any, asked: Any) -> Fetch:
+def _begun(tape: tapes.Tape, fetcher: Any, asked: Any) -> Fetch:
     place = tape.place
     batch = hooks.fetching()
     own = tape.deliver is None  # this process uses what it fetches
@@ -161,7 +161,7 @@ def _follow(swapped: _Swapped, fetcher: Any) -> None:
 def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], Any]:
     name = str(getattr(function, "__name__", type(function).__name__))
     owner = getattr(function, "__self__", None)
-    shown = active.name_of(owner, name) if owner is not None and not _is_module(owner) else name
+    shown = tapes.name_of(owner, name) if owner is not None and not _is_module(owner) else name
     definition = TraceDef(shown, name, result_name="batch", stage_name="collate")
     notes_itself = is_traced(getattr(function, "__func__", function))
 
@@ -169,19 +169,19 @@ def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], An
         fetch.all = True
         if isinstance(samples, list) and 0 < len(samples) < len(fetch.items):
             del fetch.items[len(samples) :]
-        frame = None if notes_itself else active.follow(definition, shown, lambda: [("samples", samples)])
+        frame = None if notes_itself else tapes.follow(definition, shown, lambda: [("samples", samples)])
         return _finished(frame, lambda: function(samples))
 
     return collate
 
 
-def _finished(frame: active.CallFrame | None, call: Callable[[], Any]) -> Any:
+def _finished(frame: tapes.CallFrame | None, call: Callable[[], Any]) -> Any:
     try:
         result = call()
     except BaseException as error:
-        active.leave(frame, error=error)
+        tapes.leave(frame, error=error)
         raise
-    active.leave(frame, result)
+    tapes.leave(frame, result)
     return result
 
 
@@ -199,17 +199,17 @@ class _Iterating:
     def __next__(self) -> Any:
         fetch = self.fetch
         fetch.position += 1
-        frame = active.follow(_iter, self.name, list)
+        frame = tapes.follow(_iter, self.name, list)
         try:
             item = next(self.iterator)
         except StopIteration as error:
-            active.withdraw(frame)
+            tapes.withdraw(frame)
             raise error from None
         except BaseException as error:
-            active.leave(frame, error=error)
+            tapes.leave(frame, error=error)
             raise
         _named(fetch, frame, item)
-        active.leave(frame, item)
+        tapes.leave(frame, item)
         return item
 
 
@@ -236,22 +236,22 @@ def _got(fetch: Fetch, owner: str, index: Any, call: Callable[[], Any]) -> Any:
         fetch.position += 1
     fetch.depth += 1
     try:
-        frame = active.follow(_getitem, shown_name(owner, "__getitem__"), lambda: [("index", index)])
+        frame = tapes.follow(_getitem, shown_name(owner, "__getitem__"), lambda: [("index", index)])
         try:
             result = call()
         except BaseException as error:
-            active.leave(frame, error=error)
+            tapes.leave(frame, error=error)
             raise
         if fetch.depth == 1:
             _named(fetch, frame, result)
-        active.leave(frame, result)
+        tapes.leave(frame, result)
     finally:
         fetch.depth -= 1
     return result
 
 
 @guard("finding the id of an item")
-def _named(fetch: Fetch, frame: active.CallFrame | None, item: Any) -> None:
+def _named(fetch: Fetch, frame: tapes.CallFrame | None, item: Any) -> None:
     fetch.named(item)
     if frame is not None:
         frame.call.about.items = fetch.here()
@@ -318,12 +318,12 @@ def _restore() -> None:
 
 
 def _automatic() -> bool:
-    tape = active.current()
+    tape = tapes.current()
     return tape is not None and tape.plan.automatic
 
 
 def _fetch() -> Fetch | None:
-    tape = active.current()
+    tape = tapes.current()
     return None if tape is None else tape.place.thread.fetch
 
 
@@ -343,7 +343,7 @@ def _items_getter(function: Callable[..., Any]) -> Callable[..., Any]:
         if fetch is None or not fetch.wanted or fetch.depth or len(args) < 2:
             return function(*args, **kwargs)
         name = shown_name(type(args[0]).__name__, "__getitems__")
-        frame = active.follow(_getitems, name, lambda: [("indices", args[1])], tuple(fetch.items))
+        frame = tapes.follow(_getitems, name, lambda: [("indices", args[1])], tuple(fetch.items))
         return _finished(frame, lambda: function(*args, **kwargs))
 
     return gate(function, handler)
@@ -411,7 +411,7 @@ def _follow_transforms(swapped: _Swapped, dataset: Any) -> None:
         if _patchable(type(transform)):
             _follow_calls(transform)
         else:
-            shown = active.name_of(dataset, name)
+            shown = tapes.name_of(dataset, name)
             swapped.undo.append(_shared.take(dataset, name, lambda one, shown=shown: _function_transform(one, shown)))  # type: ignore[misc]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.capture import tape as active, workers
+from sonde.capture import tape as tapes, workers
 from sonde.capture.context import items_of, rows
 from sonde.capture.decorate import is_traced
 from sonde.capture.definition import Arguments, TraceDef, shown_name
@@ -56,13 +56,13 @@ def watch() -> Callable[[], None]:
 class _Calls:
     """What all subscribers do at the end of a call."""
 
-    def after(self, frame: active.CallFrame | None, result: Any, error: BaseException | None) -> None:
-        active.leave(frame, result, error)
+    def after(self, frame: tapes.CallFrame | None, result: Any, error: BaseException | None) -> None:
+        tapes.leave(frame, result, error)
 
 
 class _Modules(_Calls):
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.CallFrame | None:
-        tape = active.current()
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tapes.CallFrame | None:
+        tape = tapes.current()
         model = _inside(args[0])
         forward = getattr(type(model), "forward", None)
         if tape is None or (model is args[0] and is_traced(forward)):  # one that is decorated notes itself
@@ -71,7 +71,7 @@ class _Modules(_Calls):
         known = _arguments.get(type(model))
         if known is None:
             known = _arguments[type(model)] = Arguments(forward, bound=1, defaults=False)
-        return active.follow(definition, active.name_of(model, "forward"), lambda: known.of(definition, args, kwargs))
+        return tapes.follow(definition, tapes.name_of(model, "forward"), lambda: known.of(definition, args, kwargs))
 
 
 def _inside(model: Any) -> Any:
@@ -86,13 +86,13 @@ def _inside(model: Any) -> Any:
 
 
 class _TransferCalls(_Calls):
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.CallFrame | None:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tapes.CallFrame | None:
         named = [("tensor", args[0]), *((f"arg{n}", _word(value)) for n, value in enumerate(args[1:], 1))]
         if len(named) > 1:
             named[1] = ("device", named[1][1])
         named += [(name, _word(value)) for name, value in kwargs.items()]
         definition = _moves["to" if len(args) > 1 or kwargs.get("device") or "other" in kwargs else "cuda"]
-        return active.follow(definition, definition.disp_name, lambda: named)
+        return tapes.follow(definition, definition.disp_name, lambda: named)
 
 
 def _word(value: Any) -> Any:
@@ -101,24 +101,24 @@ def _word(value: Any) -> Any:
 
 
 class _Backward(_Calls):
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> active.CallFrame | None:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tapes.CallFrame | None:
         loss = args[0] if args else kwargs.get("tensors")
         if isinstance(loss, tuple | list) and len(loss) == 1:
             loss = loss[0]
-        return active.follow(_backward, "backward", lambda: [("loss", loss)])
+        return tapes.follow(_backward, "backward", lambda: [("loss", loss)])
 
 
 class _StepCalls:
     """Notes the steps of optimizers, and counts those of the first one."""
 
-    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[active.CallFrame | None, Any]:
+    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[tapes.CallFrame | None, Any]:
         one = args[0]
-        return active.follow(_step, active.name_of(one, "step"), lambda: _rates(one)), one
+        return tapes.follow(_step, tapes.name_of(one, "step"), lambda: _rates(one)), one
 
-    def after(self, token: tuple[active.CallFrame | None, Any], result: Any, error: BaseException | None) -> None:
+    def after(self, token: tuple[tapes.CallFrame | None, Any], result: Any, error: BaseException | None) -> None:
         frame, one = token
-        active.leave(frame, result, error)
-        tape = active.current()
+        tapes.leave(frame, result, error)
+        tape = tapes.current()
         if tape is not None and error is None:
             tape.place.updated(id(one))
             if tape.spool is not None:
@@ -137,14 +137,14 @@ class _Loops:
     """Told of each loop over a loader."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        tape, one = active.current(), args[0]
+        tape, one = tapes.current(), args[0]
         if tape is None:
             return
         tape.loops += 1
         number = tape.place.loader(loader.loader_number(one))
         tape.phases[number] = tape.phase
         old = private.living_iterator(one)
-        if old is not None and active.limit() is None and id(old) not in tape.iterators:
+        if old is not None and tapes.limit() is None and id(old) not in tape.iterators:
             tape.note(
                 f"The workers of loader {number} started before the trace (persistent_workers), so their calls are "
                 "not captured."
@@ -153,12 +153,12 @@ class _Loops:
             _signal(tape, tape.spool, one.num_workers * (one.prefetch_factor or 1) + AHEAD)
 
     def after(self, _token: None, result: Any, error: BaseException | None) -> None:
-        tape = active.current()
+        tape = tapes.current()
         if tape is not None and error is None:
             tape.iterators.add(id(result))
 
 
-def _signal(tape: active.Tape, spool: Spool, ahead: int) -> None:
+def _signal(tape: tapes.Tape, spool: Spool, ahead: int) -> None:
     """Let workers begin to capture in time for the first step that is wanted, and stop after the last one."""
     steps, now = tape.plan.steps, tape.place.step() or 0
     if steps is None:
@@ -179,7 +179,7 @@ class _BatchCalls:
         return args[0]
 
     def after(self, iterator: Any, value: Any, error: BaseException | None) -> None:
-        tape = active.current()
+        tape = tapes.current()
         batch = loader.delivered(iterator)
         if tape is None:
             return
@@ -205,7 +205,7 @@ def _items(iterator: Any, batch: loader.Batch, value: Any, *, hides: bool) -> li
     return items[: rows(value, len(items))] if len(items) > 1 else items
 
 
-def _ended(tape: active.Tape, iterator: Any) -> None:
+def _ended(tape: tapes.Tape, iterator: Any) -> None:
     """A loop has come to its end: say so if it had fewer items than were asked for."""
     asked, given = tape.plan.items, tape.given.pop(id(iterator), None)
     if asked is not None and (given or 0) < asked and id(iterator) in tape.iterators:

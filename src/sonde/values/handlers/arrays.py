@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy
 
 from sonde.native import stats as native
-from sonde.values import digest as checksum
+from sonde.values import digest as digests
 from sonde.values.handlers.builtin import written
 from sonde.values.identity import number
 from sonde.values.note import ARRAY, MISSING, SCALAR, TEXT, Note
@@ -165,9 +165,9 @@ def examine(array: Array, look: ElementKind) -> tuple[Stats, int]:
     """Statistics and digest, in one go through the memory."""
     flags = array.flags
     if array.size <= BLOCK and flags.c_contiguous and flags.aligned and array.dtype.isnative and array.size:
-        digest = checksum.of_memory(look.name, array.shape, array)
+        digest = digests.of_memory(look.name, array.shape, array)
         return Stats() if look.widen is None else measure(look.widen(array.reshape(-1))), digest
-    state = checksum.start(look.name, array.shape)
+    state = digests.start(look.name, array.shape)
     widen, total = look.widen, Total()
     for block in blocks(array):
         state.update(block.view(numpy.uint8).data)
@@ -243,7 +243,7 @@ def _texts(array: Array) -> int:
 
 def _text_digest(shape: tuple[int, ...], elements: list[Any], kind: str) -> int:
     texts = elements if kind == "bytes" else [str(text).encode("utf-8", "surrogatepass") for text in elements]
-    return checksum.of_texts(kind, shape, texts)
+    return digests.of_texts(kind, shape, texts)
 
 
 def _structured(array: Array) -> int | None:
@@ -251,15 +251,15 @@ def _structured(array: Array) -> int | None:
     names = array.dtype.names or ()
     if array.dtype.hasobject:
         return None
-    digests = [facts(numpy.asarray(array[name]))[1] for name in names]
-    known = [digest for digest in digests if digest is not None]
-    return checksum.combine(f"struct|{','.join(names)}|{array.shape}", known) if len(known) == len(names) else None
+    found = [facts(numpy.asarray(array[name]))[1] for name in names]
+    known = [digest for digest in found if digest is not None]
+    return digests.combine(f"struct|{','.join(names)}|{array.shape}", known) if len(known) == len(names) else None
 
 
 def _extended(array: Array) -> tuple[Stats, int]:
     """Long doubles: the digest goes by their text, since part of their memory is padding."""
     total = Total()
-    state = checksum.start(array.dtype.newbyteorder("=").name, array.shape)
+    state = digests.start(array.dtype.newbyteorder("=").name, array.shape)
     for block in blocks(array):
         state.update("|".join(map(repr, block)).encode())
         if block.dtype.kind == "f":
@@ -304,10 +304,10 @@ def objects(array: Array, walk: Walk, around: object) -> tuple[object, bool, int
     name = f"object|{array.shape}"
     if kinds <= _PLAIN and len(elements) <= walk.elements:
         walk.elements -= len(elements)
-        marks = [checksum.scalar(element) or 0 for element in elements]
-        return *_take_plain(array, elements, walk), checksum.combine(name, marks)
+        marks = [digests.scalar(element) or 0 for element in elements]
+        return *_take_plain(array, elements, walk), digests.combine(name, marks)
     found = walk.children((("", element) for element in elements), around, named=False)
-    digest = None if found.digests is None else checksum.combine(name, found.digests)
+    digest = None if found.digests is None else digests.combine(name, found.digests)
     if not walk.copies or len(found.values) < array.size:
         return MISSING, walk.copies, digest
     copy = numpy.empty(array.shape, dtype=object)
@@ -395,7 +395,7 @@ def _numbers(value: Array, code: str, walk: Walk) -> Frozen:
     copy, cut = take(value, walk)
     source = value if copy is MISSING or cut else copy
     word, shape = _word(value.dtype), value.shape
-    digest = checksum.of_memory(word, shape, source)
+    digest = digests.of_memory(word, shape, source)
     stats = native.stats(source, code)
     facts = (ARRAY, "numpy.ndarray", "", None, None, shape, word, "cpu", digest, *stats, value.nbytes, cut)
     return Frozen(Note._make((*facts, (), number(value))), copy)
@@ -419,10 +419,10 @@ def _masked(value: Any, walk: Walk) -> Frozen:
     if not walk.shows:
         return Frozen(note)
     stats, _ = facts(value.compressed())
-    both = [checksum.unknown(note) if note.digest is None else note.digest, examine(mask, look_of(mask.dtype))[1]]
+    both = [digests.unknown(note) if note.digest is None else note.digest, examine(mask, look_of(mask.dtype))[1]]
     if isinstance(copy, numpy.ndarray):
         copy = numpy.ma.masked_array(copy, mask[: len(copy)].copy() if copy.ndim else mask.copy())
-    return Frozen(note._replace(**stats._asdict(), digest=checksum.combine("masked", both)), copy)
+    return Frozen(note._replace(**stats._asdict(), digest=digests.combine("masked", both)), copy)
 
 
 HANDLERS: dict[type, Handler] = {numpy.ndarray: array, numpy.generic: scalar}

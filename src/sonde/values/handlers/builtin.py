@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from sonde.values import digest as checksum
+from sonde.values import digest as digests
 from sonde.values.note import MISSING, NONE, SCALAR, TEXT, Note
 from sonde.values.walk import NOT_KEPT, TEXT as SHOWN, Frozen, shorten, type_name
 
@@ -30,7 +30,7 @@ IMMUTABLE = frozenset(
 
 def nothing(value: None, walk: Walk) -> Frozen:  # noqa: ARG001  every handler has these arguments
     """None."""
-    return Frozen(Note(NONE, "NoneType", text="None", digest=checksum.scalar(None)), None)
+    return Frozen(Note(NONE, "NoneType", text="None", digest=digests.scalar(None)), None)
 
 
 def integer(value: int, walk: Walk) -> Frozen:
@@ -39,7 +39,7 @@ def integer(value: int, walk: Walk) -> Frozen:
     if not walk.shows:
         return Frozen(Note(SCALAR, name, text=NOT_KEPT))
     plain = int.__index__(value)
-    digest = checksum.scalar(plain)
+    digest = digests.scalar(plain)
     kept = plain if walk.copies else MISSING
     if plain.bit_length() > MAX_BITS:
         return Frozen(Note(SCALAR, name, text=f"<int of {plain.bit_length()} bits>", digest=digest), kept)
@@ -50,7 +50,7 @@ def boolean(value: bool, walk: Walk) -> Frozen:
     """True or False."""
     if not walk.shows:
         return Frozen(Note(SCALAR, "bool", text=NOT_KEPT))
-    note = Note(SCALAR, "bool", text=repr(value), value=value, digest=checksum.scalar(value))
+    note = Note(SCALAR, "bool", text=repr(value), value=value, digest=digests.scalar(value))
     return Frozen(note, value if walk.copies else MISSING)
 
 
@@ -61,7 +61,7 @@ def number(value: float, walk: Walk) -> Frozen:
         return Frozen(Note(SCALAR, name, text=NOT_KEPT))
     plain = float.__float__(value)
     bad = 0 if math.isfinite(plain) else 1
-    note = Note(SCALAR, name, text=repr(plain), value=plain, digest=checksum.scalar(plain), nonfinite=bad)
+    note = Note(SCALAR, name, text=repr(plain), value=plain, digest=digests.scalar(plain), nonfinite=bad)
     return Frozen(note, plain if walk.copies else MISSING)
 
 
@@ -72,7 +72,7 @@ def imaginary(value: complex, walk: Walk) -> Frozen:
         return Frozen(Note(SCALAR, name, text=NOT_KEPT))
     plain = complex.__complex__(value)
     bad = 0 if math.isfinite(plain.real) and math.isfinite(plain.imag) else 1
-    note = Note(SCALAR, name, text=repr(plain), digest=checksum.of_text("complex", repr(plain)), nonfinite=bad)
+    note = Note(SCALAR, name, text=repr(plain), digest=digests.of_text("complex", repr(plain)), nonfinite=bad)
     return Frozen(note, plain if walk.copies else MISSING)
 
 
@@ -81,7 +81,7 @@ def text(value: str, walk: Walk) -> Frozen:
     plain = str.__getitem__(value, slice(None))
     if not walk.shows:
         return Frozen(Note(TEXT, type_name(value), text=NOT_KEPT, length=len(plain)))
-    return _text(plain, checksum.of_text("str", plain), type_name(value), walk)
+    return _text(plain, digests.of_text("str", plain), type_name(value), walk)
 
 
 def raw(value: bytes | bytearray | memoryview, walk: Walk) -> Frozen:
@@ -91,7 +91,7 @@ def raw(value: bytes | bytearray | memoryview, walk: Walk) -> Frozen:
     if not walk.shows:
         return Frozen(Note(TEXT, name, text=NOT_KEPT, length=size))
     plain = bytes(value) if type(value) is not bytes else value
-    return _text(plain, checksum.of_bytes("bytes", plain), name, walk)
+    return _text(plain, digests.of_bytes("bytes", plain), name, walk)
 
 
 def _text(plain: str | bytes, digest: int, name: str, walk: Walk) -> Frozen:
@@ -140,4 +140,4 @@ def written(value: str | bytes, digest: int | None, name: str, walk: Walk) -> st
 def words(value: object, shown: str) -> Frozen:
     """An object by the text that the user's own function made of it."""
     name = type_name(value)
-    return Frozen(Note("object", name, text=shorten(shown), digest=checksum.of_text(name, shown)))
+    return Frozen(Note("object", name, text=shorten(shown), digest=digests.of_text(name, shown)))

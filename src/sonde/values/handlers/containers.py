@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.guard import guard
-from sonde.values import digest as checksum
+from sonde.values import digest as digests
 from sonde.values.note import MAPPING, MISSING, SEQUENCE, TUPLE, Note
 from sonde.values.walk import WIDTH, Frozen, clean, type_name
 
@@ -25,7 +25,7 @@ def items(value: list[Any] | deque[Any], walk: Walk) -> Frozen:
         (list.__iter__(value), list.__len__(value)) if isinstance(value, list) else (iter(value), len(value))
     )
     found = walk.children(_numbered(parts), value, named=False)
-    note = _note(SEQUENCE, value, length, found, checksum.combine, "list")
+    note = _note(SEQUENCE, value, length, found, digests.combine, "list")
     return Frozen(note, found.values if walk.copies else MISSING)
 
 
@@ -35,7 +35,7 @@ def pair(value: tuple[Any, ...], walk: Walk) -> Frozen:
     if isinstance(names, tuple) and len(names) == tuple.__len__(value):
         return record(value, walk, [(str(name), part) for name, part in zip(names, tuple.__iter__(value), strict=True)])
     found = walk.children(_numbered(tuple.__iter__(value)), value, named=False)
-    note = _note(TUPLE, value, tuple.__len__(value), found, checksum.combine, "tuple")
+    note = _note(TUPLE, value, tuple.__len__(value), found, digests.combine, "tuple")
     return Frozen(note, tuple(found.values) if walk.copies else MISSING)
 
 
@@ -47,7 +47,7 @@ def group(value: set[Any] | frozenset[Any], walk: Walk) -> Frozen:
     elif walk.shows and len(parts) <= WIDTH:
         parts.sort(key=walk.digest)
     found = walk.children(_numbered(iter(parts)), value, named=False)
-    note = _note(SEQUENCE, value, len(parts), found, checksum.unordered, "set")
+    note = _note(SEQUENCE, value, len(parts), found, digests.unordered, "set")
     return Frozen(note, _as_set(found.values) if walk.copies else MISSING)
 
 
@@ -58,12 +58,12 @@ def mapping(value: Mapping[Any, Any], walk: Walk) -> Frozen:
     found = walk.children(zip(names, (part for _, part in pairs), strict=True), value)
     if found.digests is not None:
         marks = [
-            checksum.scalar(key) or checksum.of_text("key", name) for (key, _), name in zip(pairs, names, strict=True)
+            digests.scalar(key) or digests.of_text("key", name) for (key, _), name in zip(pairs, names, strict=True)
         ]
         found = found._replace(
-            digests=[checksum.combine("pair", both) for both in zip(marks, found.digests, strict=True)]
+            digests=[digests.combine("pair", both) for both in zip(marks, found.digests, strict=True)]
         )
-    note = _note(MAPPING, value, len(pairs), found, checksum.unordered, "dict")
+    note = _note(MAPPING, value, len(pairs), found, digests.unordered, "dict")
     if not walk.copies:
         return Frozen(note)
     keys = [key if type(key) in _KEYS else name for (key, _), name in zip(pairs, names, strict=True)]
@@ -80,7 +80,7 @@ def fields(value: object, walk: Walk) -> Frozen:
 def record(value: object, walk: Walk, parts: list[tuple[str, object]]) -> Frozen:
     """Something with named parts in a fixed order."""
     found = walk.children(parts, value)
-    note = _note(MAPPING, value, len(parts), found, checksum.combine, type_name(value))
+    note = _note(MAPPING, value, len(parts), found, digests.combine, type_name(value))
     kept = dict(zip((name for name, _ in parts), found.values, strict=False))
     return Frozen(note, kept if walk.copies else MISSING)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from sonde.values import digest as checksum
+from sonde.values import digest as digests
 from sonde.values.handlers import arrays
 from sonde.values.note import MAPPING, MISSING, Note
 from sonde.values.walk import Frozen, clean, type_name
@@ -34,8 +34,8 @@ def frame(value: pandas.DataFrame, walk: Walk) -> Frozen:
     found = walk.children(parts, value)
     digest = None
     if found.digests is not None:
-        marks = [checksum.of_text("column", name) for name, _ in parts]
-        digest = checksum.combine("frame", [mark for both in zip(marks, found.digests, strict=True) for mark in both])
+        marks = [digests.of_text("column", name) for name, _ in parts]
+        digest = digests.combine("frame", [mark for both in zip(marks, found.digests, strict=True) for mark in both])
     note = Note(
         MAPPING,
         type_name(value),
@@ -59,7 +59,7 @@ def series(value: pandas.Series[Any], walk: Walk) -> Frozen:
     note, copy = _described(value, walk)
     if walk.shows and not _counts(value.index) and note.digest is not None:
         where = walk.digest(value.index)
-        note = note._replace(digest=checksum.combine("series", [note.digest, where]))
+        note = note._replace(digest=digests.combine("series", [note.digest, where]))
     return Frozen(note, copy)
 
 

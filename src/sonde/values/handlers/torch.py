@@ -9,7 +9,7 @@ import torch
 
 from sonde.guard import guard
 from sonde.hooks.torch import memory, private
-from sonde.values import digest as checksum
+from sonde.values import digest as digests
 from sonde.values.handlers import arrays
 from sonde.values.identity import number
 from sonde.values.note import ARRAY, MISSING, Note
@@ -68,7 +68,7 @@ def _dense(value: torch.Tensor, note: Note, walk: Walk) -> Frozen:
 def _quantized(host: torch.Tensor, note: Note, walk: Walk) -> Frozen:
     """A quantized tensor by the numbers it stands for."""
     found, copy = _dense(host.dequantize(), note._replace(dtype="float32"), walk)
-    digest = None if found.digest is None else checksum.combine(note.dtype or "", [found.digest])
+    digest = None if found.digest is None else digests.combine(note.dtype or "", [found.digest])
     return Frozen(found._replace(dtype=note.dtype, digest=digest), copy)
 
 
@@ -110,10 +110,10 @@ def _sparse(value: torch.Tensor, note: Note, walk: Walk) -> Frozen:
     else:
         return _dense(plain.to_dense(), note, walk)
     word = str(plain.layout).removeprefix("torch.")
-    stats, digests = _stored(stored, where)
+    stats, parts = _stored(stored, where)
     size = sum(part.nbytes for part in (stored, *where))
     note = note._replace(
-        text=f"{word} nnz={stored.numel()}", nbytes=size, digest=checksum.combine(f"{word}{note.shape}", digests)
+        text=f"{word} nnz={stored.numel()}", nbytes=size, digest=digests.combine(f"{word}{note.shape}", parts)
     )
     total = arrays.Total()
     total.add(stats, stored.numel())
