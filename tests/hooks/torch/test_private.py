@@ -17,11 +17,11 @@ from sonde.hooks.torch import private
 
 ROOT = Path(private.__file__).parents[2]
 OURS = {  # attributes of our own with the same name
-    ("analysis/postmortem/untrusted.py", "_values"),
+    ("store/untrusted.py", "_values"),
     ("events/twin.py", "_base"),
     ("events/twin.py", "_iterator"),
     ("pipeline/config.py", "_values"),
-    ("store/blobs.py", "_base"),
+    ("store/reading/blobs.py", "_base"),
 }
 
 
