@@ -311,7 +311,8 @@ class Recorder:
                 core.flush()
         if self.pid != os.getpid():
             return
-        self._tell_of_child()
+        if is_multiprocessing_child():
+            self.tell_of_child(sys.exc_info()[1])
         self._tell_of_unheard()
         with guard("writing the last records of the process"):
             for end in _Now.ends:
@@ -358,9 +359,11 @@ class Recorder:
         finally:
             self.theirs_of_threads(args)
 
-    def _tell_of_child(self) -> None:
-        """A child of multiprocessing shows its exception itself, after this: `sys.excepthook` is never called."""
-        error = sys.exc_info()[1] if is_multiprocessing_child() else None
+    def tell_of_child(self, error: BaseException | None) -> None:
+        """A child of multiprocessing shows its exception itself: `sys.excepthook` is never called.
+
+        Up to Python 3.12 the child runs its exit handlers before it has caught the exception, later after that.
+        """
         if isinstance(error, SystemExit) and error.code not in (None, 0):  # torch.multiprocessing has caught the cause
             error = error.__context__
         if isinstance(error, Exception):

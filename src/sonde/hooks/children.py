@@ -40,5 +40,12 @@ def _unended(args: tuple[Any, ...], _kwargs: dict[str, Any]) -> bool:
 
 # The first argument of each is the child, with `pid`, and `returncode` once it has ended.
 POINTS = _points(REASON, "_handle_exitstatus", "poll")
+# In the child itself: all that it is for. An exception that leaves it ends the child.
+RUNNING = Point(
+    "multiprocessing.Process.run",
+    "to note the exception that ends a child process",
+    library="multiprocessing.process",
+    find=lambda module: [(module.BaseProcess, "run")],
+)
 # The first argument of each is the child, the second the signal that it is sent.
 SENDING = _points(ASKING, "send_signal", "_send_signal")

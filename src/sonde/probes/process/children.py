@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sonde import config
 from sonde.events import core
-from sonde.hooks.children import POINTS, SENDING
+from sonde.events.recorder import serving
+from sonde.hooks.children import POINTS, RUNNING, SENDING
 from sonde.store.folder import host
 from sonde.store.probe import EXIT, EXIT_BY, PARENT, PROCESS
 from sonde.store.record import ESSENTIAL
@@ -24,6 +25,7 @@ def install(_settings: Settings) -> Callable[[], None]:
     """Note the ends of children from now on."""
     ends = [point.subscribe(_follower) for point in POINTS]
     ends += [point.subscribe(_listener) for point in SENDING]
+    ends.append(RUNNING.subscribe(_child))
 
     def leave() -> None:
         for end in ends:
@@ -58,9 +60,22 @@ class _Listener:
         pass
 
 
+class _Child:
+    """In a child of multiprocessing: tells the exception that ends it."""
+
+    def before(self, _args: tuple[Any, ...], _kwargs: dict[str, Any], /) -> Any:
+        pass
+
+    def after(self, _token: Any, _result: Any, error: BaseException | None, /) -> None:
+        recorder = serving()
+        if error is not None and recorder is not None and recorder.pid == os.getpid():
+            recorder.tell_of_child(error)
+
+
 _asked: WeakTable[bool] = WeakTable()
 _follower = _Follower()
 _listener = _Listener()
+_child = _Child()
 
 
 def _matters(child: Any) -> bool:
