@@ -18,15 +18,14 @@ pytest.importorskip("torch")
 import torch
 from hypothesis import HealthCheck, given, settings, strategies
 from tests.blackbox.test_fingerprint import BATCHES
-from tests.flow.boxes import loader, train
+from tests.flow.boxes import loader
 from tests.hooks.torch.data import read_in_c
 
 import sonde
 from sonde import config
 from sonde.blackbox import fingerprint
 from sonde.blackbox.batches import FACTOR, DeliveredBatch, Ring
-from sonde.blackbox.box import _box, current
-from sonde.blackbox.losses import Losses
+from sonde.blackbox.box import _box
 from sonde.events import core
 from sonde.hooks.torch.loader import Batch
 from sonde.probes.loader import ledger
@@ -68,15 +67,13 @@ class Box(_State):
         self.suspect, self.due = False, NEVER
         self.ring: Ring | None = Ring(MOST, config.load(values_limit=limit, exclude="patient"))
         self.book = Book(folder / f"{native}.ledger")
-        self.losses: Any = Losses(lambda _newest, _unused: 1)
         self.asked = 0  # batches of which Python had to see to it
         self.error: BaseException | None = None
         self.deliver: Callable[..., None] = self.slow
         if native:
-            self.losses = fingerprint.native.latest(lambda *_: None, lambda _: None, lambda _newest, _unused: 1)
             whole, part = (pack_digest(0, 0, whole=whole)[:8] for whole in (True, False))
             delivery = fingerprint.native.delivery(
-                self.slow, box=self, context=core.get_context, kept=DeliveredBatch, latest=self.losses, book=self.book, sampled=part,
+                self.slow, box=self, context=core.get_context, kept=DeliveredBatch, book=self.book, sampled=part,
                 read=whole, note=self.book.note,
             )  # fmt: skip
             self.deliver, self.ring.newer = delivery, delivery.newer
@@ -87,14 +84,12 @@ class Box(_State):
         if self.error is not None:
             raise self.error
         if self.ring is not None:
-            self.ring.assign(self.losses.settled(True))
             self.ring.keep(batch, key, data)
-            self.losses.came(key)
 
     def kept(self) -> list[Any]:
         """All of what is kept, as plain values."""
         assert self.ring is not None
-        return [(one.batch, one.key, id(one.data), one.seen, one.step, one.epoch, one.loss, one.state, len(one.parts))
+        return [(one.batch, one.key, id(one.data), one.seen, one.step, one.epoch, one.state, len(one.parts))
                 for one in self.ring.kept]  # fmt: skip
 
 
@@ -121,7 +116,6 @@ def same(box: Box, other: Box) -> None:
 
 ACTIONS = strategies.one_of(
     strategies.tuples(strategies.just("batch"), BATCHES),
-    strategies.tuples(strategies.just("loss"), strategies.floats(allow_nan=False)),
     strategies.tuples(strategies.just("look"), strategies.none()),
     strategies.tuples(strategies.just("step"), strategies.integers(0, 9)),
 )
@@ -130,7 +124,7 @@ ACTIONS = strategies.one_of(
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(actions=strategies.lists(ACTIONS, max_size=20), limit=strategies.sampled_from([4, 40, 1 << 20]))
 def test_c_keeps_what_python_would_keep(tmp_path_factory: pytest.TempPathFactory, actions: Any, limit: int) -> None:
-    """Of any batches, in any order, with losses in between; also the ledger is the same, byte for byte."""
+    """Of any batches, in any order; also the ledger is the same, byte for byte."""
     folder = tmp_path_factory.mktemp("ring")
     fingerprint.glance([torch.ones(2)])
     boxes = [Box(folder, native=True, limit=limit), Box(folder, native=False, limit=limit)]
@@ -143,8 +137,6 @@ def test_c_keeps_what_python_would_keep(tmp_path_factory: pytest.TempPathFactory
                 ledger.note_digest = each.book.note
                 if action == "batch":
                     each.deliver(BATCH, number or None, value)
-                elif action == "loss":
-                    each.losses.note(value)
             if action == "look":
                 same(*boxes)
         same(*boxes)
@@ -264,7 +256,6 @@ def test_many_batches_leave_nothing_behind(box: Box) -> None:
     def deliver(count: int) -> int:
         for number in range(count):
             box.deliver(BATCH, number, {"a": [x, x.long()], "b": (x, "text")})
-            box.losses("span", number / 3)
             if number % 10 == 0:
                 box.kept()
                 box.deliver(BATCH, number, [torch.tensor(1.0)])
@@ -336,7 +327,7 @@ def test_without_memory_for_a_look_nothing_is_lost(tmp_path: Path) -> None:
         return DeliveredBatch()
 
     deliver = fingerprint.native.delivery(
-        box.slow, box=box, context=core.get_context, kept=make, latest=box.losses, book=box.book, sampled=b"", read=b"",
+        box.slow, box=box, context=core.get_context, kept=make, book=box.book, sampled=b"", read=b"",
         note=lambda *_: None,
     )  # fmt: skip
     for number in range(2):
@@ -368,16 +359,3 @@ def test_another_number_and_the_end_free_what_is_kept_no_more(tmp_path: Path) ->
     finally:
         gc.enable()
     assert batch is None
-
-
-def test_each_batch_knows_its_loss_whoever_asks_and_when(tmp_path: Path) -> None:
-    """The last one is known as soon as its backward pass begins."""
-    with record(dir=str(tmp_path), blackbox=4) as recorded:
-        train(loader(), most=5)
-        newest = current()
-        assert _box.ring is not None
-        found = [one.loss for one in _box.ring.kept]
-    losses = [event["value"] for event in recorded.named("loss")]
-    assert newest is not None
-    assert newest.loss == found[-1]
-    assert found == pytest.approx(losses[-4:])

@@ -410,22 +410,3 @@ def test_depth_and_number_are_bounded_as_in_python() -> None:
         deep = {"a": deep}
     assert same(deep)
     assert same([[x] * 40, [x] * 40])
-
-
-# ── the last loss ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@in_c
-def test_the_last_loss_is_kept_and_only_bad_ones_are_told() -> None:
-    """Each is written; of a batch that is not known; what was settled is gone."""
-    written: list[Any] = []
-    told: list[float] = []
-    latest = fingerprint.native.latest(lambda span, value: written.append((span, value)), told.append, lambda *_: None)
-    assert latest.settled(True) == []
-    for value in (1.0, 0.5, float("inf"), 2.0):
-        latest("span", value)
-    assert (latest.settled(True), latest.settled(True)) == ([(None, 2.0)], [])
-    assert written == [("span", 1.0), ("span", 0.5), ("span", float("inf")), ("span", 2.0)]
-    assert told == [float("inf")]
-    latest("span", float("nan"))
-    assert len(told) == 2

@@ -1,4 +1,4 @@
-"""The last batches that loaders have delivered: references to them, what they were like then, and the loss they led to.
+"""The last batches that loaders have delivered: references to them, and what they were like then.
 
 Usual batches are kept by C (`delivery` in `native/fingerprint.c`), which makes a `DeliveredBatch` of each only when somebody asks for them.
 """
@@ -19,7 +19,6 @@ from sonde.values.snapshot import OFF, freeze
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sonde.blackbox.losses import Owned
     from sonde.config import Settings
     from sonde.hooks.torch.loader import Batch
 
@@ -45,7 +44,6 @@ class DeliveredBatch:
     seen: fingerprint.Fingerprint
     step: int | None
     epoch: int | None
-    loss: float | None = None
     state = ""  # TOO_LARGE or GONE: only described
 
     @property
@@ -119,21 +117,6 @@ class Ring:
                 return
             total -= kept.seen.size
             kept.let_go(GONE)
-
-    def assign(self, owned: Owned) -> None:
-        """These losses are of these batches."""
-        kept = self.kept if owned else ()
-        for key, value in owned:
-            one = next((one for one in reversed(kept) if key is None or one.key == key), None)
-            if one is not None:
-                one.loss = value
-
-    def note_late(self, value: float, step: int) -> None:
-        """The loss of a step that is over, from a device: of the batch that was delivered last then."""
-        for kept in reversed(self.kept):
-            if kept.step is None or kept.step <= step:
-                kept.loss = value
-                return
 
     def newest(self) -> DeliveredBatch | None:
         """The batch that was delivered last."""

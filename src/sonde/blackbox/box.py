@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any
 from sonde import config
 from sonde.blackbox import dump, fingerprint, sigterm
 from sonde.blackbox.batches import DeliveredBatch, Ring
-from sonde.blackbox.losses import Losses
 from sonde.blackbox.trigger import blamed, causes_of, failures, reason_of
 from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, serving
 from sonde.guard import guard, pass_on
 from sonde.hooks.torch.loader import start_in_workers
 from sonde.nonfinite import alarm
-from sonde.nonfinite.batches import address, in_hand
 from sonde.probes import at_uninstall, step
 from sonde.probes.loader import ledger, wait as loader
 from sonde.probes.phases import loss
@@ -65,7 +63,6 @@ class _BoxState(_State):  # type: ignore[misc]  # which class it is is known whe
     def forget(self) -> None:
         """Nothing has happened."""
         self.ring: Ring | None = None
-        self.losses = Losses(self.in_use)  # if C was built, a `Latest`, which writes them too
         self.renew()
         self.request: tuple[int, int] | None = None  # the one that was answered last
         self.reserve: mmap.mmap | None = None
@@ -93,11 +90,8 @@ class _BoxState(_State):  # type: ignore[misc]  # which class it is is known whe
         """A batch was delivered. Of usual ones C does the same (`delivery` in `native/fingerprint.c`)."""
         if self.suspect or monotonic_ns() >= self.due:
             self.check()
-        ring = self.ring
-        if ring is not None:
-            ring.assign(self.losses.settled(True))
-            ring.keep(batch, key, data)
-            self.losses.came(key)
+        if self.ring is not None:
+            self.ring.keep(batch, key, data)
 
     def check(self) -> None:
         """The program is at a place where there is time to look around."""
@@ -108,35 +102,10 @@ class _BoxState(_State):  # type: ignore[misc]  # which class it is is known whe
             self.due = now + CHECK_NS
             check_requests()
 
-    def assign_losses(self) -> None:
-        """Let batches know the losses that came of them."""
-        if self.ring is not None:
-            self.ring.assign(self.losses.settled(False))
-
-    def note_loss(self, value: float, number: int | None) -> None:
-        """A loss goes into its backward pass, or has come from a device, late. Those on the host `Latest` notes, if it can."""
-        if self.ring is not None and number is not None and number != core.get_context()[0]:
-            self.ring.note_late(value, number)
-        else:
-            self.losses.note(value)
-        if value - value != 0:
-            self.suspect_loss(value)
-
-    def suspect_loss(self, _value: float) -> None:
-        """A loss is not finite."""
-        self.suspect = self.suspect or not self.written
-
-    @guard("finding the batch of a loss")
-    def in_use(self, newest: int, unused: int) -> int | None:
-        """How many batches before the newest is the one that the program has in hand, of some; the oldest, if it has several."""
-        wanted = range(newest - unused + 1, newest + 1)
-        kept = [one for one in self.ring.kept if one.key in wanted] if self.ring is not None else []
-        owners = {address(part): one.key for one in kept for _, part in one.parts}
-        for group in in_hand():
-            keys = [key for one in group if (key := owners.get(address(one))) is not None]
-            if keys:
-                return newest - min(keys)
-        return None
+    def note_loss(self, value: float, _step: int | None) -> None:
+        """A loss goes into its backward pass, or has come from a device, late."""
+        if value - value != 0:  # it is not finite
+            self.suspect = self.suspect or not self.written
 
     def write_nonfinite(self) -> None:
         """A loss was not finite: write it, unless the watch, which knows more, has done it meanwhile."""
@@ -191,16 +160,12 @@ def start(batches: int) -> None:
     at_uninstall(stop)
     with guard("reserving memory for the black box"):
         _box.reserve = mmap.mmap(-1, RESERVE)  # never touched: it takes no memory until then
-    latest = (
-        None if fingerprint.native is None else fingerprint.native.latest(core.note, _box.suspect_loss, _box.in_use)
-    )
-    _box.losses = latest or _box.losses
     _box.request = _request(recorder.run)  # an old one is not meant for us
     _box.leave += [
         at_failure(fail),
         loader.at_delivery(_box.deliver, None if fingerprint.native is None else _delivery),
         loader.at_failure(failures),
-        loss.at_loss(_box.note_loss, latest),
+        loss.at_loss(_box.note_loss),
         step.at_update(_box.check),
         alarm.subscribe(_Alarms()),
         start_in_workers(begin_worker),
@@ -213,7 +178,7 @@ def start(batches: int) -> None:
 def _delivery(slow: Callable[..., None]) -> Callable[..., None]:
     """What keeps usual batches in C, and calls `slow` for all others."""
     made: native.Delivery = fingerprint.native.delivery(
-        slow, box=_box, context=core.get_context, kept=DeliveredBatch, latest=_box.losses, **ledger.digest_parts()
+        slow, box=_box, context=core.get_context, kept=DeliveredBatch, **ledger.digest_parts()
     )
     if _box.ring is not None:
         _box.ring.newer = made.newer
@@ -250,7 +215,6 @@ def current() -> DeliveredBatch | None:
     ring = _box.ring
     if ring is None or _box.worker:
         return None
-    _box.assign_losses()
     return ring.newest()
 
 
@@ -345,7 +309,6 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
     try:
         if reason == "memory" and _box.reserve is not None:
             _box.reserve.close()
-        _box.assign_losses()
         _box.dumps += 1
         _box.done |= causes
         _box.written = _box.written or reason == "nonfinite"

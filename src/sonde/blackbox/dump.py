@@ -260,7 +260,6 @@ def _batch_facts(kept: DeliveredBatch, among: int) -> dict[str, Any]:
         "size": None if kept.indices is None else len(kept.indices),
         "indices": indices or [],
         "ids": None,
-        "loss": number(kept.loss),
         "digest": kept.seen.digest,
         "digest_of": "all" if kept.seen.whole else "sample",
         "changed": None,

@@ -5,7 +5,6 @@
 #include "shared/ledger.h"
 #include "shared/tensor.h"
 
-#include <math.h>
 #include <string.h>
 
 #define WHOLE 16384 /* the limits of blackbox/fingerprint.py */
@@ -381,206 +380,6 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
     return taken < 0 || tensors_known(parts[EXCHANGE], parts[COPIED_LATE]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* ---- losses, and whose they are: as blackbox/losses.py ---- */
-
-#define MOST_LOSSES 64
-#define ITERATIONS 4
-#define NUMBER_BITS 28
-#define ROUND_BITS 16
-#define NEW (-1)
-#define LOST (-2)
-#define NO_KEY (-1)
-
-typedef struct {
-    int64_t number, newest, moment;
-    int64_t unused, ahead;
-    int burst;
-} Iteration;
-
-typedef struct {
-    CALLABLE_HEAD /* the function: what writes them */
-    PyObject *told, *ask;
-    double values[MOST_LOSSES]; /* the newest one is at `count - 1`, modulo */
-    int64_t count, moment;
-    Iteration known[ITERATIONS];
-    Iteration *now; /* may be NULL */
-} Latest;
-
-/* Some of the newest values, and the key of the batch that the first of them is of: NO_KEY is the newest batch, whichever that is. */
-typedef struct {
-    int64_t first, from, until; /* places among the values */
-    int lost;                   /* all batches of the iteration up to `first` have none */
-} Owned;
-
-static PyTypeObject *latest_type;
-
-static void came(Latest *latest, int64_t key)
-{
-    Iteration *now = latest->known;
-    latest->now = NULL;
-    if (key < 0)
-        return;
-    int64_t number = key >> NUMBER_BITS;
-    for (Iteration *one = latest->known; one < latest->known + ITERATIONS; one++)
-        if (one->number == number || (now->number != number && one->moment < now->moment))
-            now = one;
-    if (now->number != number || key != now->newest + 1)
-        *now = (Iteration){number, key, 0, 0, NEW, 0};
-    now->newest = key;
-    now->moment = ++latest->moment;
-    now->unused += now->unused < MOST_LOSSES;
-    latest->now = now;
-}
-
-/* Has another loader delivered batches that are used later? */
-static int others_owe(const Latest *latest, const Iteration *now)
-{
-    for (const Iteration *one = latest->known; one < latest->known + ITERATIONS; one++)
-        if (one->unused > 0 && (one->ahead > 0 || one->burst) && (one->number ^ now->number) >> ROUND_BITS)
-            return 1;
-    return 0;
-}
-
-/* The first loss since the iteration began. */
-RARE static void begin(Latest *latest, Iteration *now)
-{
-    int owe = others_owe(latest, now);
-    if (owe)
-        now->ahead = LOST;
-    if (owe || now->unused < 2)
-        return;
-    PyObject *back = PyObject_CallFunction(latest->ask, "LL", (long long)now->newest, (long long)now->unused);
-    long long number = back && back != Py_None ? PyLong_AsLongLong(back) : -1;
-    Py_XDECREF(back);
-    if (number < 0 || number >= now->unused)
-        now->ahead = LOST;
-    else
-        now->unused = number + 1;
-}
-
-static void note_value(Latest *latest, double value)
-{
-    Iteration *now = latest->now;
-    if (now && !latest->count && now->ahead == NEW)
-        begin(latest, now);
-    latest->values[latest->count++ % MOST_LOSSES] = value;
-}
-
-static Owned matched(Latest *latest, int final)
-{
-    int64_t count = latest->count;
-    Iteration copy, *now = latest->now;
-    if (now && !final) {
-        copy = *now;
-        now = &copy;
-    }
-    if (final)
-        latest->count = 0; /* the values stay for the caller */
-    if (!count || (now && now->ahead == LOST))
-        return (Owned){NO_KEY, 0, 0, 0};
-    if (!now)
-        return (Owned){NO_KEY, count - 1, count, 0};
-    if (now->ahead == NEW) {
-        now->burst = now->unused > 1 && count > 1;
-        now->ahead = now->unused > count ? now->unused - count : 0;
-    }
-    if (!now->burst && now->ahead == 0) {
-        now->unused = 0;
-        return (Owned){now->newest, count - 1, count, 0};
-    }
-    int64_t most = count + now->ahead, waiting = now->burst ? (now->unused < most ? now->unused : most) : now->ahead + 1;
-    if (count > waiting) {
-        now->ahead = LOST;
-        return (Owned){now->newest, 0, 0, 1};
-    }
-    now->unused = waiting - count;
-    int64_t from = count > MOST_LOSSES ? count - MOST_LOSSES : 0;
-    return (Owned){now->newest - waiting + 1 + from, from, count, 0};
-}
-
-static PyObject *latest_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
-{
-    Latest *latest = (Latest *)self;
-    PyObject *result = PyObject_Vectorcall(latest->function, args, flags, names);
-    if (!result || args_in(flags) < 2)
-        return result;
-    double value = PyFloat_AsDouble(args[1]);
-    if (!PyErr_Occurred()) {
-        note_value(latest, value);
-        if (!isfinite(value) && !PyErr_Occurred())
-            Py_XDECREF(PyObject_CallFunctionObjArgs(latest->told, args[1], NULL));
-    }
-    if (PyErr_Occurred())
-        Py_CLEAR(result);
-    return result;
-}
-
-static PyObject *latest_note(PyObject *self, PyObject *value)
-{
-    double number = PyFloat_AsDouble(value);
-    if (!PyErr_Occurred())
-        note_value((Latest *)self, number);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-}
-
-static PyObject *latest_came(PyObject *self, PyObject *key)
-{
-    long long number = key == Py_None ? NO_KEY : PyLong_AsLongLong(key);
-    if (PyErr_Occurred())
-        return NULL;
-    came((Latest *)self, number);
-    Py_RETURN_NONE;
-}
-
-static int add_owned(PyObject *list, int64_t key, PyObject *loss)
-{
-    PyObject *pair = key == NO_KEY ? Py_BuildValue("(OO)", Py_None, loss) : Py_BuildValue("(LO)", (long long)key, loss);
-    int added = pair ? PyList_Append(list, pair) : -1;
-    Py_XDECREF(pair);
-    return added;
-}
-
-static PyObject *latest_settled(PyObject *self, PyObject *final)
-{
-    Latest *latest = (Latest *)self;
-    Owned owned = matched(latest, final == Py_True);
-    PyObject *made = PyList_New(0);
-    int added = made ? 0 : -1;
-    for (int64_t i = owned.from; added == 0 && i < owned.until; i++) {
-        PyObject *loss = PyFloat_FromDouble(latest->values[i % MOST_LOSSES]);
-        added = loss ? add_owned(made, owned.first == NO_KEY ? NO_KEY : owned.first + i - owned.from, loss) : -1;
-        Py_XDECREF(loss);
-    }
-    for (int i = 0; added == 0 && owned.lost && i < MOST_LOSSES && i <= owned.first; i++)
-        added = add_owned(made, owned.first - i, Py_None);
-    if (added < 0)
-        Py_CLEAR(made);
-    return made;
-}
-
-static PyMethodDef latest_methods[] = {
-    {"note", latest_note, METH_O, "A loss goes into its backward pass."},
-    {"came", latest_came, METH_O, "A batch was delivered."},
-    {"settled", latest_settled, METH_O, "Whose the losses are that have come since the newest batch."},
-    {NULL, NULL, 0, NULL},
-};
-static const PyType_Slot latest_slots[] = {{Py_tp_methods, latest_methods}, {0, NULL}};
-
-static PyObject *latest(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *note, *told, *ask;
-    if (!PyArg_ParseTuple(args, "OOO", &note, &told, &ask))
-        return NULL;
-    Latest *made = callable_new(latest_type, latest_call, OWNED(Latest, ask), note);
-    if (!made)
-        return NULL;
-    made->told = Py_NewRef(told);
-    made->ask = Py_NewRef(ask);
-    for (int i = 0; i < ITERATIONS; i++)
-        made->known[i] = (Iteration){-1, -1, 0, 0, NEW, 0};
-    return (PyObject *)made;
-}
-
 /* ---- batches that are delivered ---- */
 
 /* What of a black box is asked for each batch: the part of it that is C's. There is one for the life of a process. */
@@ -603,16 +402,13 @@ static PyType_Spec state_spec = {"sonde.native.fingerprint.State", sizeof(State)
 
 #define MOST_KEPT 64
 
-enum { BOX, CONTEXT, KEPT, LATEST, BOOK, SAMPLED, READ, NOTE, DELIVERY_PARTS };
-static const char *const delivery_names[] = {"box", "context", "kept", "latest", "book", "sampled", "read", "note", NULL};
-enum { BATCH, KEY, DATA, STEP, EPOCH, FOUND, SEEN, LOSS, ATTRIBUTES };
+enum { BOX, CONTEXT, KEPT, BOOK, SAMPLED, READ, NOTE, DELIVERY_PARTS };
+static const char *const delivery_names[] = {"box", "context", "kept", "book", "sampled", "read", "note", NULL};
+enum { BATCH, KEY, DATA, STEP, EPOCH, FOUND, SEEN, ATTRIBUTES };
 
 /* What becomes a `DeliveredBatch` when somebody asks for it. */
 typedef struct {
     PyObject *batch, *key, *data, *context;
-    double loss;
-    int has_loss;
-    int64_t number; /* the key; NO_KEY: there is none */
     Glance glance;
 } Entry;
 
@@ -693,15 +489,13 @@ static PyObject *kept_made(Delivery *delivery, Entry *entry)
 {
     PyObject *made = PyObject_CallNoArgs(delivery->parts[KEPT]);
     PyObject *look = made ? look_made(&entry->glance) : NULL, *found = look ? found_made(&entry->glance) : NULL;
-    PyObject *loss = found && entry->has_loss ? PyFloat_FromDouble(entry->loss) : NULL;
     PyObject *values[ATTRIBUTES] = {entry->batch, entry->key, entry->data, PyTuple_GetItem(entry->context, 0),
-                                    PyTuple_GetItem(entry->context, 1), found, look, loss};
+                                    PyTuple_GetItem(entry->context, 1), found, look};
     int set = found && !PyErr_Occurred() ? 0 : -1;
     for (int i = 0; set == 0 && i < ATTRIBUTES; i++)
-        set = values[i] ? PyObject_SetAttr(made, attributes[i], values[i]) : 0; /* without a loss it is that of the class */
+        set = PyObject_SetAttr(made, attributes[i], values[i]);
     Py_XDECREF(look);
     Py_XDECREF(found);
-    Py_XDECREF(loss);
     if (set < 0)
         Py_CLEAR(made);
     return made;
@@ -730,54 +524,6 @@ static PyObject *delivery_newer(PyObject *self, PyObject *Py_UNUSED(none))
     return made;
 }
 
-/* The same of one that Python keeps. */
-RARE static int set_loss_of_held(PyObject *holder, Py_ssize_t held, int64_t key, const double *loss)
-{
-    PyObject *value = loss ? PyFloat_FromDouble(*loss) : Py_NewRef(Py_None);
-    for (Py_ssize_t i = held - 1; value && i >= 0; i--) {
-        PyObject *kept = PySequence_GetItem(holder, i);
-        int found = kept && (key == NO_KEY || number_at(kept, attributes[KEY]) == key);
-        if (kept && !found)
-            PyErr_Clear(); /* its key is None */
-        if (found)
-            PyObject_SetAttr(kept, attributes[LOSS], value);
-        Py_XDECREF(kept);
-        if (found || !kept)
-            break;
-    }
-    Py_XDECREF(value);
-    return !PyErr_Occurred();
-}
-
-/* The loss of the batch with this key, as far as it is still there; NO_KEY: of the newest. NULL: it has none. */
-static int set_loss(Delivery *delivery, PyObject *holder, Py_ssize_t held, int64_t key, const double *loss)
-{
-    for (int i = delivery->count - 1; i >= 0; i--) {
-        Entry *entry = &delivery->entries[(delivery->first + i) % MOST_KEPT];
-        if (key == NO_KEY || entry->number == key) {
-            entry->has_loss = loss != NULL;
-            entry->loss = loss ? *loss : 0;
-            return 1;
-        }
-    }
-    return !held || set_loss_of_held(holder, held, key, loss);
-}
-
-/* Batches get to know the losses that came of them. */
-static int settle(Delivery *delivery, PyObject *holder, Py_ssize_t held)
-{
-    Latest *latest = (Latest *)delivery->parts[LATEST];
-    Owned owned = matched(latest, 1);
-    int done = 1;
-    for (int64_t i = owned.from; done && i < owned.until; i++) {
-        double loss = latest->values[i % MOST_LOSSES];
-        done = set_loss(delivery, holder, held, owned.first == NO_KEY ? NO_KEY : owned.first + i - owned.from, &loss);
-    }
-    for (int i = 0; done && owned.lost && i < MOST_LOSSES && i <= owned.first; i++)
-        done = set_loss(delivery, holder, held, owned.first - i, NULL);
-    return done;
-}
-
 /* Room for one more entry: the oldest goes, which may be one that is held. */
 static int make_room(Delivery *delivery, PyObject *holder, Py_ssize_t held)
 {
@@ -803,8 +549,7 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
     if (held < 0 || glance->size > delivery->limit / after) /* then older ones would have to go too */
         return 0;
     PyObject *context = PyObject_CallNoArgs(delivery->parts[CONTEXT]), *holder = Py_NewRef(delivery->held);
-    long long number = given[1] == Py_None ? NO_KEY : PyLong_AsLongLong(given[1]);
-    int ready = !PyErr_Occurred() && context && PyTuple_Check(context) && PyTuple_Size(context) == 2 && settle(delivery, holder, held) &&
+    int ready = context && PyTuple_Check(context) && PyTuple_Size(context) == 2 &&
                 make_room(delivery, holder, held) && delivery->count < MOST_KEPT; /* freeing a batch may run any code */
     Py_DECREF(holder);
     if (!ready) {
@@ -812,8 +557,7 @@ static int keep(Delivery *delivery, PyObject *const *given, Glance *glance)
         return 0;
     }
     delivery->entries[(delivery->first + delivery->count++) % MOST_KEPT] =
-        (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, 0, 0, number, *glance};
-    came((Latest *)delivery->parts[LATEST], number);
+        (Entry){Py_NewRef(given[0]), Py_NewRef(given[1]), Py_NewRef(given[2]), context, *glance};
     return 1;
 }
 
@@ -916,10 +660,10 @@ static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args, PyObject 
     if (made && take_arguments(none, kwargs, delivery_names, made->parts) < 0)
         Py_CLEAR(made);
     Py_XDECREF(none);
-    if (made && (!PyObject_TypeCheck(made->parts[BOX], state_type) || Py_TYPE(made->parts[LATEST]) != latest_type ||
+    if (made && (!PyObject_TypeCheck(made->parts[BOX], state_type) ||
                  !PyBytes_Check(made->parts[SAMPLED]) || !PyBytes_Check(made->parts[READ]))) {
         Py_CLEAR(made);
-        PyErr_SetString(PyExc_TypeError, "delivery() takes a State as box, a Latest, and bytes as sampled and read");
+        PyErr_SetString(PyExc_TypeError, "delivery() takes a State as box, and bytes as sampled and read");
     }
     return (PyObject *)made;
 }
@@ -929,7 +673,6 @@ static PyObject *delivery(PyObject *Py_UNUSED(module), PyObject *args, PyObject 
 static PyMethodDef functions[] = {
     {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch, the function of digests, and the class of a look."},
     {"glance", glanced, METH_VARARGS, "The parts of a batch and the look at them; None: it is not plain."},
-    {"latest", latest, METH_VARARGS, "What writes losses, and knows whose they are."},
     {"delivery", (PyCFunction)(void (*)(void))delivery, METH_VARARGS | METH_KEYWORDS, "What is told of batches, and keeps the plain ones."},
     {NULL, NULL, 0, NULL},
 };
@@ -940,13 +683,12 @@ int fill_fingerprint(PyObject *module)
         {&s_version, "_version"}, {&s_held, "held"}, {&s_exclude, "exclude"}, {&s_limit, "limit"}, {&s_reads, "reads"}, {&s_maxlen, "maxlen"},
         {&s_popleft, "popleft"}, {&s_settings, "settings"}, {&s_writer, "writer"}, {&attributes[BATCH], "batch"}, {&attributes[KEY], "key"},
         {&attributes[DATA], "data"}, {&attributes[STEP], "step"}, {&attributes[EPOCH], "epoch"}, {&attributes[FOUND], "parts"},
-        {&attributes[SEEN], "seen"}, {&attributes[LOSS], "loss"}, {NULL, NULL}};
+        {&attributes[SEEN], "seen"}, {NULL, NULL}};
     for (int i = 0; i < FIRST; i++)
         if (!(places[i] = Py_BuildValue("(i)", i)))
             return -1;
     tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
-    latest_type = callable_type("sonde.native.fingerprint.Latest", sizeof(Latest), PLAIN_CALL, NULL, latest_slots);
     delivery_type = callable_type("sonde.native.fingerprint.Delivery", sizeof(Delivery), PLAIN_CALL, NULL, delivery_slots);
     state_type = add_type(module, &state_spec);
-    return !latest_type || !delivery_type || !state_type || make_names(names) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    return !delivery_type || !state_type || make_names(names) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

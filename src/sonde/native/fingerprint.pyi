@@ -1,18 +1,10 @@
-"""A batch at a glance, losses and whose they are, and the batches that are kept, in C.
+"""A batch at a glance, and the batches that are kept, in C.
 
 The modules of `blackbox/` do the same where this was not built, or a batch is not plain.
 """
 
 from collections.abc import Callable
 from typing import Any
-
-from sonde.blackbox.losses import Ask, Losses
-
-class Latest(Losses):
-    """Writes losses, and knows whose they are."""
-
-    def __call__(self, span: Any, value: float, /) -> None:
-        """Write it; tell of it if it is not finite."""
 
 def prepare(
     *,
@@ -26,9 +18,6 @@ def prepare(
 
 def glance(data: object, exclude: frozenset[str], /) -> tuple[Any, Any] | None:
     """The parts of a batch, and the look at them; None: it holds something that Python has to look at."""
-
-def latest(note: Callable[[Any, float], object], told: Callable[[float], object], ask: Ask, /) -> Latest:
-    """What calls `note` for each loss, `told` for one that is not finite, and `ask` as `Losses` does."""
 
 class State:
     """What of a black box is asked for each batch."""
@@ -53,7 +42,6 @@ def delivery(
     box: State,  # the black box
     context: Callable[[], tuple[int | None, int | None]],  # step and epoch
     kept: type,  # the class of what is kept
-    latest: Latest,
     book: Any,  # the ledger
     sampled: bytes,  # how its entry of a digest begins, before key and digest, if that is of a sample,
     read: bytes,  # or of all there is

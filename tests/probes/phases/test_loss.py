@@ -8,7 +8,6 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from sonde.events import core  # noqa: E402
 from sonde.hooks.torch.engine import native  # noqa: E402
 from sonde.probes.phases import loss  # noqa: E402
 from sonde.testing import record  # noqa: E402
@@ -32,28 +31,6 @@ def test_a_listener_gets_each_loss_until_it_leaves() -> None:
     losses = [(event["value"], event["step"]) for event in recorded.named("loss")]
     assert [value for value, _ in losses] == [1.0, 2.0, 3.0]
     assert told == losses[:2]
-
-
-def test_the_quick_way_is_taken_while_nobody_else_listens() -> None:
-    """Then the listener itself is not called; beside another one it is, and each loss is written once."""
-    quick: list[float] = []
-    told: list[float] = []
-    others: list[float] = []
-
-    def write(span: Any, value: float) -> None:
-        core.note(span, value)
-        quick.append(value)
-
-    with record() as recorded:
-        leave = loss.at_loss(lambda value, _step: told.append(value), write)
-        differentiate(1.0)
-        end = loss.at_loss(lambda value, _step: others.append(value))
-        differentiate(2.0)
-        end()
-        leave()
-        differentiate(3.0)
-    assert (quick, told, others) == ([1.0], [2.0], [2.0])
-    assert [event["value"] for event in recorded.named("loss")] == [1.0, 2.0, 3.0]
 
 
 def real(value: float, dtype: str) -> Any:

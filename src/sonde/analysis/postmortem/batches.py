@@ -45,10 +45,10 @@ def last_batches(run: Run) -> dict[str, list[DumpedBatch]]:
 
 
 def used(run: Run, dump: Dump) -> list[DumpedBatch]:
-    """The batches of a dump, with the steps that have used them.
+    """The batches of a dump, with the steps that used them and their losses.
 
-    The black box knows in which step a batch came. In a loop that fetches ahead that is not the step that uses it: then the records
-    tell that. They also have the losses that came after the dump, such as that of a batch with a NaN, and those it could not match.
+    The black box knows in which step a batch came. A loop that fetches ahead uses it in a later step, which the records have.
+    Only they have losses. Dumps of older versions have losses of their own.
     """
     names = [row["process"] for row in run.rows if (row["host"], row["pid"]) == (dump.host, dump.pid)]
     wanted = [(names[-1], one.loader, one.round, one.number) for one in dump.batches if names]

@@ -51,7 +51,6 @@ class _PendingLosses:
         self.copies: list[_Copy] = []
         self.scaled: _Scaled | None = None
         self.listeners: tuple[Listener, ...] = ()
-        self.quick: Writer | None = None
         self.micro_batches = 0  # in a step of a framework that divides losses by it; 0: not known
         self.renew: Callable[[], None] = lambda: None  # the fast path knows who writes: it has to be made again
 
@@ -61,16 +60,11 @@ _losses = _PendingLosses()
 span = core.Span(LOSS, PROBE, key=0, base=step.phases)
 
 
-def at_loss(listener: Listener, quick: Writer | None = None) -> Callable[[], None]:
-    """Call with each loss, and its step, just before its backward pass, or later if it is on a device; returns the end of it.
-
-    `quick` writes a loss on the host, as `core.note` does, and keeps for the listener what it wants to know: while there is
-    no other listener it is called instead of both.
-    """
+def at_loss(listener: Listener) -> Callable[[], None]:
+    """Call with each loss, and its step, just before its backward pass, or later if it is on a device; returns the end of it."""
 
     def change(listeners: tuple[Listener, ...]) -> None:
         _losses.listeners = listeners
-        _losses.quick = quick if listeners == (listener,) else None
         _losses.renew()
 
     change((*_losses.listeners, listener))
@@ -89,7 +83,7 @@ def at_change(renew: Callable[[], None]) -> None:
 
 def writer() -> Writer:
     """The function that writes a loss."""
-    return (_losses.quick or _write) if _losses.listeners else core.note
+    return _write if _losses.listeners else core.note
 
 
 def _write(span: Any, value: float, key: int = 0) -> None:

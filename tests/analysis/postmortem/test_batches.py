@@ -1,10 +1,9 @@
-"""Whose loss it is, in real loops: of the batch that was used, however far ahead the loop fetches; in C and in Python."""
+"""The batches of a dump with their losses, in real loops: the loss of the step that used the batch, however far ahead it was fetched."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,21 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from hypothesis import given, settings, strategies
-from tests.flow.boxes import Rows, loader, only
+from tests.flow.boxes import Rows, loader
 
 from sonde import open_run
+from sonde.analysis.postmortem.batches import used
 from sonde.analysis.postmortem.blackbox import black_box
-from sonde.blackbox import fingerprint
+from sonde.analysis.postmortem.dumps import DumpedBatch
 from sonde.blackbox.box import trigger
-from sonde.blackbox.losses import Losses
-from sonde.testing import Recorded, record
+from sonde.testing import record
 from sonde.views.blackbox import blackbox
 
 Truth = dict[str, float]
 
 
-@pytest.fixture(params=["c", "python"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who matches losses with batches."""
-    if request.param == "python":
-        monkeypatch.setattr(fingerprint, "native", None)
-    elif fingerprint.native is None:
-        pytest.skip("the C part was not built")
-
-
 class Training:
-    """A model, and what its losses were: by the id of its first item."""
+    """A model, and what the first loss of each batch was, by the id of its first item."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -49,7 +38,7 @@ class Training:
         """Train with it."""
         loss: Any = (self.net(batch["x"]) - batch["y"]).pow(2).mean()
         loss.backward()
-        self.truth[batch["id"][0]] = loss.item()
+        self.truth.setdefault(batch["id"][0], loss.item())
         if update:
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -138,31 +127,6 @@ def _twice_each(training: Training) -> None:
         training.use(batch)
 
 
-LOOPS = [
-    _usual, _fetches_ahead, _fetches_ahead_to_the_end, _fetches_ahead_by_itself, _leaves_out_some, _goes_on_where_it_was,
-    _fetches_micro_batches_at_once, _fetches_them_ahead, _evaluates_in_between, _twice_each,
-]  # fmt: skip
-
-
-def recorded(folder: Path, loop: Callable[[Training], None]) -> tuple[Recorded, Truth]:
-    """The run of a loop whose black box was asked for in the end, and the truth."""
-    training = Training()
-    with record(dir=str(folder), blackbox=3) as run:
-        loop(training)
-        trigger("demand")
-    return run, training.truth
-
-
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_loss_is_that_of_the_batch_that_was_used(tmp_path: Path, loop: Callable[[Training], None]) -> None:
-    """A batch that was not used, or not yet, has none."""
-    run, truth = recorded(tmp_path, loop)
-    batches = only(run)["batches"]
-    assert [batch["loss"] for batch in batches] == [truth.get(batch["ids"][0]) for batch in batches]
-    assert any(batch["loss"] is not None for batch in batches)
-
-
 def _twice_each_ahead(training: Training) -> None:
     for number, batch in enumerate(ahead(loader())):
         training.use(batch)
@@ -178,26 +142,29 @@ def _copies(training: Training) -> None:
             break
 
 
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("loop", [_twice_each_ahead, _copies])
-def test_a_loss_that_may_be_of_another_batch_is_nobodys(tmp_path: Path, loop: Callable[[Training], None]) -> None:
-    """Ahead, with several losses for each batch, or with other tensors than those of the batch."""
-    run, _ = recorded(tmp_path, loop)
-    assert [batch["loss"] for batch in only(run)["batches"]] == [None] * 3
+LOOPS = [
+    _usual, _fetches_ahead, _fetches_ahead_to_the_end, _fetches_ahead_by_itself, _leaves_out_some, _goes_on_where_it_was,
+    _fetches_micro_batches_at_once, _fetches_them_ahead, _evaluates_in_between, _twice_each, _twice_each_ahead,
+    _copies,
+]  # fmt: skip
 
 
-@pytest.mark.usefixtures("way")
-def test_a_batch_that_waited_while_others_came_has_none(tmp_path: Path) -> None:
-    """Neither has the one of the evaluation, which came last."""
+def last_batches(folder: Path, loop: Callable[[Training], None]) -> tuple[list[DumpedBatch], Truth]:
+    """The batches of the black box that a loop asked for at its end, and the truth."""
+    training = Training()
+    with record(dir=str(folder), blackbox=3) as run:
+        loop(training)
+        trigger("demand")
+    with open_run(run.path) as opened:
+        return used(opened, black_box(opened).dumps[-1]), training.truth
 
-    def loop(training: Training) -> None:
-        for number, batch in enumerate(ahead(loader())):
-            training.use(batch)
-            if number == 8:
-                _evaluate(training)
 
-    run, truth = recorded(tmp_path, loop)
-    assert [batch["loss"] for batch in only(run)["batches"]] == [truth["row 32"], None, None]
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loss_is_that_of_the_batch_that_was_used(tmp_path: Path, loop: Callable[[Training], None]) -> None:
+    """A batch that was not used, or not yet, has none."""
+    batches, truth = last_batches(tmp_path, loop)
+    assert [batch.loss for batch in batches] == [truth.get(str(batch.ids[0])) for batch in batches]
+    assert any(batch.loss is not None for batch in batches)
 
 
 def test_the_page_names_the_batch_whose_loss_was_not_finite(tmp_path: Path) -> None:
@@ -226,38 +193,3 @@ def test_the_page_has_the_loss_of_the_batch_that_the_watch_has_dumped(tmp_path: 
     with open_run(run.path) as opened:
         page = blackbox(opened, black_box(opened))
     assert [math.isnan(batch.loss or 0) for batch in page.batches] == [False, False, True]
-
-
-ACTIONS = strategies.lists(
-    strategies.one_of(strategies.floats(0, 9), strategies.none(), strategies.integers(0, 5)), max_size=60
-)
-ITERATIONS = [loader << 44 | turn << 28 for loader in (0, 1) for turn in (0, 1, 2)]
-
-
-@pytest.mark.skipif(fingerprint.native is None, reason="the C part was not built")
-@settings(deadline=None)
-@given(actions=ACTIONS, answer=strategies.sampled_from([None, 0, 1, 2, 70]))
-def test_c_matches_as_python_does(actions: list[float | int | None], answer: int | None) -> None:
-    """Losses (fractions), batches of six iterations (whole numbers) and batches that are not known, in any order."""
-    asked: list[tuple[str, int, int]] = []
-
-    def ask(who: str, newest: int, unused: int) -> int | None:
-        asked.append((who, newest, unused))
-        return answer
-
-    one = fingerprint.native.latest(lambda *_: None, lambda _: None, partial(ask, "c"))
-    two = Losses(partial(ask, "python"))
-    counts = [0] * 6
-    for action in actions:
-        if isinstance(action, float):
-            one.note(action)
-            two.note(action)
-        else:
-            assert one.settled(True) == two.settled(True)
-            key = None if action is None else ITERATIONS[action] + counts[action]
-            counts[action or 0] += action is not None
-            one.came(key)
-            two.came(key)
-        assert one.settled(False) == two.settled(False)
-    questions = [[rest for who, *rest in asked if who == one] for one in ("c", "python")]
-    assert questions[0] == questions[1]
