@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sonde.analysis.training.purpose import WORDS, Forwards, Purposes, Waits, purposes_of
+from sonde.analysis.training.purpose import WORDS, Purposes, purposes_of
+from sonde.analysis.training.windows import Forwards, Waits
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING, batch_key
 
 MODES = {"f": FORWARD_TRAINING | FORWARD_GRAD, "n": FORWARD_TRAINING, "e": FORWARD_GRAD, "o": 0, "?": -(2**63)}

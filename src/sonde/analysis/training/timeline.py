@@ -34,16 +34,8 @@ from sonde.analysis.training.intervals import (
     places_in,
     sort_spans,
 )
-from sonde.analysis.training.purpose import (
-    EVALUATE,
-    TRAIN,
-    Forwards,
-    Purposes,
-    Rounds,
-    Waits,
-    all_trained,
-    purposes_of,
-)
+from sonde.analysis.training.purpose import EVALUATE, TRAIN, Purposes, all_trained, purposes_of
+from sonde.analysis.training.windows import Forwards, Rounds, Waits
 from sonde.lazy import numpy as np
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, UPDATE_BACKWARD, iteration_of
 
