@@ -287,7 +287,7 @@ def test_an_item_that_fails_is_named(tmp_path: Path) -> None:
 def test_a_step_that_is_not_there(tmp_path: Path) -> None:
     """The range that exists is told."""
     path, _ = trained(tmp_path, DataLoader(Pictures(), batch_size=4))
-    with pytest.raises(UnknownName, match="It has the steps 0 to 9"):
+    with pytest.raises(UnknownName, match="which has steps 0 to 9"):
         sonde.flow.replay(path, 10, Pictures())
 
 

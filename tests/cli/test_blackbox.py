@@ -88,7 +88,7 @@ def test_a_page_is_written_and_may_be_written_again(folder: Path, tmp_path: Path
 
 def test_the_report_names_the_command(folder: Path) -> None:
     """In the card, the page and JSON."""
-    line = f"black box: 2 dumps (nonfinite, exception), 1 birth certificate - sonde blackbox {OLD}"
+    line = f"black box: 2 dumps (nonfinite, exception), first NaN found - sonde blackbox {OLD}"
     card = CliRunner().invoke(main, ["report", "--dir", str(folder), "old"], env={"COLUMNS": "100"}).stdout
     assert line in " ".join(card.split())
     found = json.loads(CliRunner().invoke(main, ["report", "--dir", str(folder), "old", "--json"]).stdout)

@@ -122,7 +122,7 @@ def test_html_writes_a_page(file: Path, tmp_path: Path) -> None:
     """It is not written over something else by accident."""
     page = tmp_path / "t.html"
     assert flow("show", file, "--html", page).exit_code == 0
-    assert "data__get_image" in page.read_text()
+    assert "data.get_image" in page.read_text()
     assert flow("show", file, "--html", page).exit_code == 1
     assert flow("show", file, "--html", page, "--force").exit_code == 0
 

@@ -88,7 +88,7 @@ def test_a_dash_reads_the_query_from_standard_input(folder: Path) -> None:
         ("selec * from steps", 2, "syntax error"),
         ("from stepps", 2, "stepps"),
         ("copy steps to 'x.csv'", 1, "Only SELECT"),
-        ("from read_csv('/etc/hostname')", 1, "SQL reads"),
+        ("from read_csv('/etc/hostname')", 1, "SQL may only read"),
         ("3f2a", 2, "not a query"),
         ("  ", 2, "empty"),
     ],

@@ -71,7 +71,7 @@ def test_the_batch_of_a_step_is_rebuilt(recorded: Path) -> None:
     """Its items are printed, and that they are the same; nothing is trained for it."""
     told = sonde(recorded, "flow", "replay", "train.py:make_dataset", "--step", "4", "--out", "batch.npz")
     assert told.returncode == 0, told.stderr
-    assert "1 batch, rebuilt from the ledger" in told.stdout
+    assert "1 batch, rebuilt from the recorded item order" in told.stdout
     assert "8 items: " in told.stdout
     assert "the same data as in the run" in told.stdout
     assert "trained" not in told.stdout
@@ -91,9 +91,9 @@ def test_other_data_is_told_and_is_an_exit_code(recorded: Path) -> None:
     ("words", "answer"),
     [
         (["train.py:make_datasets", "--step", "1"], "Did you mean 'make_dataset'?"),
-        (["trai.py:make_dataset", "--step", "1"], "There is no file trai.py"),
-        (["train.py:make_dataset", "--step", "77"], "It has the steps 0 to 9"),
-        (["train.py:make_dataset", "--step", "1", "--rank", "2"], "There is no rank 2"),
+        (["trai.py:make_dataset", "--step", "1"], "No such file: trai.py"),
+        (["train.py:make_dataset", "--step", "77"], "which has steps 0 to 9"),
+        (["train.py:make_dataset", "--step", "1", "--rank", "2"], "No rank 2"),
         (["--step", "1"], "Give the dataset as SCRIPT:NAME"),
         (["no-such-run", "train.py:make_dataset", "--step", "1"], "No run 'no-such-run'"),
         (["train.py:make_dataset", "--step", "1", "--out", "train.py"], "train.py exists"),

@@ -81,9 +81,9 @@ def test_it_fits_the_terminal(folder: Path, width: int) -> None:
 def test_a_narrow_terminal_leaves_out_columns(folder: Path) -> None:
     """At 60 columns the quantiles go; the name, the count, the total and the share stay."""
     (header,) = [line for line in show(folder, width=60).output.splitlines() if line.strip().startswith("span")]
-    assert header.split() == ["span", "count", "total", "share", "errors"]
+    assert header.split() == ["span", "count", "total", "of", "run", "errors"]
     (header,) = [line for line in show(folder, width=110).output.splitlines() if line.strip().startswith("span")]
-    assert header.split() == ["span", "count", "total", "share", "p50", "p95", "p99", "max", "errors"]
+    assert header.split() == ["span", "count", "total", "of", "run", "p50", "p95", "p99", "max", "errors"]
 
 
 def test_json_is_the_same_view(folder: Path) -> None:

@@ -103,7 +103,7 @@ def test_an_end_that_could_not_be_written_is_no_kill(tmp_path: Path, who: str) -
     for _ in range(2):
         with open_run(folder) as run:
             assert "KILLED" not in kinds(diagnose(run))
-            assert sum("how it ended could not be written: the disk was full" in note for note in run.notes) == 1
+            assert sum("its end could not be written: the disk was full" in note for note in run.notes) == 1
             assert run.sql("SELECT state FROM processes WHERE pid = 1000").fetchall() == [("unknown",)]
         seal(folder)
 

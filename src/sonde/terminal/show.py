@@ -106,7 +106,7 @@ def _names(view: Show, console: Console) -> None:
         TextColumn("span", [one.label for one in names], right=False, styles=["bold"] * len(names), least=22),
         TextColumn("count", [units.count(one.count) for one in names]),
         TextColumn("total", [units.duration(one.total_ns if one.count else None) for one in names]),
-        TextColumn("share", [units.share(one.share if one.count else None) for one in names], need=1),
+        TextColumn("of run", [units.share(one.share if one.count else None) for one in names], need=1),
         TextColumn("p50", [units.duration(one.p50_ns) for one in names], need=2),
         TextColumn("p95", [units.duration(one.p95_ns) for one in names], need=5),
         TextColumn("p99", [units.duration(one.p99_ns) for one in names], need=3),

@@ -197,7 +197,9 @@ def _pump(path: Path, columns: list[ResultColumn], chunks: queue.Queue[_ResultCh
         try:
             lance.write_dataset(reader, str(path), mode=mode)
         except (OSError, ValueError, RuntimeError) as error:
-            raise ResultsError(f"Cannot write the results to {path}: {error}. Earlier batches are saved.") from error
+            raise ResultsError(
+                f"Cannot write the results to {path}: {error}. Batches committed earlier are saved."
+            ) from error
         first, mode = part.next, "append"
 
 
