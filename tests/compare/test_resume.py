@@ -55,7 +55,7 @@ def test_a_resume_that_starts_the_epoch_again_repeats_items(folder: Path) -> Non
     """The commonest mistake."""
     found = checked(folder, "again")
     assert (found.repeated, found.skipped) == (24, 0)
-    assert any("24 items of this round were trained on before the checkpoint and again" in line for line in found.text)
+    assert any("24 items of this epoch were trained on before the checkpoint and again" in line for line in found.text)
 
 
 def test_a_resume_that_goes_too_far_skips_items(folder: Path) -> None:

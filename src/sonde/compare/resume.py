@@ -113,23 +113,23 @@ def _text(one: Resume) -> list[str]:
     who = f"Rank {one.rank}: " if one.rank else ""
     lines = []
     if one.checkpoint_step is not None:
-        repeated = f"; {units.plural(one.lost_steps, 'step')} after it had to be made again" if one.lost_steps else ""
+        repeated = f"; {units.plural(one.lost_steps, 'step')} after it had to be repeated" if one.lost_steps else ""
         lines.append(f"{who}The last checkpoint came after step {one.checkpoint_step}{repeated}.")
     examples = f" ({', '.join(one.examples)})" if one.examples else ""
     if one.repeated is None:
-        lines.append(f"{who}It is not known which items were loaded: there is no ledger of both.")
+        lines.append(f"{who}The loaded items are unknown: one of the runs has no ledger.")
     elif one.repeated:
         lines.append(
-            f"{who}{units.plural(one.repeated, 'item')} of this round were trained on before the checkpoint and again after it{examples}."
+            f"{who}{units.plural(one.repeated, 'item')} of this epoch were trained on before the checkpoint and again after it{examples}."
         )
     if one.skipped:
         lines.append(
-            f"{who}{units.plural(one.skipped, 'item')} of this round were skipped{'' if one.repeated else examples}."
+            f"{who}{units.plural(one.skipped, 'item')} of this epoch were skipped{'' if one.repeated else examples}."
         )
     if one.repeated == 0 and one.skipped == 0:
         lines.append(f"{who}No item was skipped or repeated.")
     elif one.repeated == 0 and one.skipped is None:
-        lines.append(f"{who}No item was repeated; whether some were skipped is known when the round has ended.")
+        lines.append(f"{who}No item was repeated. Whether some were skipped is known when the epoch has ended.")
     if one.rate_before is not None and one.rate_after is not None and one.rate_before != one.rate_after:
         lines.append(f"{who}The learning rate was {one.rate_before:g} before and is {one.rate_after:g} after.")
     if one.loss_jump:
