@@ -252,7 +252,9 @@ def verdict(kind: str, recording: Recording) -> None:
     """The head of a card: what is wrong, why, and what to do next."""
     folder = record(kind, recording)
     kept = folder / "report"
-    shown = until(kept.read_text() if kept.exists() else ask(folder, "report"), "  also", "STEP TIME", "MEMORY", "ABOUT THIS")
+    shown = until(
+        kept.read_text() if kept.exists() else ask(folder, "report"), "  also", "STEP TIME", "MEMORY", "ABOUT THIS"
+    )
     if kind not in shown:
         print(f"{kind}: this run has another verdict; delete {folder.relative_to(ROOT)} and try again")
         return
