@@ -269,7 +269,7 @@ def watch() -> None:
     source = (ROOT / "examples/slow.py").read_text().replace("range(4)", "range(400)")
     (folder / "train.py").write_text(source)
     program = subprocess.Popen(
-        [sonde(), "run", "--quiet", "python", "train.py"], cwd=folder, env=environment(), stdout=QUIET
+        [sonde(), "run", "--quiet", "python", "train.py"], cwd=folder, env=environment(), stdout=QUIET, stderr=QUIET
     )
     try:
         frames = asyncio.run(look(folder))
