@@ -570,6 +570,11 @@ def of_program(run: str | None, boot: str, settings: Mapping[str, str]) -> dict[
     return environment | {_ROWS[name].env: value for name, value in settings.items()}
 
 
+def without_run() -> dict[str, str]:
+    """The environment without a run that this process may be part of, for a program with a run of its own."""
+    return {name: value for name, value in os.environ.items() if name not in ("SONDE", "SONDE_RUN")}
+
+
 def dftracer_enabled() -> bool:
     """Is DFTracer's own switch on? Its names record nothing without it."""
     return _env("DFTRACER_ENABLE").strip() == "1"

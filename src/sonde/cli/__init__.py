@@ -25,6 +25,8 @@ COMMANDS = (
     ("stacks", "Show the current stack of every thread of a running program."),
     ("runs", "List recorded runs, newest first."),
     ("show", "Show where the time of a run went, which spans were open, and what was lost."),
+    ("gate", "Pass or fail a run by limits; a gate that lacks data never passes."),
+    ("baseline", "Keep summaries of runs as baselines for `sonde gate`."),
     ("query", "Query a run with SQL; prints a table, JSON, CSV or Parquet."),
     ("ask", "Answer a prepared question about a run, such as item-cost or idle-gaps."),
     ("tables", "List the tables of a run: rows and columns."),

@@ -1,0 +1,212 @@
+"""`sonde gate`: stop a regression. Exit code 0 pass, 1 fail, 3 inconclusive, 2 for errors."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+import numpy as np
+
+from sonde import config, units
+from sonde.analysis.run import Run
+from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.console import out, progress, stderr
+from sonde.compare import baselines, gate as gates, rounds
+from sonde.compare.gate import EXIT_CODES, Check, Gate, Limit
+from sonde.compare.numbers import compare_numbers
+from sonde.compare.summary import Summary, read, summarize
+from sonde.compare.verdict import compare_times
+from sonde.errors import RunNotFound, SondeError
+from sonde.finding import CRITICAL, WARN
+from sonde.terminal.gate import draw_gate
+
+ERROR = 2
+CALIBRATION = 2  # rounds of A against itself, before B runs
+TURN_S = 3600  # one run of a program
+
+
+@click.command(
+    epilog="""\b
+Example: sonde gate --baseline main --max-slowdown 5%
+Example: sonde gate train-3f2a --baseline before --max input_wait_share=0.1 --max peak_rss=+10%
+Example: sonde gate after --baseline before --same-numbers --no-new critical
+Example: sonde gate --ab "python old.py" "python new.py" --max-slowdown 5% --rounds 10"""
+)
+@one_run
+@directory
+@click.option("--baseline", metavar="RUN|FILE|NAME", help="What to compare with: a run, a saved baseline or its file.")
+@click.option(
+    "--baselines", "folder", default=baselines.FOLDER, show_default=True, help="The folder with saved baselines."
+)
+@click.option("--max-slowdown", metavar="SHARE", help="How much slower steps may be, such as 5%.")
+@click.option(
+    "--max",
+    "limits",
+    multiple=True,
+    metavar="METRIC=VALUE",
+    help="The most a metric may be: a number, or +10% above the baseline.",
+)
+@click.option(
+    "--no-new", type=click.Choice([WARN, CRITICAL]), help="Fail if a finding of this severity, or worse, is new."
+)
+@click.option("--same-numbers", is_flag=True, help="Fail if losses, learning rates or batches differ.")
+@click.option(
+    "--ab", nargs=2, metavar="'CMD A' 'CMD B'", help="Run two commands in turn, and compare them round by round."
+)
+@click.option(
+    "--rounds",
+    "most_rounds",
+    type=click.IntRange(min=rounds.LEAST_ROUNDS),
+    default=15,
+    show_default=True,
+    help="With --ab: at most N rounds.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def command(
+    run: str | None, dir: str | None, baseline: str | None, folder: str, max_slowdown: str | None, limits: tuple[str, ...],
+    no_new: str | None, same_numbers: bool, ab: tuple[str, str] | None, most_rounds: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Pass or fail a run by limits; a gate that lacks data never passes.
+
+    0: every limit holds, with its whole confidence interval. 1: a limit is surely exceeded. 3: inconclusive, because the interval
+    holds the limit, the run is too short, or records are missing. 2: it was called wrongly, or a run cannot be read.
+    """
+    try:
+        slowdown = None if max_slowdown is None else gates.share(max_slowdown)
+        wanted = [gates.limit(one) for one in limits]
+        if ab is not None:
+            _refuse_with_ab(run, baseline, wanted, no_new, same_numbers)
+            found = _rounds(ab, 0.05 if slowdown is None else slowdown, most_rounds)
+        else:
+            found = _checked(run, dir, baseline, Path(folder), slowdown, wanted, no_new, same_numbers)
+    except (SondeError, OSError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(ERROR)
+    if as_json:
+        click.echo(json.dumps(gates.to_json(found), indent=1))
+    else:
+        draw_gate(found, out())
+    sys.exit(EXIT_CODES[found.outcome])
+
+
+def _refuse_with_ab(run: str | None, baseline: str | None, wanted: list[Limit], no_new: str | None, same: bool) -> None:
+    if run is not None or baseline is not None or wanted or no_new or same:
+        raise click.UsageError("--ab records both programs itself: give only --max-slowdown and --rounds with it.")
+
+
+# ── a run against a baseline ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _checked(
+    run: str | None, dir: str | None, baseline: str | None, folder: Path, slowdown: float | None, wanted: list[Limit],
+    no_new: str | None, same_numbers: bool,
+) -> Gate:  # fmt: skip
+    if slowdown is None and not wanted and no_new is None and not same_numbers:
+        raise click.UsageError(
+            "Give a limit: --max-slowdown 5%, --max METRIC=VALUE, --no-new critical or --same-numbers."
+        )
+    if baseline is None and (slowdown is not None or no_new or same_numbers):
+        raise click.UsageError("Give what to compare with: --baseline RUN, FILE or NAME.")
+    with ExitStack() as stack, progress("Reading") as told:
+        opened = stack.enter_context(Run([choose(run, runs_dir(dir))], threads=1, progress=told))
+        one = summarize(opened)
+        other = None if baseline is None else _found(baseline, folder, dir)
+        before = stack.enter_context(Run([other], threads=1, progress=told)) if isinstance(other, Path) else None
+        base = summarize(before) if before is not None else other if isinstance(other, Summary) else None
+        checks = gates.check_complete(one, "The run")
+        checks += [gates.check_limit(one, base, limit) for limit in wanted]
+        if base is not None:
+            checks += gates.check_complete(base, "The baseline") + _against(base, one, slowdown, no_new)
+        if same_numbers:
+            checks.append(_numbers(before, opened))
+    return gates.gate(one.run, None if base is None else base.run, checks)
+
+
+def _against(base: Summary, one: Summary, slowdown: float | None, no_new: str | None) -> list[Check]:
+    times = compare_times(base, one)
+    checks = [] if slowdown is None else gates.check_slowdown(times, base, one, slowdown)
+    return checks + ([] if no_new is None else [gates.check_findings(times, no_new)])
+
+
+def _numbers(before: Run | None, after: Run) -> Check:
+    if before is None:
+        why = "--same-numbers needs the run itself as a baseline: a saved one keeps no batches."
+        return Check("same numbers", gates.INCONCLUSIVE, None, None, None, None, why)
+    return gates.check_numbers(compare_numbers(before, after))
+
+
+def _found(given: str, folder: Path, dir: str | None) -> Summary | Path:
+    """A baseline: a file, one that was saved under this name, or a run."""
+    if Path(given).is_file():
+        return read(Path(given))
+    try:
+        return read(baselines.named(folder, given))
+    except RunNotFound as error:
+        missing = error
+    try:
+        return choose(given, runs_dir(dir))
+    except RunNotFound as error:
+        raise RunNotFound(f"{error} {missing}" if baselines.saved(folder) else str(error)) from None
+
+
+# ── two programs in turn ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rounds(commands: tuple[str, str], most: float, limit: int) -> Gate:
+    """Run both in turn until it is decided, or the rounds are over. The order alternates."""
+    found: list[rounds.Round] = []
+    with tempfile.TemporaryDirectory(prefix="sonde-gate-") as folder:
+        same = [
+            _round(commands[0], commands[0], Path(folder), f"calibration-{n}", swap=n % 2 == 1)
+            for n in range(CALIBRATION)
+        ]
+        noise = rounds.noise([one.steady for one in same])
+        _say(f"A against itself differs by {units.share(noise)} between two turns.")
+        checks = rounds.check_rounds(found, most)
+        while len(found) < limit and not rounds.decided(checks, len(found)):
+            found.append(_round(*commands, Path(folder), f"round-{len(found)}", swap=len(found) % 2 == 1))
+            checks = rounds.check_rounds(found, most)
+            _say(f"round {len(found)} of at most {limit}: B / A = {found[-1].steady:.3f}")
+    notes = [f"{len(found)} rounds; A against itself differs by {units.share(noise)} between two turns."]
+    if len(found) < rounds.STALL_ROUNDS:
+        notes.append(f"Stalls of single steps were not tested: that takes {rounds.STALL_ROUNDS} rounds.")
+    return gates.gate(commands[1], commands[0], checks, notes)
+
+
+def _round(a: str, b: str, folder: Path, name: str, swap: bool) -> rounds.Round:
+    order = (("b", b), ("a", a)) if swap else (("a", a), ("b", b))
+    times = {which: _steps(text, folder, f"{name}-{which}") for which, text in order}
+    found = rounds.round_of(times["a"], times["b"])
+    if found is None:
+        fewest = min(times.values(), key=len)
+        raise RunNotFound(f"A program recorded {len(fewest)} steps after warm-up; {rounds.LEAST_STEPS} are needed.")
+    return found
+
+
+def _steps(text: str, folder: Path, name: str) -> np.ndarray:
+    """Record one program; the durations of its steps after warm-up."""
+    command = [sys.executable, "-m", "sonde", "run", "--quiet", "--dir", str(folder / name), "--", *shlex.split(text)]
+    ended = subprocess.run(  # noqa: S603  the user's own command
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=TURN_S,
+        check=False,
+        env=config.without_run(),
+    )
+    if ended.returncode:
+        last = ended.stderr.decode(errors="replace").strip().split("\n")[-1]
+        raise SondeError(f"`{text}` ended with exit code {ended.returncode}: {last}")
+    with Run([choose(None, folder / name)], threads=1) as run:
+        rows = run.sql("SELECT dur_ns FROM steps WHERE NOT warmup").fetchall()
+    return np.array([dur for (dur,) in rows], np.float64)
+
+
+def _say(text: str) -> None:
+    stderr().print(f"sonde: {text}", style="dim")

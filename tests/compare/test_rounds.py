@@ -1,0 +1,76 @@
+"""Two programs in turn: the ratios of rounds, and what follows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sonde.compare import rounds
+from sonde.compare.gate import FAIL, INCONCLUSIVE, PASS, gate
+
+MS = 1e6
+
+
+def played(random: np.random.Generator, slower: float = 1.0, every: int = 0, stall: float = 1.0) -> rounds.Round:
+    """One round of 250 steps of 2 ms on a busy machine: both share its speed, and each has stalls of its own."""
+    speed = random.normal(1, 0.05)
+
+    def steps(factor: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        found = 2 * MS * speed * random.normal(1, 0.01) * factor * (1 + random.gamma(0.5, 0.3, 250))
+        return np.asarray(found, np.float64)
+
+    a, b = steps(1.0), steps(slower)
+    if every:
+        b[::every] *= stall
+    found = rounds.round_of(a, b)
+    assert found is not None
+    return found
+
+
+def outcome(seed: int, count: int, most: float, **how: float) -> str:
+    random = np.random.default_rng(seed)
+    checks = rounds.check_rounds([played(random, **how) for _ in range(count)], most)  # type: ignore[arg-type]
+    return gate("b", "a", checks).outcome
+
+
+def test_a_tenth_slower_is_found_in_ten_rounds() -> None:
+    """In at least 95 of 100 trials."""
+    assert sum(outcome(seed, 10, 0.05, slower=1.10) == FAIL for seed in range(100)) >= 95
+
+
+def test_a_program_against_itself_passes() -> None:
+    """In at least 90 % of the trials, and it fails in at most 1 %."""
+    found = [outcome(seed, 10, 0.05) for seed in range(300)]
+    assert found.count(FAIL) <= 3
+    assert found.count(PASS) >= 270
+
+
+def test_stalls_of_some_steps_are_found_by_the_mean() -> None:
+    """Every twentieth step takes five times as long: the low quantile is blind to that."""
+    random = np.random.default_rng(1)
+    found = rounds.check_rounds([played(random, every=20, stall=5.0) for _ in range(rounds.STALL_ROUNDS)], 0.05)
+    assert [(one.name, one.outcome) for one in found] == [("slowdown", PASS), ("stalls", FAIL)]
+
+
+def test_few_rounds_are_inconclusive() -> None:
+    """Whatever they say."""
+    assert outcome(0, rounds.LEAST_ROUNDS - 1, 0.05, slower=3.0) == INCONCLUSIVE
+
+
+def test_a_round_with_few_steps_is_none() -> None:
+    """There is no quantile of them."""
+    assert rounds.round_of([1.0] * 5, [1.0] * 100) is None
+
+
+def test_the_interval_holds_the_median_ratio() -> None:
+    """And is the same each time."""
+    ratios = [1.0, 1.1, 1.2, 1.05, 1.15]
+    found = rounds.interval(ratios)
+    assert found == rounds.interval(ratios)
+    assert found.low <= found.ratio <= found.high
+    assert found.ratio == pytest.approx(1.1)
+
+
+def test_noise_is_the_usual_distance_from_one() -> None:
+    """In both directions."""
+    assert rounds.noise([1.05, 1 / 1.05, 1.05]) == pytest.approx(0.05)
