@@ -23,7 +23,7 @@ CORES ?= c python
 TIMES ?= 10
 FULL ?=
 TORCH ?= torch==2.13.0
-TORCH_OLDEST := torch==2.6.0
+TORCH_OLDEST := torch==2.10.0
 TORCH_TESTS := tests/hooks tests/values tests/capture tests/flow tests/nonfinite tests/blackbox tests/probes tests/integration tests/integrations tests/pipeline tests/test_replay.py
 
 VENV ?= .venv

@@ -356,5 +356,5 @@ def test_a_distributed_model_is_one_call_per_step(tmp_path: Path) -> None:
         for rank in ranks:
             rank.kill()
     assert [rank.returncode for rank in ranks] == [0, 0]
-    for plain, seen in outputs:
+    for plain, seen in (lines[-2:] for lines in outputs):  # Gloo in torch 2.10 prints lines of its own before
         assert seen == f"{['DistributedDataParallel'] * 3}{plain.removeprefix('[]')}"
