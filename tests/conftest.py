@@ -11,15 +11,21 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from sonde import guard
 
 
 def pytest_configure() -> None:
-    """A shell starts what runs in its background with Ctrl-C ignored, which programs inherit: tests press it."""
+    """Get Ctrl-C back, and give property tests all the time they need.
+
+    A shell starts what runs in its background with Ctrl-C ignored, which programs inherit: tests press it.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile("busy", deadline=None)  # no time on a busy host is a failure
+    hypothesis.settings.load_profile("busy")
 
 
 def pytest_collection_finish() -> None:
