@@ -149,7 +149,7 @@ def test_an_item_that_fails_keeps_what_was_finished(tmp_path: Path) -> None:
     assert record(folder)["status"] == "failed"
 
 
-@pytest.mark.parametrize(("model", "words"), [("Wrong", "gave list for 'data'"), ("Mute", "has no infer_batch")])
+@pytest.mark.parametrize(("model", "words"), [("Wrong", "returned list for 'data'"), ("Mute", "has no infer_batch")])
 def test_a_model_that_gives_nothing_usable_is_told(tmp_path: Path, model: str, words: str) -> None:
     """With its name."""
     with pytest.raises(ModelError, match=words) as caught:

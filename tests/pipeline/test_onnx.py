@@ -77,7 +77,7 @@ def test_a_model_that_cannot_be_exported_is_told_with_the_reason(tmp_path: Path)
     """In one line, although the exporter says much more."""
     p = pipeline(tmp_path, "Stiff")
     p.train()
-    with pytest.raises(ExportError, match="Stiff cannot be exported: ") as caught:
+    with pytest.raises(ExportError, match="Cannot export Stiff: ") as caught:
         p.to_onnx()
     assert "\n" not in str(caught.value)
 

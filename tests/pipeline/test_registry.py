@@ -51,7 +51,7 @@ def test_registered_class_is_found_by_its_name() -> None:
 def test_models_are_registered_apart() -> None:
     """A model is no dataset."""
     register_model(stars.Stars)
-    with pytest.raises(ConfigError, match="no dataset class 'Stars'"):
+    with pytest.raises(ConfigError, match="No dataset class 'Stars'"):
         find_dataset("Stars")
 
 
@@ -66,13 +66,13 @@ def test_same_class_may_be_registered_again() -> None:
 def test_other_class_of_the_same_name_is_refused() -> None:
     """It is not clear which of them is meant."""
     register_dataset(stars.Stars)
-    with pytest.raises(ConfigError, match=r"of tests.pipeline.stars"):
+    with pytest.raises(ConfigError, match=r"from tests.pipeline.stars"):
         register_dataset(type("Stars", (), {"__module__": "elsewhere"}))
 
 
 def test_name_of_a_built_in_class_is_refused() -> None:
     """A program does not change what others mean."""
-    with pytest.raises(ConfigError, match="built-in dataset 'RandomDataset'"):
+    with pytest.raises(ConfigError, match="'RandomDataset' is a built-in dataset"):
         register_dataset(type("RandomDataset", (), {}))
 
 
@@ -84,8 +84,8 @@ def test_name_of_a_built_in_class_is_refused() -> None:
         ("no.such.module.X", "there is no module 'no'"),
         ("tests.pipeline.nothing.X", "there is no module 'tests.pipeline.nothing'"),
         ("tests.pipeline.stars.PATH", "is not a class"),
-        ("", "no dataset class ''"),
-        ("not a name", "no dataset class 'not a name'"),
+        ("", "No dataset class ''"),
+        ("not a name", "No dataset class 'not a name'"),
     ],
 )
 def test_class_that_cannot_be_found_is_told(name: str, words: str) -> None:

@@ -66,7 +66,7 @@ def test_a_copy_in_another_process_opens_the_table_itself(table: Path) -> None:
 def test_a_row_that_is_not_there_is_an_error(table: Path, index: int) -> None:
     """With the number of those that are."""
     dataset: Any = ResultDataset({}, str(table))
-    with pytest.raises(IndexError, match=f"no row {index} .* it has {ROWS}"):
+    with pytest.raises(IndexError, match=f"No row {index} .* it has {ROWS}"):
         dataset.get_vector(index)
 
 

@@ -337,7 +337,7 @@ def test_old_name_of_prepare_inputs_is_accepted_with_a_warning(tmp_path: Path) -
     [
         (lambda p: p.set_config("model.name", ""), ConfigError, "No model chosen"),
         (lambda p: p.set_config("model.name", "Autoencodr"), ConfigError, "Autoencoder"),
-        (lambda p: p.set_config("model.name", f"{PATH}.Points"), ModelError, "no model"),
+        (lambda p: p.set_config("model.name", f"{PATH}.Points"), ModelError, "not a model"),
         (lambda p: p.set_config("train.epochs", 0), ConfigError, r"train\.epochs is 0"),
         (lambda p: p.set_config("train.accumulate", 0), ConfigError, r"train\.accumulate is 0"),
         (lambda p: p.set_config("train.device", "cuda:99"), ModelError, "cuda:99"),

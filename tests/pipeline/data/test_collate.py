@@ -162,9 +162,9 @@ def test_function_for_no_field_is_refused() -> None:
             IndexError("far"),
             r"collate_image of 'data' \(Wrong\) failed on a batch of 2 \('s0' to 's1'\): IndexError: far",
         ),
-        ({"image": 1, "label": 2}, "collate_label|gave 'label'|'label', which is there already"),
+        ({"image": 1, "label": 2}, "returned 'label', which already exists"),
         ({3: 1}, "returned the key 3"),
-        ([np.zeros(2), np.zeros(3)], "gave list for 'image', which is no array"),
+        ([np.zeros(2), np.zeros(3)], "returned list for 'image', which is not an array"),
     ],
 )
 def test_function_that_does_something_else_is_named(result: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,12 @@ def test_only_the_listed_fields_are_augmented() -> None:
 
 @pytest.mark.parametrize(
     ("augment", "words"),
-    [(["imag"], "Did you mean 'image'"), (["label"], "augment_label"), ("image", "a list of names"), ([1], "list")],
+    [
+        (["imag"], "Did you mean 'image'"),
+        (["label"], "augment_label"),
+        ("image", "a list of field names"),
+        ([1], "list"),
+    ],
 )
 def test_a_field_that_cannot_be_augmented_is_told(augment: Any, words: str) -> None:
     """With the place in the request."""

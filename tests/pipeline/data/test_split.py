@@ -80,7 +80,7 @@ def test_fractions_that_add_up_to_more_are_refused(fractions: dict[str, Any]) ->
 
 def test_part_without_items_is_told() -> None:
     """With the numbers."""
-    with pytest.raises(DataError, match=r"data_request.train: split_fraction 0.01 of 10 items is none"):
+    with pytest.raises(DataError, match=r"data_request.train: split_fraction 0.01 of 10 items leaves no items"):
         parts(10, train=0.01)
 
 
@@ -149,7 +149,7 @@ def test_file_that_is_no_array_is_told(tmp_path: Path, content: bytes | None) ->
     file = tmp_path / "train.npy"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"split.index.train .* cannot be read"):
+    with pytest.raises(ConfigError, match=r"Cannot read split.index.train"):
         parts(10, files={"train": str(file)}, train=None)
 
 

@@ -163,7 +163,7 @@ BAD = {
     "uses STATE (object), which cannot be saved": State.prepare_inputs,
     "uses imgae, which is not defined": Misspelt.prepare_inputs,
     "uses scale of the enclosing function": around(),
-    "source of prepare_inputs cannot be found": typed(),
+    "Cannot find the source of prepare_inputs": typed(),
     "defined with `def`": lambda batch: batch,
 }
 
@@ -195,5 +195,5 @@ def test_torch_by_way_of_another_module_is_found(tmp_path: Path, monkeypatch: py
 def test_a_file_that_is_broken_is_told(text: str, tmp_path: Path) -> None:
     """With its path, and what to do."""
     (tmp_path / "p.py").write_text(text)
-    with pytest.raises(ExportError, match=r"cannot be used.*Export the model again"):
+    with pytest.raises(ExportError, match=r"Cannot use .*Export the model again"):
         load_prepared(tmp_path / "p.py")

@@ -168,7 +168,7 @@ def test_a_failure_of_the_disk_is_raised(tmp_path: Path) -> None:
     """By the writer, with the path and the reason, and not in a thread where nobody sees it."""
     folder = tmp_path / "run"
     folder.write_text("a file stands where the folder should be")
-    with pytest.raises(ResultsError, match=r"could not be written to .*run"):
+    with pytest.raises(ResultsError, match=r"Cannot write the results to .*run"):
         write_each(folder, *[{"out": np.ones(1)}] * 1000)
 
 
@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "texts stand alone": (np.array([["a", "b"]]), "shape"),
     "a number is not a row for each item": (np.float32(1), "single number"),
     "too many rows": (np.ones(2), "2 rows for a batch of 1 items"),
-    "nothing in it": (np.ones((1, 0)), "holds nothing"),
+    "nothing in it": (np.ones((1, 0)), "is empty"),
 }
 
 
@@ -199,7 +199,7 @@ def test_an_output_has_a_name_that_a_table_can_have(tmp_path: Path, name: str) -
 
 def test_an_output_that_changes_its_shape_is_an_error_with_both(tmp_path: Path) -> None:
     """What was written before stays."""
-    with pytest.raises(ResultsError, match=r"\(3,\).* after item 2, and had shape \(2,\)"):
+    with pytest.raises(ResultsError, match=r"\(3,\).* after item 2, but had shape \(2,\)"):
         write_each(tmp_path, {"out": np.ones((2, 2))}, {"out": np.ones((1, 3))})
     assert len(open_results(tmp_path)) == 2
 
@@ -219,7 +219,7 @@ def test_an_unknown_column_is_told_with_the_nearest(tmp_path: Path) -> None:
 
 def test_a_folder_without_results_is_told(tmp_path: Path) -> None:
     """No folder, an empty one, and one with runs in it."""
-    with pytest.raises(ResultsError, match="There is no folder"):
+    with pytest.raises(ResultsError, match="No such folder"):
         open_results(tmp_path / "no")
     with pytest.raises(ResultsError, match="has no results"):
         open_results(tmp_path)
