@@ -22,6 +22,7 @@ PROJECT_FILE = "pyproject.toml"
 LARGEST_CAP = 2**62
 LONGEST_ARGUMENT = 2**24
 MOST_BATCHES = 64  # in the black box
+MOST_EVERY = 10**9  # steps between two fingerprints
 
 
 class Settings(NamedTuple):
@@ -51,6 +52,7 @@ class Settings(NamedTuple):
     ranks: tuple[int, ...] | None
     blackbox: int
     watch_nonfinite: str
+    fingerprint: int
 
 
 class Setting(NamedTuple):
@@ -313,6 +315,11 @@ TABLE = (
         "Check layer outputs, the loss and gradients for NaN and infinity, and record where the first one appeared. "
         "warn: also log it once. stop: raise NonFinite there.",
     ),
+    Setting(
+        "fingerprint", "SONDE_FINGERPRINT", _between(0, MOST_EVERY), f"a whole number from 0 to {MOST_EVERY:,}", lambda: 0, "0",
+        "Record fingerprints of inputs, layer outputs, gradients and parameters every N steps, for `sonde compare`. 0: off. "
+        "`sonde run --fingerprint` takes one every 100 steps.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
 # What children share.
@@ -325,6 +332,7 @@ PROBES = (
     "ranks",
     "blackbox",
     "watch_nonfinite",
+    "fingerprint",
 )
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")

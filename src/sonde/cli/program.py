@@ -10,6 +10,7 @@ from sonde.errors import nearest
 
 PYTHON = ("-m", "-c")  # the options of Python that a program may begin with
 BATCHES = 3  # that --blackbox keeps
+EVERY = 100  # steps between two fingerprints
 ENDED = "sonde.options_ended"  # in the context: `--` stood before the program
 
 
@@ -19,10 +20,24 @@ class Program(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does it."""
         given = list(args)
-        left = super().parse_args(ctx, args)
+        left = super().parse_args(ctx, self._completed(ctx, args))
         before = given[: len(given) - len(ctx.params["words"])]
         ctx.meta[ENDED] = before[-1:] == ["--"]
         return left
+
+    def _completed(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words, with a number behind `--fingerprint` if there is none: click would take the program for it."""
+        valued = {name for one in self.get_params(ctx) if not getattr(one, "is_flag", False) for name in one.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-") and args[place] not in ("--", "-", *PYTHON):
+            if args[place] == "--fingerprint" and not _number(args[place + 1 :]):
+                return [*args[:place], f"--fingerprint={EVERY}", *args[place + 1 :]]
+            place += 2 if args[place] in valued else 1
+        return args
+
+
+def _number(words: list[str]) -> bool:
+    return bool(words) and words[0].isdigit()
 
 
 def program_options(command: Any) -> Any:
@@ -49,6 +64,12 @@ def program_options(command: Any) -> Any:
                 flag_value="record",
                 default=None,
                 help="Find the layer, batch and item that produced the first NaN or infinity.",
+            ),
+            click.option(
+                "--fingerprint",
+                type=click.IntRange(min=1),
+                metavar="[EVERY]",
+                help=f"Fingerprint layers, gradients and parameters every {EVERY} (or EVERY) steps, for sonde compare.",
             ),
         )
     ):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sonde.analysis.ledger.ledger import Ledger
     from sonde.analysis.run import Run
 
-LOSS, RATE, BATCH = "loss", "learning rate", "batch"
+LOSS, RATE, BATCH, FINGERPRINT = "loss", "learning rate", "batch", "fingerprint"
 ALIKE = 3  # losses in a row that are equal to the bit are no chance
 MOST_TRIED = 1000  # batches that differ and belong to no step, before the search ends
 
@@ -60,14 +60,14 @@ class Numbers:
     text: str = ""
 
 
-def compare_numbers(a: Run, b: Run) -> Numbers:
-    """Compare what both runs recorded, step by step."""
+def compare_numbers(a: Run, b: Run, *more: Stream | None) -> Numbers:
+    """Compare what both runs recorded, step by step. `more`: what else was compared."""
     losses = [_series(run, _LOSSES) for run in (a, b)]
     shift = _shift(losses[0], losses[1]) if _resumed(b) else 0
     streams = [
         _stream(LOSS, losses[0], _moved(losses[1], shift)),
         _rates(a, b, shift),
-        None if shift else _batches(a, b),
+        *(() if shift else (_batches(a, b), *more)),
     ]
     found = joined([one for one in streams if one is not None])
     told = f"Step 0 of B is taken for step {shift} of A, where its losses begin. {found.text}"
@@ -86,9 +86,14 @@ def joined(streams: Sequence[Stream]) -> Numbers:
             streams=list(streams),
             text="Nothing to compare: no losses, learning rates or batches in common.",
         )
-    parted = sorted((one.first_difference for one in known if one.first_difference), key=lambda one: one.step)
+    parted = sorted((one.first_difference for one in known if one.first_difference), key=_order)
     text = _text(known, parted, steps)
     return Numbers(not parted, parted[0] if parted else None, steps, streams=list(streams), text=text)
+
+
+def _order(one: Difference) -> tuple[int, int]:
+    """The earlier first; in one step causes before what follows from them."""
+    return one.step, (BATCH, RATE, FINGERPRINT, LOSS).index(one.what)
 
 
 def _text(known: Sequence[Stream], parted: Sequence[Difference], steps: int) -> str:
@@ -103,7 +108,13 @@ def _text(known: Sequence[Stream], parted: Sequence[Difference], steps: int) -> 
     return f"{begun}; {'; '.join(told(one) for one in parted)}.{rest}"
 
 
-PLURALS = {LOSS: "losses", RATE: "learning rates", BATCH: "batches"}
+PLURALS = {LOSS: "losses", RATE: "learning rates", BATCH: "batches", FINGERPRINT: "fingerprints"}
+DIRECTIONS = {
+    "input": "input {} of the model",
+    "forward": "output of `{}` (forward)",
+    "backward": "gradient of `{}` (backward)",
+    "update": "parameter `{}` (update)",
+}
 
 
 def told(one: Difference) -> str:
@@ -113,6 +124,10 @@ def told(one: Difference) -> str:
         return f"the batches{who} differ from step {one.step} on: B loaded item {one.b} where A loaded {one.a}"
     if one.what == RATE:
         return f"at step {one.step} the learning rate{who} is {one.a:g} in A and {one.b:g} in B"
+    if one.what == FINGERPRINT:
+        what = DIRECTIONS.get(one.direction or "", "{}").format(one.layer)
+        amount = f", its sum by {one.difference:.2g}" if one.difference else ", with the same sum"
+        return f"at step {one.step} the {what}{who} differs{amount}"
     if one.difference is None:
         return f"at step {one.step} the {one.what}{who} is {_value(one.a)} in A and {_value(one.b)} in B"
     return f"at step {one.step} the {one.what}{who} differs by {one.difference:.1g}"

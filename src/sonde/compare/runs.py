@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+from sonde.compare.fingerprint import compare_fingerprints
 from sonde.compare.numbers import Numbers, compare_numbers
 from sonde.compare.resume import Resume, restarts, resumes
 from sonde.compare.summary import Summary, item_medians, summarize
@@ -116,7 +117,13 @@ def _comparison(a: Run, b: Run, mine: Summary, theirs: Summary) -> Comparison:
     times = compare_times(mine, theirs)
     parts = {one.name: getattr(times, one.name) for one in fields(Times)}
     parts["items"] = replace(times.items, rows=_known_items(a, b, times.items.rows))
-    return Comparison(**parts, a=_about(mine), b=_about(theirs), numbers=compare_numbers(a, b), resume=resumes(a, b))
+    return Comparison(
+        **parts,
+        a=_about(mine),
+        b=_about(theirs),
+        numbers=compare_numbers(a, b, compare_fingerprints(a, b)),
+        resume=resumes(a, b),
+    )
 
 
 def _known_items(a: Run, b: Run, rows: list[ItemRow]) -> list[ItemRow]:

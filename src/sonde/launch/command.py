@@ -29,6 +29,7 @@ class Options(NamedTuple):
     mode: str | None = None
     blackbox: int | None = None
     watch_nonfinite: str | None = None
+    fingerprint: int | None = None
 
 
 def command_of(words: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from sonde.guard import guard
 from sonde.probes import frameworks, step
 from sonde.probes.layers import record as layers
+from sonde.probes.learning import fingerprint
 from sonde.probes.loader import wait
 from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
@@ -51,6 +52,7 @@ PROBES = (
     Probe("optimizer", optimizer.install, "patch_optimizer"),
     Probe("h2d", h2d.install, "patch_h2d"),
     Probe("layers", layers.install, ALWAYS),
+    Probe("fingerprint", fingerprint.install, ALWAYS),
     Probe("ranks", ranks.install, ALWAYS),
     Probe("frameworks", frameworks.install, AUTO),
     Probe("communication", communication.install, AUTO),

@@ -70,6 +70,10 @@ EVALUATION = "evaluation"
 LOSS = "loss"
 # A counter, written when it changes: the learning rate that an update used. The key is the optimizer << 16 | its parameter group.
 RATE = "lr"
+# A category, and the direction (input, forward, backward, update) behind it: a counter, the fingerprint of a tensor; named by the
+# layer or the parameter. The value is the sum of the tensor, the key a digest of its bits, with this bit if it is of a device.
+FINGERPRINT = "fingerprint."
+FINGERPRINT_DEVICE = 1 << 61
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is

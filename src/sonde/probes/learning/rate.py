@@ -19,6 +19,13 @@ GROUP_BITS = 16
 PLAIN = (bool, int, float, str)
 
 _noting = guard("noting the learning rate of an optimizer")
+_listeners: list[Callable[[], None]] = []
+
+
+def at_step(listener: Callable[[], None]) -> Callable[[], None]:
+    """Call when an optimizer has stepped, in the step that it belongs to; returns the end of it."""
+    _listeners.append(listener)
+    return lambda: _listeners.remove(listener) if listener in _listeners else None
 
 
 class Rates:
@@ -34,6 +41,8 @@ class Rates:
     @_noting
     def note(self, optimizer: Any, number: int) -> None:
         """An optimizer has stepped: record its rates, if they are not the last ones."""
+        for listener in _listeners:
+            listener()
         rates = [_rate(group) for group in optimizer.param_groups[:MOST_GROUPS]]
         known = self._known.get(optimizer)
         if rates == known:
