@@ -53,6 +53,17 @@ def test_json_is_json(folder: Path) -> None:
     assert found["run"]["id"] == OLD
 
 
+def test_a_critical_finding_fails_the_command_if_asked(tmp_path: Path) -> None:
+    """The card is printed all the same; a run without one passes."""
+    slow = {"input_wait": 90_000_000, "forward": 3_000_000, "backward": 5_000_000, "optimizer": 1_000_000}
+    build_training(tmp_path / "20250101-000000-slow-1111", steps=60, phases=slow)
+    build_training(tmp_path / "20250102-000000-fine-2222", steps=60)
+    failed = call(tmp_path, "slow", "--fail-on", "critical")
+    assert "INPUT_BOUND" in failed.stdout
+    assert failed.exit_code == 1
+    assert call(tmp_path, "fine", "--fail-on", "critical").exit_code == 0
+
+
 def test_narrow_is_narrow(folder: Path) -> None:
     """Sixty columns, on any terminal."""
     assert max(map(len, call(folder, "old", "--narrow", width=140).stdout.splitlines())) <= 60

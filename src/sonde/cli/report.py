@@ -14,6 +14,7 @@ from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
 from sonde.diagnosis.policy import Policy
 from sonde.exchange.output import output_file
+from sonde.finding import CRITICAL, SEVERITIES, WARN
 from sonde.html import page
 from sonde.terminal.report import draw_card
 from sonde.views.charts import charts
@@ -28,7 +29,8 @@ THREADS = 1  # of the database: its queries are small, and threads take more fro
 Example: sonde report                            the newest run
 Example: sonde report train-3f2a --html train.html
 Example: sonde report --json | jq -r .verdict.next
-Example: sonde report --policy strict.toml"""
+Example: sonde report --policy strict.toml
+Example: sonde report --fail-on critical         for CI"""
 )
 @one_run
 @directory
@@ -37,10 +39,13 @@ Example: sonde report --policy strict.toml"""
 @click.option(
     "--policy", metavar="FILE", type=click.Path(), help="TOML file with other thresholds (see `sonde rules`)."
 )
+@click.option(
+    "--fail-on", type=click.Choice([WARN, CRITICAL]), help="Exit with 1 if a finding has this severity or a worse one."
+)
 @click.option("--narrow", is_flag=True, help="Use 60 columns, whatever the terminal width.")
 def command(
-    run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, narrow: bool
-) -> None:
+    run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, fail_on: str | None, narrow: bool,
+) -> None:  # fmt: skip
     """Diagnose a run: problem, evidence, next step.
 
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run. It may be running, killed or
@@ -61,6 +66,8 @@ def command(
         draw_card(view, out(), narrow=narrow)
     if target is not None:
         click.echo(f"Written to {target}: {units.size(target.stat().st_size)}.", err=True)
+    if fail_on is not None and any(one.severity in SEVERITIES[SEVERITIES.index(fail_on) :] for one in view.findings):
+        sys.exit(1)
 
 
 def _write(path: Path, view: Report, run: Run) -> None:
