@@ -57,7 +57,7 @@ $(VENV)/.made:
 
 # torch first: what depends on torch would otherwise choose another build.
 $(VENV)/.torch: $(VENV)/.made
-	@echo "Downloading $(TORCH): 0.2 GB (0.8 GB on disk) if your index has the CPU build, else the CUDA build of 2.5 GB (5 GB on disk)."
+	@echo "Downloading $(TORCH): 0.2 GB (0.8 GB on disk) if your index has the CPU build, else the CUDA build, some gigabytes (about 5 GB on disk)."
 	$(PIP) install $(TORCH)
 	@touch $@
 
@@ -78,7 +78,7 @@ $(VENV)/.base: $(VENV)/.tools $(SOURCES)
 
 # What a developer has.
 $(VENV)/.installed: $(VENV)/.base
-	@echo "Downloading the pipeline's libraries and the development tools: 0.5 GB (1.4 GB on disk)."
+	@echo "Downloading the pipeline's libraries and the development tools: about 0.5 GB (1.4 GB on disk)."
 	$(PIP) install --no-build-isolation --editable '.[dev,pipeline]'
 	@touch $@
 
