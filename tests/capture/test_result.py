@@ -317,7 +317,7 @@ def test_an_unknown_item_is_told_with_those_there_are(trace: TraceResult) -> Non
     """Index and id of each."""
     with pytest.raises(UnknownName, match=r"involved item index 5. Known: item index 0 id '23'; item index 1 id '24'"):
         trace.item(5)
-    with pytest.raises(UnknownName, match="about item id 'x'"):
+    with pytest.raises(UnknownName, match="involved item id 'x'"):
         trace.item(id="x")
 
 
