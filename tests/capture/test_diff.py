@@ -127,7 +127,7 @@ def test_numbers_and_texts_are_compared() -> None:
     diff = diffed(traced(), traced(forward=lambda x: {"out": x * 2, "n": 4, "more": "text"}))
     assert [(one.field, one.a, one.b) for one in diff.differences] == [
         ("forward.n", "3", "4"),
-        ("forward.more", "(not there)", "'text'"),
+        ("forward.more", "(missing)", "'text'"),
     ]
 
 

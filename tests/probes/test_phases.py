@@ -8,6 +8,7 @@ import io
 import pickle
 import sys
 import threading
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import torch
 from tests.probes.training import Module, loss_of, model, sgd, train
 
-from sonde import flow, guard
+from sonde import flow, guard, probes
 from sonde.hooks.torch.module import module_call
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_LOSS, FORWARD_TRAINING
 from sonde.testing import record
@@ -248,12 +249,12 @@ def test_only_what_the_mode_says_is_patched(settings: dict[str, Any], seen: set[
 
 def test_a_probe_that_cannot_be_installed_is_off_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others go on, and so does the program."""
-    broken: Any = sys.modules["sonde.probes.phases.backward"]
 
-    def install(_settings: object) -> None:
+    def install(_settings: object) -> Callable[[], None]:
         raise RuntimeError("no such thing")
 
-    monkeypatch.setattr(broken, "install", install)
+    broken = tuple(one._replace(install=install) if one.name == "backward" else one for one in probes.PROBES)
+    monkeypatch.setattr(probes, "PROBES", broken)
     net = model()
     with record() as recorded:
         train(net, sgd(net), 3)

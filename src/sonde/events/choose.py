@@ -17,9 +17,9 @@ else:
     if _wanted == "python":
         CORE_NOTE = "the setting `core` (SONDE_CORE) is python"
     else:
-        from sonde.native import MISSING as CORE_NOTE, core
+        from sonde.native import MAIN, MISSING as CORE_NOTE, core
 
-        if core is None and _wanted == "c":
+        if core is None and MAIN and _wanted == "c":
             import logging
 
             logging.getLogger("sonde").warning(
@@ -27,8 +27,6 @@ else:
                 "or set SONDE_CORE=auto.",
                 CORE_NOTE,
             )
-    if core is not None and not core.is_main():
-        core, MAIN, CORE_NOTE = None, False, "this is a subinterpreter"
     if core is None:
         from sonde.events import twin as core
 

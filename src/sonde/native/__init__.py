@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 PARTS = ("core", "fingerprint", "finite", "gate", "layers", "loader", "points", "sigterm", "slots", "stats")
 MISSING: str | None = None  # why there is no C; None: there is
+MAIN = True  # False: a subinterpreter. The parts belong to the main one: put into `sys.modules` here, they would be cleared with it
 
 _extension = None
 try:
@@ -21,6 +22,9 @@ except ModuleNotFoundError:
     MISSING = "the C core was not built when Sonde was installed"
 except ImportError as _error:
     MISSING = f"the C core could not be loaded ({_error})"
+
+if _extension is not None and not _extension.core.is_main():
+    _extension, MAIN, MISSING = None, False, "this is a subinterpreter"
 
 for _name in PARTS:
     _part = globals()[_name] = getattr(_extension, _name, None)
