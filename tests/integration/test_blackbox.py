@@ -111,7 +111,7 @@ def test_an_item_that_raises_in_a_worker_is_named(programs: Programs, method: st
 @pytest.mark.parametrize(
     ("deed", "how", "position"),
     [
-        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL", None),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL", None),
         ("os._exit(3)", "ended with exit code 3", None),
         ("sys.exit(3)", "ended with exit code 3", 1),
     ],
@@ -155,7 +155,7 @@ def test_a_batch_that_cannot_be_collated_is_named_with_its_items(programs: Progr
         raised = blackbox(run, black_box(run)).raised
     assert raised is not None
     assert raised.item == "items 76, 77, 78, 79 of batch 19" + (", loaded by worker 1" if workers else "")
-    assert "Load items 76, 77, 78, 79 of the dataset and collate them" in raised.next
+    assert "load items 76, 77, 78, 79 from the dataset and collate them" in raised.next
 
 
 def test_an_exception_that_no_hook_has_heard_of_is_written_once(programs: Programs) -> None:

@@ -186,7 +186,7 @@ def test_a_python_that_ignores_the_environment_is_told_at_once(programs: Program
     """The program runs; what cannot be seen of it is said."""
     done = run(programs, sys.executable, option, "-c", "print('ran')")
     assert done.stdout == "ran\n"
-    assert f"can be seen: python {option} " in done.stderr
+    assert f"-c: python {option} " in done.stderr
 
 
 def test_children_that_sonde_does_not_reach_are_told(programs: Programs) -> None:
@@ -287,7 +287,7 @@ def test_processes_that_the_program_leaves_behind_are_told(programs: Programs) -
     """
     done = run(programs, str(script(programs.folder, code)))
     os.kill(int(done.stdout), 9)
-    assert f"still run: {done.stdout.strip()}." in done.stderr
+    assert f"still running: {done.stdout.strip()}." in done.stderr
 
 
 # ── off ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,7 +321,7 @@ def test_a_script_that_is_not_there_is_told_with_the_nearest(programs: Programs)
 
 def test_a_command_that_is_not_there_is_told(programs: Programs) -> None:
     """As a shell would answer, with exit code 127."""
-    assert "no command torchnur" in run(programs, "torchnur", code=127).stderr
+    assert "Command not found: torchnur" in run(programs, "torchnur", code=127).stderr
     assert not programs.dir.exists()
 
 
@@ -330,7 +330,7 @@ def test_a_file_that_is_no_program_is_told(programs: Programs) -> None:
     path = script(programs.folder, "echo", "start.sh")
     assert "sonde run bash ./start.sh" in run(programs, "./start.sh", code=126).stderr
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    assert "cannot be started" in run(programs, "./start.sh", code=126).stderr
+    assert "Cannot start" in run(programs, "./start.sh", code=126).stderr
     assert programs.runs == []
 
 
@@ -338,7 +338,7 @@ def test_a_typo_in_an_option_is_no_program(programs: Programs) -> None:
     """Nothing is started, and the options are named."""
     script(programs.folder, "print('ran')")
     done = run(programs, "--nmae", "x", "train.py", code=2)
-    assert "no option --nmae. Did you mean '--name'?" in done.stderr
+    assert "Unknown option --nmae. Did you mean '--name'?" in done.stderr
     assert "--blackbox" in done.stderr
     assert "ran" not in done.stdout
 

@@ -215,7 +215,7 @@ def test_stop_ends_the_program(programs: Programs) -> None:
     """With the error that names the layer, and its exit code; deep mode follows the same calls."""
     said = sonde_run(programs, STOP, "--deep", expected=1, SONDE_WATCH_NONFINITE="stop")
     assert "not reached" not in said
-    assert "sonde.errors.NonFinite: First NaN:" in said
+    assert "sonde.errors.NonFinite: First infinity:" in said
     assert "layer `1` (Linear)" in said
     ((_, facts),) = births(programs)
     assert (facts["layer"], facts["kind"], facts["parameters"]) == ("1", "inf", ["weight"])
