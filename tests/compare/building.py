@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sonde.compare.intervals import BLOCKS
 from sonde.compare.summary import POINTS, STEP, Items, Rank, Steps, Summary
-from sonde.compare.time import BLOCKS
 from sonde.testing import MS, TRAINING, build_run, training_processes
 
 SCATTER = 0.03

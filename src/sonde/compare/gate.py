@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sonde import units
-from sonde.compare import time
+from sonde.compare import intervals
 from sonde.compare.summary import STEP, Summary
 from sonde.compare.verdict import CROWDED, LEAST_STEPS, MARGINS, NOT_COMPARABLE, Ratio, Times
 from sonde.diagnosis.speed import PARTS
@@ -137,7 +137,7 @@ def measured(one: Summary, metric: str) -> tuple[float, float, float] | None:
 
 
 def _bounds(blocks: np.ndarray, name: str, value: float | None) -> tuple[float, float, float] | None:
-    interval = time.ratio(np.ones((len(blocks), 1)), blocks, name) if len(blocks) else None
+    interval = intervals.ratio(np.ones((len(blocks), 1)), blocks, name) if len(blocks) else None
     if interval is None or value is None:
         return None
     low, high = (end * value / interval.ratio / MS for end in interval[1:])
@@ -152,9 +152,9 @@ def _share(one: Summary, phase: str) -> tuple[float, float, float] | None:
     if not len(parts):  # steps are known, and nothing of this phase was seen in them
         return (0.0, 0.0, 0.0) if one.steps.means else None
     value = float(parts.sum() / steps.sum())
-    chosen = np.random.default_rng(time.SEED).integers(0, len(steps), (time.DRAWS, len(steps)))
+    chosen = np.random.default_rng(intervals.SEED).integers(0, len(steps), (intervals.DRAWS, len(steps)))
     drawn = parts[chosen, 0].sum(axis=1) / steps[chosen, 0].sum(axis=1)
-    low, high = np.quantile(drawn, [(1 - time.LEVEL) / 2, (1 + time.LEVEL) / 2])
+    low, high = np.quantile(drawn, [(1 - intervals.LEVEL) / 2, (1 + intervals.LEVEL) / 2])
     return value, float(low), float(high)
 
 

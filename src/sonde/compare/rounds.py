@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sonde.compare import time
+from sonde.compare import intervals
 from sonde.compare.gate import FAIL, INCONCLUSIVE, PASS, Check
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def round_of(a: Sequence[float] | NDArray[np.float64], b: Sequence[float] | NDAr
     return Round(float(np.quantile(one, LOW)), float(np.quantile(other, LOW)), float(one.mean()), float(other.mean()))
 
 
-def interval(ratios: Sequence[float], draws: int = time.DRAWS, seed: int = time.SEED) -> time.Interval:
+def interval(ratios: Sequence[float], draws: int = intervals.DRAWS, seed: int = intervals.SEED) -> intervals.Interval:
     """The median of the ratios of rounds, with a confidence interval by bootstrap over rounds."""
     logs = np.log(np.asarray(ratios, np.float64))
     drawn = np.median(logs[np.random.default_rng(seed).integers(0, len(logs), (draws, len(logs)))], axis=1)
-    low, high = np.quantile(drawn, [(1 - time.LEVEL) / 2, (1 + time.LEVEL) / 2])
-    return time.Interval(*(math.exp(float(one)) for one in (np.median(logs), low, high)))
+    low, high = np.quantile(drawn, [(1 - intervals.LEVEL) / 2, (1 + intervals.LEVEL) / 2])
+    return intervals.Interval(*(math.exp(float(one)) for one in (np.median(logs), low, high)))
 
 
 def noise(ratios: Sequence[float]) -> float:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from sonde.compare.fingerprint import compare_fingerprints
+from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER
 from sonde.compare.numbers import Numbers, compare_numbers
 from sonde.compare.resume import Resume, restarts, resumes
 from sonde.compare.summary import Summary, item_medians, summarize
-from sonde.compare.time import FASTER, INCONCLUSIVE, SAME, SLOWER
 from sonde.compare.verdict import MIXED, NOT_COMPARABLE, ItemRow, Times, compare_times
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
-from sonde.compare import time
+from sonde.compare import intervals
+from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
 from sonde.compare.summary import STEP, Found, Item, Summary, as_blocks
-from sonde.compare.time import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
 from sonde.diagnosis.evidence import PHASE_WORDS
 from sonde.diagnosis.speed import PARTS
 from sonde.finding import CRITICAL, SEVERITIES
@@ -181,7 +181,7 @@ def compare_times(a: Summary, b: Summary) -> Times:
 def _steady(one: Summary) -> tuple[NDArray[np.float64], int]:
     """The blocks after a warm-up that is longer than usual, and how many were left out; all, if it never gets steady."""
     blocks = one.steps.blocks
-    cut = time.warmup(np.median(blocks, axis=1)) if len(blocks) else 0
+    cut = intervals.warmup(np.median(blocks, axis=1)) if len(blocks) else 0
     return (blocks, cut) if cut >= len(blocks) else (blocks[cut:], cut)
 
 
@@ -196,7 +196,7 @@ def _step_time(
         name: _ratio(
             _value(a, name, parts[0], cuts[0]),
             _value(b, name, parts[1], cuts[1]),
-            time.ratio(parts[0], parts[1], name),
+            intervals.ratio(parts[0], parts[1], name),
             margins[name],
         )
         for name, parts in (("p50", blocks), ("p10", blocks), ("mean", means))
@@ -205,14 +205,14 @@ def _step_time(
     more: int | None = None
     if main.ratio and main.low and main.high:
         steps = min(a.steps.count, b.steps.count)
-        more = time.more_steps(Interval(main.ratio, main.low, main.high), margins["p50"], steps)
+        more = intervals.more_steps(Interval(main.ratio, main.low, main.high), margins["p50"], steps)
     return StepTime(**vars(main), margin=margins["p50"], more_steps=more, p10=found["p10"], mean=found["mean"])
 
 
 def _value(one: Summary, name: str, blocks: NDArray[np.float64], cut: int) -> float | None:
     """A statistic of all steps, or of those after a long warm-up."""
     if 0 < cut < len(one.steps.points):
-        return float(time.STATISTICS[name](blocks.reshape(1, -1))[0])
+        return float(intervals.STATISTICS[name](blocks.reshape(1, -1))[0])
     value: float | None = getattr(one.steps, f"{name}_ns")
     return value
 
@@ -223,7 +223,7 @@ def _ratio(a: float | None, b: float | None, interval: Interval | None, margin: 
         return Ratio(a, b)
     moved = Interval(*(end * (b / a) / interval.ratio for end in interval))
     low, high = (end if math.isfinite(end) else None for end in moved[1:])
-    return Ratio(a, b, b / a, low, high, time.judge(moved, margin))
+    return Ratio(a, b, b / a, low, high, intervals.judge(moved, margin))
 
 
 def _distribution(a: NDArray[np.float64], b: NDArray[np.float64]) -> Distribution | None:
@@ -333,8 +333,8 @@ def _phase(a: Summary, b: Summary, part: str, margin: float) -> Phase:
     mine, theirs = (one.steps.phase(part) for one in (a, b))
     if not a.steps.means or not b.steps.means:
         return Phase(part, _mean(mine), _mean(theirs), None, None, None, None)
-    mine, theirs = (one if one.size else np.zeros((time.LEAST_BLOCKS, 1)) for one in (mine, theirs))
-    found = time.change(mine, theirs)
+    mine, theirs = (one if one.size else np.zeros((intervals.LEAST_BLOCKS, 1)) for one in (mine, theirs))
+    found = intervals.change(mine, theirs)
     assert found is not None  # neither is empty
     verdict = _judged(found, margin * float(mine.mean()), SMALL * (a.steps.mean_ns or 0.0))
     return Phase(part, _mean(mine), _mean(theirs), found.difference, found.low, found.high, verdict)
@@ -413,12 +413,12 @@ def _memory(a: Summary, b: Summary) -> list[Named]:
 
 
 def _interval(one: list[float], other: list[float]) -> Interval | None:
-    return time.ratio(np.array(one, np.float64).reshape(-1, 1), np.array(other, np.float64).reshape(-1, 1), "mean")
+    return intervals.ratio(np.array(one, np.float64).reshape(-1, 1), np.array(other, np.float64).reshape(-1, 1), "mean")
 
 
 def _items(a: Summary, b: Summary, margin: float) -> Items:
     blocks = [as_blocks(one.items.points) for one in (a, b)]
-    load = _ratio(a.items.p50_ns, b.items.p50_ns, time.ratio(blocks[0], blocks[1], "p50"), margin)
+    load = _ratio(a.items.p50_ns, b.items.p50_ns, intervals.ratio(blocks[0], blocks[1], "p50"), margin)
     mine, theirs = ({item.name: item for item in one.items.slowest} for one in (a, b))
     names = sorted({*mine, *theirs}, key=lambda name: -max(_of(mine, name) or 0.0, _of(theirs, name) or 0.0))
     rows = [ItemRow(name, _of(mine, name), _of(theirs, name)) for name in names]
@@ -459,7 +459,7 @@ def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
             found.append(
                 f"{which} warmed up longer than most runs; the first {cut * 100 // len(one.steps.points)} % of its steps are left out."
             )
-        grown = time.drift(np.median(one.steps.blocks, axis=1)) if len(one.steps.points) else None
+        grown = intervals.drift(np.median(one.steps.blocks, axis=1)) if len(one.steps.points) else None
         if grown is not None:
             found.append(f"{which} drifts: its last steps take {grown:.2f}x its first ones.")
         found += [f"{which}: {note}." for note in one.notes]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sonde.compare import time
+from sonde.compare import intervals
 
 MS = 1_000_000
 
@@ -18,9 +18,9 @@ def steps(count: int = 300, middle: float = 10.0, scatter: float = 0.05, seed: i
     return middle * MS * np.exp(np.random.default_rng(seed).normal(0, scatter, count))
 
 
-def compared(a: NDArray[np.float64], b: NDArray[np.float64], statistic: str = "p50") -> time.Interval:
+def compared(a: NDArray[np.float64], b: NDArray[np.float64], statistic: str = "p50") -> intervals.Interval:
     """The interval of two series."""
-    found = time.ratio(time.blocks_of(a), time.blocks_of(b), statistic)
+    found = intervals.ratio(intervals.blocks_of(a), intervals.blocks_of(b), statistic)
     assert found is not None
     return found
 
@@ -29,32 +29,32 @@ def test_a_slower_run_is_slower() -> None:
     """20 % more time is found, and the interval holds the truth."""
     found = compared(steps(seed=1), steps(middle=12.0, seed=2))
     assert found.low <= 1.2 <= found.high
-    assert time.judge(found, 0.03) == time.SLOWER
-    assert time.more_steps(found, 0.03, 300) == 0
+    assert intervals.judge(found, 0.03) == intervals.SLOWER
+    assert intervals.more_steps(found, 0.03, 300) == 0
 
 
 def test_the_other_way_round_it_is_faster() -> None:
     """A and B exchanged."""
-    assert time.judge(compared(steps(middle=12.0, seed=1), steps(seed=2)), 0.03) == time.FASTER
+    assert intervals.judge(compared(steps(middle=12.0, seed=1), steps(seed=2)), 0.03) == intervals.FASTER
 
 
 def test_the_same_program_twice_is_the_same() -> None:
     """An interval inside the margin says so."""
-    assert time.judge(compared(steps(seed=1), steps(seed=2)), 0.03) == time.SAME
+    assert intervals.judge(compared(steps(seed=1), steps(seed=2)), 0.03) == intervals.SAME
 
 
 def test_few_noisy_steps_decide_nothing_and_ask_for_more() -> None:
     """A wide interval is inconclusive, with the number of steps that would settle it."""
     found = compared(steps(20, scatter=0.3, seed=1), steps(20, middle=11.0, scatter=0.3, seed=2))
-    assert time.judge(found, 0.03) == time.INCONCLUSIVE
-    more = time.more_steps(found, 0.03, 20)
+    assert intervals.judge(found, 0.03) == intervals.INCONCLUSIVE
+    more = intervals.more_steps(found, 0.03, 20)
     assert more is not None
     assert more > 20
 
 
 def test_a_ratio_on_the_margin_is_never_settled() -> None:
     """No number of steps tells 3 % from 3 %."""
-    assert time.more_steps(time.Interval(1.03, 0.9, 1.2), 0.03, 100) is None
+    assert intervals.more_steps(intervals.Interval(1.03, 0.9, 1.2), 0.03, 100) is None
 
 
 def test_the_same_steps_give_the_same_interval() -> None:
@@ -66,8 +66,8 @@ def test_stalls_move_the_mean_and_not_the_low_quantile() -> None:
     """Every 20th step takes 10 times as long."""
     stalled = steps(seed=2)
     stalled[::20] *= 10
-    assert time.judge(compared(steps(seed=1), stalled, "mean"), 0.03) == time.SLOWER
-    assert time.judge(compared(steps(seed=1), stalled, "p10"), 0.03) == time.SAME
+    assert intervals.judge(compared(steps(seed=1), stalled, "mean"), 0.03) == intervals.SLOWER
+    assert intervals.judge(compared(steps(seed=1), stalled, "p10"), 0.03) == intervals.SAME
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
@@ -86,7 +86,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
 
 def test_a_difference_has_an_interval_too() -> None:
     """Phases differ by so many ns."""
-    found = time.change(time.blocks_of(steps(seed=1)), time.blocks_of(steps(middle=12.0, seed=2)))
+    found = intervals.change(intervals.blocks_of(steps(seed=1)), intervals.blocks_of(steps(middle=12.0, seed=2)))
     assert found is not None
     assert found.low <= 2 * MS <= found.high
     assert found.low > MS
@@ -94,50 +94,50 @@ def test_a_difference_has_an_interval_too() -> None:
 
 def test_blocks_of_a_long_series_are_few() -> None:
     """A million steps fit into a few kilobytes."""
-    assert time.blocks_of(np.ones(1_000_000)).shape == (time.BLOCKS, time.PER_BLOCK)
+    assert intervals.blocks_of(np.ones(1_000_000)).shape == (intervals.BLOCKS, intervals.PER_BLOCK)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 41, 403])
 def test_blocks_of_any_length(count: int) -> None:
     """All rows have one length, and at most a block is left out."""
-    blocks = time.blocks_of(np.arange(count, dtype=float))
+    blocks = intervals.blocks_of(np.arange(count, dtype=float))
     assert blocks.ndim == 2
     assert count - blocks.size < max(4, count // 10)
 
 
 def test_nothing_has_no_ratio() -> None:
     """Without steps, or with none that took time."""
-    nothing = time.blocks_of([])
-    assert time.ratio(nothing, time.blocks_of([1.0] * 20)) is None
-    assert time.ratio(time.blocks_of([0.0] * 20), time.blocks_of([1.0] * 20)) is None
-    assert time.change(nothing, nothing) is None
+    nothing = intervals.blocks_of([])
+    assert intervals.ratio(nothing, intervals.blocks_of([1.0] * 20)) is None
+    assert intervals.ratio(intervals.blocks_of([0.0] * 20), intervals.blocks_of([1.0] * 20)) is None
+    assert intervals.change(nothing, nothing) is None
 
 
 def test_one_block_is_no_evidence() -> None:
     """A single step says nothing about how much steps scatter."""
-    found = time.ratio(time.blocks_of([1.0]), time.blocks_of([2.0]))
+    found = intervals.ratio(intervals.blocks_of([1.0]), intervals.blocks_of([2.0]))
     assert found is not None
     assert (found.low, found.high) == (0.0, math.inf)
-    assert time.judge(found, 0.03) == time.INCONCLUSIVE
+    assert intervals.judge(found, 0.03) == intervals.INCONCLUSIVE
 
 
 def test_drift_is_noticed() -> None:
     """A run that gets slower all along has drifted; a steady one has not."""
-    assert time.drift(steps()) is None
-    grown = time.drift(steps() * np.linspace(1, 1.5, 300))
+    assert intervals.drift(steps()) is None
+    grown = intervals.drift(steps() * np.linspace(1, 1.5, 300))
     assert grown is not None
     assert 1.3 < grown < 1.5
-    assert time.drift(steps(15)) is None
+    assert intervals.drift(steps(15)) is None
 
 
 def test_warm_up_is_found() -> None:
     """The first steps are slow, then it is steady."""
     begun = steps()
     begun[:25] *= 2
-    assert time.warmup(begun) == 30
-    assert time.warmup(steps()) == 0
+    assert intervals.warmup(begun) == 30
+    assert intervals.warmup(steps()) == 0
 
 
 def test_a_run_that_only_gets_faster_is_all_warm_up() -> None:
     """It never gets steady."""
-    assert time.warmup(steps(scatter=0.01) * np.linspace(4, 1, 300)) == 300
+    assert intervals.warmup(steps(scatter=0.01) * np.linspace(4, 1, 300)) == 300
