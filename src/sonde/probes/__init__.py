@@ -16,7 +16,7 @@ from sonde.probes.learning import fingerprint
 from sonde.probes.loader import wait
 from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
-from sonde.probes.process import children, environment, gc, host, ranks, stacks
+from sonde.probes.process import children, environment, gc, ranks, sampler, stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ PROBES = (
     Probe("checkpoint", checkpoint.install, AUTO),
     Probe("environment", environment.install, ALWAYS),
     Probe("collector", gc.install, ALWAYS),
-    Probe("host", host.install, ALWAYS),
+    Probe("host", sampler.install, ALWAYS),
     Probe("device", device.install, AUTO),
     Probe("stacks", stacks.install, AUTO),
     Probe("children", children.install, AUTO),

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 from sonde import guard
 from sonde.probes import step
-from sonde.probes.process import host, stacks
+from sonde.probes.process import sampler, stacks
 from sonde.store.probe import stacks_signal
 from sonde.testing import record
 
@@ -75,7 +75,7 @@ def test_no_progress_for_long_writes_them_and_the_next_step_says_so(
         assert threading.active_count() == threads
         (file,) = files(recorded.path)
         wait_for(lambda: file.stat().st_size)
-        host._now.due = 0
+        sampler._now.due = 0
         step.end(0)
     assert "in wait_for" in file.read_text()
     (mark,) = recorded.named("stacks")
@@ -89,7 +89,7 @@ def test_patience_grows_with_the_longest_step(tmp_path: Path, monkeypatch: pytes
     with record(dir=str(tmp_path)):
         step.end(0)
         stacks._watch.seen -= 100 * stacks.AFTER_NS
-        host._now.due = 0
+        sampler._now.due = 0
         step.end(0)
     assert set_to[0] == stacks.AFTER_NS
     assert set_to[1] >= 100 * stacks.PATIENCE * stacks.AFTER_NS
@@ -125,7 +125,7 @@ def test_a_descriptor_that_is_not_ours_any_more_is_not_written_to(tmp_path: Path
         step.end(0)
         fd = os.open(theirs, os.O_RDWR | os.O_CREAT)
         os.dup2(fd, stacks._watch.fd)
-        host._now.due = 0
+        sampler._now.due = 0
         step.end(0)
         assert stacks._watch.fd == -1
         assert len(files(recorded.path)) == 1
@@ -145,7 +145,7 @@ def test_without_a_timer_there_are_stacks_on_demand(
     before = guard.counts().get("sampling this process", 0)
     with record(dir=str(tmp_path)) as recorded:
         for _ in range(3):
-            host._now.due = 0
+            sampler._now.due = 0
             step.end(0)
         os.kill(os.getpid(), SIGNAL)
         wait_for(lambda: files(recorded.path)[0].stat().st_size)

@@ -20,7 +20,7 @@ from sonde.hooks.torch import loader as hooks, private
 from sonde.probes import step
 from sonde.probes.loader import ledger
 from sonde.probes.off import switch_off
-from sonde.probes.process import host
+from sonde.probes.process import sampler
 from sonde.store.ledger import ALONE, STREAM
 from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, ITER_END, PREFETCH, PROBE, SAMPLES, batch_key
 from sonde.store.record import DETAIL
@@ -107,7 +107,7 @@ def install(settings: Settings) -> Callable[[], None]:
 def _parts() -> dict[str, Any]:
     """What happens to plain batches on their fast path: see `batches` in `native/loader.pyi`."""
     return {
-        "here": _Here, "book": ledger.book(), "tick": host.tick, "pause": step.PAUSE_NS,
+        "here": _Here, "book": ledger.book(), "tick": sampler.tick, "pause": step.PAUSE_NS,
         "enter": core.enter, "leave": core.leave, "note": core.note,
         "iterate_on": core.iterate_on, "items": _Items,
         "wait": _wait, "samples": _sizes, "fetch": _fetch, "item": _item,
@@ -313,7 +313,7 @@ def _end_wait(span: types.Span | None, iterator: Any, data: Any) -> None:
     core.leave(span, key)
     if not _thread.waits and not hooks.waiting():
         _deliver(iterator, batch, key, data)
-    host.tick()
+    sampler.tick()
 
 
 @_following
@@ -565,7 +565,7 @@ def _end_fetch(fetch: _Fetch, error: type[BaseException] | None) -> None:
         _tell_unmade(fetch)
     fetch.end(error)
     if _Here.worker:
-        host.tick()
+        sampler.tick()
 
 
 @_following

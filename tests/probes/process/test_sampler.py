@@ -1,4 +1,4 @@
-"""The probe of the host: what a process uses, looked at when the program comes by."""
+"""The sampler inside a process: what a process uses, looked at when the program comes by."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from sonde import guard, system
 from sonde.probes import step
-from sonde.probes.process import host
+from sonde.probes.process import sampler
 from sonde.testing import Recorded, record
 
 
@@ -31,7 +31,7 @@ def values(recorded: Recorded, name: str, key: int) -> list[float]:
 def look_twice() -> None:
     """Two steps end, far enough from each other."""
     step.end(0)
-    host._now.due = 0
+    sampler._now.due = 0
     step.end(0)
 
 
@@ -39,7 +39,7 @@ def test_memory_threads_and_load_of_this_process() -> None:
     """The first look has no load: there is nothing to compare with."""
     with record() as recorded:
         look_twice()
-        pages = int(Path("/proc/self/statm").read_text().split()[1]) * host.PAGE  # reading the records needs more
+        pages = int(Path("/proc/self/statm").read_text().split()[1]) * sampler.PAGE  # reading the records needs more
     pid = os.getpid()
     assert values(recorded, "rss", pid)[-1] == pytest.approx(pages, rel=0.2)
     assert values(recorded, "threads", pid)[-1] == len(os.listdir("/proc/self/task"))
@@ -58,14 +58,14 @@ def test_between_two_looks_time_passes() -> None:
 def test_at_the_start_it_looks_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes wrong with memory often does so at once: 20 looks in the first second, 2 in a later one."""
     now = [10**12]
-    monkeypatch.setattr(host, "monotonic_ns", lambda: now[0])
+    monkeypatch.setattr(sampler, "monotonic_ns", lambda: now[0])
     times = []
     with record() as recorded:
         for _ in range(1000):
             now[0] += 10_000_000
-            before = host._now.due
+            before = sampler._now.due
             step.end(0)
-            if host._now.due != before:
+            if sampler._now.due != before:
                 times.append(now[0] - 10**12)
     assert sum(at <= 10**9 for at in times) >= 20
     assert sum(at > 9 * 10**9 for at in times) <= 3
@@ -77,7 +77,7 @@ def test_the_peak_of_memory_is_told_also_if_it_is_over() -> None:
     with record() as recorded:
         step.end(0)
         assert len(bytearray(256 * 2**20)) > 0
-        host._now.due = 0
+        sampler._now.due = 0
         step.end(0)
     pid = os.getpid()
     assert values(recorded, "rss.peak", pid)[-1] >= values(recorded, "rss", pid)[-1]
@@ -88,7 +88,7 @@ def test_the_machine_is_looked_at_where_no_launcher_does() -> None:
     """Its memory, with the key 0."""
     with record() as recorded:
         look_twice()
-    total = os.sysconf("SC_PHYS_PAGES") * host.PAGE
+    total = os.sysconf("SC_PHYS_PAGES") * sampler.PAGE
     assert values(recorded, "ram.total", 0)[0] == pytest.approx(total, rel=0.1)
     assert 0 < values(recorded, "ram.used", 0)[0] < total
 
@@ -113,7 +113,7 @@ def test_a_forked_child_speaks_for_itself(tmp_path: Path) -> None:
         step.end(0)
         child = os.fork()
         if child == 0:
-            host.tick()
+            sampler.tick()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
     assert [event["key"] for event in recorded.named("rss")] == [os.getpid(), child]
@@ -124,9 +124,9 @@ def test_nothing_is_looked_at_outside_of_the_chosen_steps() -> None:
     """Only the ends of steps are written there."""
     with record(steps="1:2") as recorded:
         step.end(0)
-        host._now.due = 0
+        sampler._now.due = 0
         step.end(0)
-        host._now.due = 0
+        sampler._now.due = 0
         step.end(0)
     assert [event["step"] for event in recorded.named("rss")] == [1]
 
@@ -135,8 +135,8 @@ def test_after_the_end_nothing_is_looked_at() -> None:
     """A tick is a comparison then."""
     with record():
         pass
-    assert host._now.due == host.NEVER
-    host.tick()
+    assert sampler._now.due == sampler.NEVER
+    sampler.tick()
 
 
 def test_threads_of_torch_are_told_when_they_change() -> None:
@@ -147,7 +147,7 @@ def test_threads_of_torch_are_told_when_they_change() -> None:
         with record() as recorded:
             look_twice()
             torch.set_num_threads(threads + 1)
-            host._now.due = 0
+            sampler._now.due = 0
             step.end(0)
     finally:
         torch.set_num_threads(threads)

@@ -32,7 +32,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 THREADS, RSS = 17, 21  # fields of /proc/self/stat, counted from the one behind the name
 
 
-class _HostNow:
+class _LastLook:
     """What was seen last."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class _HostNow:
         self.due = NEVER if self.due == NEVER else 0
 
 
-_now = _HostNow()
+_now = _LastLook()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_now.in_child)
 
