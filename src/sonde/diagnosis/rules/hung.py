@@ -37,8 +37,7 @@ def hung(facts: Facts, policy: Policy) -> Finding | None:
         f"{_who(first)} has recorded nothing for {units.duration(first.idle_ns)}{_place(first)}.{_others(found, first)}",
         f"Read {first.stacks} in the run folder: it has the stack of each thread."
         if first.stacks
-        else f"To see where it hangs, run `kill -{probe.stacks_signal()} {first.pid}`: it writes its stacks to the "
-        "run folder.",
+        else "To see where it hangs, run `sonde stacks` on its host: it shows the stack of each thread.",
         failure=True,
         figures=first.figures | ({} if facts.speed.step is None else {"longest step ns": facts.speed.step.most}),
         ranks=[] if first.rank is None else [first.rank],
