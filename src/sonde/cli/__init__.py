@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from sonde.errors import SondeError, nearest
 from sonde.store.filesystem import has_working_folder
 from sonde.version import __version__
 
-# (name, what it does). The file of a command has its name, and calls it `command`.
+# (name, what it does). The file of a command has its name (that of `import` is `import_`), and calls it `command`.
 COMMANDS = (
     ("run", "Run a program and record it, without editing it."),
     ("watch", "Start a program and watch it, or watch a running or finished run."),
@@ -35,6 +36,7 @@ COMMANDS = (
     ("pipeline", "Train, run, test and export a model declared in a TOML file."),
     ("seal", "Compress the raw records of a finished run into tables."),
     ("rm", "Delete runs, after confirmation."),
+    ("import", "Import traces of other tools as one run."),
     ("export", "Export a run to the format of another tool."),
     ("doctor", "Check that recording works on this machine, and how."),
     ("completion", "Print the shell completion script for commands, options and runs."),
@@ -60,7 +62,8 @@ class Commands(click.Group):
         """Load one command."""
         if name not in self.list_commands(ctx):
             return None
-        command: click.Command = importlib.import_module(f"sonde.cli.{name}").command
+        file = f"{name}_" if iskeyword(name) else name
+        command: click.Command = importlib.import_module(f"sonde.cli.{file}").command
         return command
 
     def resolve_command(

@@ -100,6 +100,7 @@ class Stretch:
         works = np.flatnonzero(~self._evaluating & (code >= FORWARD) & (code <= OPTIMIZER))
         rows, first = np.unique(self._row[works], return_index=True)
         wanted = (rows >= least) & (folded.calls[rows, INPUT_WAIT] == 0) & (folded.start[rows] != NONE)
+        wanted &= code[works[first]] != OPTIMIZER  # the rest of such a step was not seen
         rows, at = rows[wanted], works[first[wanted]]
         opened = np.searchsorted(self._row, rows)  # the first outermost span of the step
         begun = self._start[self._roots[at]]

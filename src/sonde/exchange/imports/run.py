@@ -1,0 +1,136 @@
+"""Imports trace files as one run: the files one after the other, then what each process is."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sonde.errors import FolderRefused, RunUnreadable
+from sonde.exchange.imports.events import EPOCH_US, FileImport, Process
+from sonde.exchange.imports.scan import Scan
+from sonde.exchange.output import Progress, ignore
+from sonde.store.folder import MAX_HOST, RUN_FILE, create_run, opened, slug, write_json
+from sonde.store.process import read_object
+from sonde.version import __version__
+
+HOST = "imported"  # of a trace that does not say where it was recorded
+
+
+class Imported(NamedTuple):
+    """What became of the files. `left_out` counts events by kind; `problems` are sentences."""
+
+    path: Path
+    processes: int
+    events: int
+    steps: int
+    left_out: Counter[str]
+    problems: list[str]
+
+
+def import_traces(
+    files: Sequence[Path], runs: Path, output: Path | None = None, progress: Progress = ignore
+) -> Imported:
+    """Write the files as a run in `runs`, or at `output`. A failed import leaves nothing.
+
+    Raises RunUnreadable if a file is no trace, and FolderRefused if `output` exists.
+    """
+    if output is not None and os.path.lexists(output):
+        raise FolderRefused(f"{output} exists. Choose another path with -o.")
+    total = sum(path.stat().st_size for path in files)
+    stem = files[0].name.removesuffix(".gz").removesuffix(".json").removesuffix(".pfw")
+    path = Path(
+        create_run(
+            str(output.absolute().parent if output else runs),
+            stem,
+            {},
+            __version__,
+            ["sonde", "import", *map(str, files)],
+        )
+    )
+    try:
+        found = _import(files, path, lambda done: progress(done, total))
+        if output is not None:
+            path.rename(output)
+            return found._replace(path=output)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    return found
+
+
+def _import(files: Sequence[Path], run: Path, progress: Callable[[int], None]) -> Imported:
+    imported = Imported(run, 0, 0, 0, Counter(), [])
+    processes: list[tuple[Process, int]] = []
+    before = 0
+    for number, path in enumerate(files):
+        scan = Scan(path, functools.partial(_advance, progress, before))
+        one = FileImport(run, f"file-{number}")
+        one.take(scan)
+        before += path.stat().st_size
+        there = [process for process in one.processes.values() if process.writer.count]
+        if not there:
+            raise RunUnreadable(f"{path} has no events. Give a trace file with events.")
+        processes += [(process, number) for process in there]
+        for process in one.processes.values():
+            if not process.writer.count:
+                process.writer.folder.rmdir()
+        imported.left_out.update(one.counts.left_out)
+        imported.problems.extend(scan.problems)
+        for kind, count in one.counts.damaged.items():
+            imported.problems.append(f"{path}: {count:,} {kind} without a valid time, name or value were skipped.")
+    began = _finish(run, processes, files[0].stat().st_mtime_ns)
+    meta = read_object(run / RUN_FILE, [])
+    with opened(str(run)) as folder:
+        imported_from = [path.name for path in files]
+        start = {"mono_ns": began, "wall_ns": began}
+        write_json(folder, RUN_FILE, meta | {"start": start, "git": None, "imported": imported_from})
+    return imported._replace(
+        processes=len(processes),
+        events=sum(process.writer.count for process, _ in processes),
+        steps=sum(len(process.steps) or len(process.updates) for process, _ in processes),
+    )
+
+
+def _advance(progress: Callable[[int], None], before: int, read: int) -> None:
+    progress(before + read)
+
+
+def _finish(run: Path, processes: Sequence[tuple[Process, int]], recorded: int) -> int:
+    """Write what each process is, and give its folder its name; the start of the first one, in ns from 1970."""
+    ranks = {process.rank for process, _ in processes if process.rank is not None}
+    starts = []
+    for place, (process, file) in enumerate(processes):
+        first, last = process.writer.first or 0, process.writer.last
+        base = process.base
+        if not base and first < EPOCH_US * 1000:
+            base = recorded  # nobody says when it was: the same moment for all files
+        host, pid = slug(process.host or HOST, MAX_HOST), process.pid if process.pid is not None else place + 1
+        n = next(n for n in range(len(processes)) if not (run / f"{host}-{pid}-{n}").exists())
+        trains = bool(process.steps or process.updates or process.rank is not None)
+        about = {
+            "schema": 1,
+            "host": host,
+            "pid": pid,
+            "n": n,
+            "parent_pid": None,
+            "boot_id": f"import-{file}",
+            "rank": process.rank,
+            "local_rank": None,
+            "world_size": process.world_size if process.world_size is not None else len(ranks) or None,
+            "role": "worker" if process.worker is not None else "trainer" if trains else "main",
+            "worker": process.worker,
+            "core": "import",
+            "writes": "block",
+            "name": process.name,
+            "start": {"mono_ns": first, "wall_ns": first + base},
+            "end": {"mono_ns": last, "wall_ns": last + base, "reason": "finish", "exception": None},
+        }
+        process.writer.finish(about, process.steps)
+        process.writer.folder.rename(run / f"{host}-{pid}-{n}")
+        starts.append(first + base)
+    return min(starts)

@@ -1,0 +1,277 @@
+"""Traces of other tools as runs: what is in the file is in the tables, whatever state it is in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sonde.analysis.run import open_run
+from sonde.cli import main
+from sonde.exchange import chrome, pfw
+from sonde.exchange.imports import scan
+from sonde.testing import build_training
+
+KERNEL = "void at::native::vectorized_elementwise_kernel<4, " + "x" * 600 + ">"
+
+
+def invoke(*args: object) -> Result:
+    return CliRunner().invoke(main, [str(one) for one in args])
+
+
+def imported(folder: Path, *files: Path) -> Path:
+    run = folder / "imported"
+    answer = invoke("import", *files, "-o", run)
+    assert answer.exit_code == 0, answer.output
+    return run
+
+
+def rows(run: Path, query: str) -> list[Any]:
+    with open_run(run) as opened:
+        return [tuple(row) for row in opened.sql(query).fetchall()]
+
+
+def written(path: Path, trace: object) -> Path:
+    text = json.dumps(trace).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def span(
+    name: str, cat: str, ts: float, dur: float, pid: object = 7, tid: object = 7, **args: object
+) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": pid, "tid": tid, "args": args}
+
+
+def profile(rank: int = 0, steps: int = 3) -> dict[str, Any]:
+    """A small trace as torch.profiler writes it: each step is 1 ms, its kernel 0.25 ms."""
+    events: list[dict[str, Any]] = []
+    for step in range(steps):
+        at = 1_700_000_000_000_000 + 1000 * step
+        events += [
+            span(f"ProfilerStep#{step + 5}", "user_annotation", at, 1000),
+            span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation", at, 100),
+            span("## forward ##", "user_annotation", at + 100, 300),
+            span("aten::mm", "cpu_op", at + 110, 50.125),
+            span("## backward ##", "user_annotation", at + 400, 400),
+            span("nccl:all_reduce", "user_annotation", at + 500, 100),
+            span("Optimizer.step#SGD.step", "user_annotation", at + 800, 150),
+            span(KERNEL, "kernel", at + 120, 250.5, pid=0, tid=20, device=0, stream=20),
+            span("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", at + 90, 5, pid=0, tid=20),
+            span("## forward ##", "gpu_user_annotation", at + 120, 260, pid=0, tid=20),
+            {"ph": "s", "id": step, "name": "ac2g", "cat": "ac2g", "ts": at, "pid": 7, "tid": 7},
+        ]
+    events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": 20, "args": {"name": "stream 20"}})
+    return {
+        "schemaVersion": 1,
+        "traceEvents": events,
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
+    }
+
+
+def test_kernels_are_those_of_the_file(tmp_path: Path) -> None:
+    """Counts and sums per kernel are what a plain reading of the JSON gives, on a thread of their device."""
+    run = imported(tmp_path, written(tmp_path / "trace.json.gz", profile()))
+    found = rows(run, "SELECT name, thread, count(*), sum(dur_ns) FROM events WHERE cat = 'kernel' GROUP BY ALL")
+    assert found == [(KERNEL, "GPU 0 stream 20", 3, 3 * 250_500)]
+
+
+def test_steps_and_phases_are_those_of_the_annotations(tmp_path: Path) -> None:
+    """ProfilerStep gives the steps, and the annotations of torch.profiler their phases."""
+    run = imported(tmp_path, written(tmp_path / "trace.json", profile()))
+    columns = "step, dur_ns, input_wait_ns, forward_ns, backward_ns, communication_ns, optimizer_ns"
+    times = (1_000_000, 100_000, 300_000, 300_000, 100_000, 150_000)
+    assert rows(run, f"SELECT {columns} FROM steps ORDER BY step") == [(step, *times) for step in (5, 6, 7)]
+    device = rows(run, "SELECT DISTINCT device_ns FROM phases WHERE phase = 'forward'")
+    assert device == [(260_000,)]
+
+
+def test_a_phase_that_the_trace_does_not_mark_is_missing(tmp_path: Path) -> None:
+    """With optimizer steps alone, nobody knows what the rest of a step was: no wait is inferred."""
+    trace = profile()
+    trace["traceEvents"] = [one for one in trace["traceEvents"] if one["name"].startswith(("Prof", "Optimizer"))]
+    run = imported(tmp_path, written(tmp_path / "trace.json", trace))
+    query = "SELECT dur_ns, input_wait_ns, forward_ns, optimizer_ns FROM steps"
+    assert rows(run, query) == [(1_000_000, None, None, 150_000)] * 3
+
+
+def test_events_know_their_parent_and_their_step(tmp_path: Path) -> None:
+    """What lies inside another span on the same thread is its child, whatever the order in the file."""
+    trace = profile(steps=1)
+    trace["traceEvents"].reverse()
+    run = imported(tmp_path, written(tmp_path / "trace.json", trace))
+    query = "SELECT p.name, e.depth, e.step FROM events e JOIN events p ON p.seq = e.parent WHERE e.name = 'aten::mm'"
+    assert rows(run, query) == [("forward", 2, 5)]
+
+
+def test_several_ranks_are_one_run(tmp_path: Path) -> None:
+    """Each file is a process with its rank."""
+    files = [written(tmp_path / f"rank-{rank}.json.gz", profile(rank)) for rank in (0, 1)]
+    run = imported(tmp_path, *files)
+    assert rows(run, "SELECT rank, world_size, role FROM processes ORDER BY rank") == [
+        (0, 2, "trainer"),
+        (1, 2, "trainer"),
+    ]
+    assert rows(run, "SELECT count(*) FROM steps") == [(6,)]
+
+
+@pytest.mark.parametrize("command", [["report"], ["show"], ["tables"], ["query", "SELECT count(*) FROM events"]])
+def test_every_reading_command_reads_it(tmp_path: Path, command: list[str]) -> None:
+    """An imported run is a run."""
+    run = imported(tmp_path, written(tmp_path / "trace.json", profile()))
+    answer = invoke(command[0], run, *command[1:])
+    assert answer.exit_code == 0, answer.output
+
+
+def test_begin_and_end_make_a_span(tmp_path: Path) -> None:
+    """Chrome's B and E pairs, counters and marks; what did not end is open."""
+    events = [
+        {"ph": "B", "name": "outer", "ts": 1, "pid": 1, "tid": "main"},
+        {"ph": "B", "name": "inner", "ts": 2.5, "pid": 1, "tid": "main"},
+        {"ph": "E", "ts": 4, "pid": 1, "tid": "main"},
+        {"ph": "C", "name": "memory", "ts": 4, "pid": 1, "tid": "main", "args": {"used": 3, "free": 4.5}},
+        {"ph": "i", "name": "here", "ts": 5, "pid": 1, "tid": "main"},
+        {"ph": "X", "name": "other", "ts": 5, "dur": 1, "pid": "gpu", "tid": 3},
+    ]
+    run = imported(tmp_path, written(tmp_path / "trace.json", events))
+    assert rows(run, "SELECT kind, name, dur_ns, value, open FROM events ORDER BY kind, name") == [
+        ("counter", "memory.free", None, 4.5, False),
+        ("counter", "memory.used", None, 3.0, False),
+        ("mark", "here", None, None, False),
+        ("span", "inner", 1500, None, False),
+        ("span", "other", 1000, None, False),
+        ("span", "outer", None, None, True),
+    ]
+    assert rows(run, "SELECT count(*) FROM processes") == [(2,)]
+
+
+def test_large_times_keep_their_nanoseconds(tmp_path: Path) -> None:
+    """A float64 of microseconds since 1970 has no nanoseconds, the text of the file has."""
+    path = tmp_path / "trace.json"
+    path.write_text('[{"ph":"X","name":"a","ts":1712195495505543.257,"dur":0.25,"pid":1,"tid":1}]')
+    run = imported(tmp_path, path)
+    assert rows(run, "SELECT start_ns, dur_ns FROM events") == [(1_712_195_495_505_543_257, 250)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_a_file_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """The events are the same, wherever a piece ends: in a number, a name or a character."""
+    monkeypatch.setattr(scan, "CHUNK", size)
+    events = [span(f"größe 🚀 {number}", "a", number + 0.125, 12.5) for number in range(20)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"a": {"b": [1, 2]}, "traceEvents": events, "c": 12}, ensure_ascii=False))
+    found = scan.Scan(path, lambda done: None)
+    assert [event for event, _ in found.events()] == events
+    assert (found.about, found.problems) == ({"a": {"b": [1, 2]}, "c": 12}, [])
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_truncated_file_gives_the_events_before_the_cut(tmp_path: Path, name: str) -> None:
+    """The command says that the file is cut."""
+    path = written(tmp_path / name, [span(f"work {number}", "a", number, 1) for number in range(5000)])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    answer = invoke("import", path, "-o", tmp_path / "run")
+    assert answer.exit_code == 0
+    assert "trace.json" in answer.output
+    assert "is truncated or damaged" in answer.output
+    ((count,),) = rows(tmp_path / "run", "SELECT count(*) FROM events")
+    assert 100 < count < 5000
+    assert rows(tmp_path / "run", f"SELECT count(*) FROM events WHERE name = 'work {count - 1}'") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (b"   \n", "is empty"),
+        (b"hello", "is not a trace"),
+        (bytes(100), "is not a trace"),
+        (b"{}", "has no traceEvents"),
+        (b'{"a": 1}', "has no traceEvents"),
+        (b"[]", "has no events"),
+        (b'{"traceEvents": []}', "has no events"),
+        (b"[" * 100_000, "has no events"),
+        (b'[{"ph":"X","name":"a","ts":1,"dur":1,"args":' + b"[" * 100_000, "has no events"),
+        (b"\x1f\x8bgarbage", "is empty"),
+    ],
+)
+def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    """One sentence, exit code 1, and no run folder."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    answer = invoke("import", path, "-o", tmp_path / "run")
+    assert answer.exit_code == 1
+    assert reason in answer.output
+    assert [one.name for one in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_a_folder_or_a_missing_file_is_refused(tmp_path: Path) -> None:
+    """So is an output that exists."""
+    path = written(tmp_path / "trace.json", [span("a", "b", 1, 1)])
+    for args, reason in (
+        ((tmp_path,), "is a folder"),
+        ((tmp_path / "absent",), "No such file"),
+        ((path, "-o", tmp_path), "exists"),
+    ):
+        answer = invoke("import", *args, *(() if "-o" in args else ("--dir", tmp_path / "runs")))
+        assert (answer.exit_code, reason in answer.output) == (1, True), answer.output
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_names_never_lead_out_of_the_run(tmp_path: Path) -> None:
+    """Hosts, processes and threads of a hostile file are no paths."""
+    evil = "../../evil"
+    trace = {"schemaVersion": 1, "host_name": evil, "traceEvents": [span(evil, evil, 1, 1, pid=evil, tid=evil)]}
+    run = imported(tmp_path, written(tmp_path / "trace.json", trace))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["imported", "trace.json"]
+    assert rows(run, "SELECT name, cat FROM events") == [(evil, evil)]
+
+
+SUMS = "SELECT cat, name, count(*), sum(dur_ns // 1000) FROM events WHERE kind = 'span' GROUP BY ALL ORDER BY ALL"
+
+
+def test_a_chrome_export_comes_back(tmp_path: Path) -> None:
+    """The same spans, sums and steps."""
+    run = build_training(tmp_path / "run", ranks=2, steps=5, workers=1)
+    with open_run(run) as opened:
+        chrome.export(opened, tmp_path / "out.json")
+    back = imported(tmp_path, tmp_path / "out.json")
+    assert rows(back, SUMS) == rows(run, SUMS)
+    steps = "SELECT rank, step, start_ns, dur_ns, forward_ns, input_wait_ns FROM steps ORDER BY ALL"
+    assert rows(back, steps) == rows(run, steps)
+    workers = "SELECT rank, role, worker FROM processes ORDER BY ALL"
+    assert rows(back, workers) == rows(run, workers)
+
+
+def test_a_pfw_export_comes_back(tmp_path: Path) -> None:
+    """The same spans and sums; the probes' phases have the names of DFTracer's vocabulary."""
+    run = build_training(tmp_path / "run", ranks=2, steps=5, workers=1)
+    with open_run(run) as opened:
+        pfw.export(opened, tmp_path / "out.pfw.gz", gzip=True)
+    back = imported(tmp_path, tmp_path / "out.pfw.gz")
+    known = {"forward": "compute.forward", "backward": "compute.backward", "optimizer": "compute.step"}
+    known |= {"input_wait": "dataloader.fetch.iter", "item": "data.item"}
+    expected = [(known.get(name, f"{cat}.{name}"), count, total) for cat, name, count, total in rows(run, SUMS)]
+    assert sorted((f"{cat}.{name}", count, total) for cat, name, count, total in rows(back, SUMS)) == sorted(expected)
+
+
+def test_both_dialects_of_dftracer_are_read(tmp_path: Path) -> None:
+    """Letters with brackets, as the guide shows, and the numbers of version 2.2; a bad line is skipped."""
+    about = '{"id":1,"name":"HH","cat":"dftracer","pid":9,"tid":9,"ph":PH,"args":{"hhash":"ab","name":"node7","value":"ab"}}'
+    line = (
+        '{"id":2,"name":"forward","cat":"compute","pid":9,"tid":9,"ts":1794769944584475,"dur":14,"ph":PH,'
+        '"args":{"hhash":"ab","epoch":1,"step":3,"p_idx":0,"level":1,"size":5}}'
+    )
+    old = "[\n" + about.replace("PH", '"M"') + "\n" + line.replace("PH", '"X"') + "\n{bad\n]\n"
+    new = about.replace("PH", "4") + "\n" + line.replace("PH", "1").replace('"cat"', '"type":6,"cat"') + "\n"
+    for number, text in enumerate((old, new)):
+        path = tmp_path / f"{number}.pfw"
+        path.write_text(text)
+        answer = invoke("import", path, "-o", tmp_path / f"run-{number}")
+        assert ("1 line" in answer.output) == (number == 0), answer.output
+        found = rows(tmp_path / f"run-{number}", "SELECT process, cat, name, dur_ns, epoch, step, args FROM events")
+        assert found == [("node7-9-0", "compute", "forward", 14_000, 1, 3, '{"size":5}')]
