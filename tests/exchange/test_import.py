@@ -99,6 +99,28 @@ def test_a_phase_that_the_trace_does_not_mark_is_missing(tmp_path: Path) -> None
     assert rows(run, query) == [(1_000_000, None, None, 150_000)] * 3
 
 
+def test_passes_are_found_among_the_operators(tmp_path: Path) -> None:
+    """Without annotations: what autograd evaluates is the backward pass, numbered operators before it the forward pass."""
+    trace = profile()
+    events = [one for one in trace["traceEvents"] if not one["name"].startswith("##")]
+    for step in range(3):
+        at = 1_700_000_000_000_000 + 1000 * step
+        named = {"Sequence number": 3, "Fwd thread id": 1}
+        events += [
+            span("aten::stack", "cpu_op", at + 10, 50, **{"Sequence number": 1}),  # of the loader
+            span("aten::linear", "cpu_op", at + 150, 50, **{"Sequence number": 2}),
+            span("aten::loss", "cpu_op", at + 300, 50, **{"Sequence number": 3}),
+            span("autograd::engine::evaluate_function: A", "cpu_op", at + 400, 100, tid=8, **named),
+            span("autograd::engine::evaluate_function: B", "cpu_op", at + 600, 100, tid=8, **named),
+        ]
+    run = imported(tmp_path, written(tmp_path / "trace.json", trace | {"traceEvents": events}))
+    found = rows(run, "SELECT input_wait_ns, forward_ns, backward_ns, communication_ns FROM steps")
+    assert found == [(100_000, 200_000, 200_000, 100_000)] * 3
+    assert rows(run, "SELECT DISTINCT args FROM events WHERE cat = 'compute' AND name = 'backward'") == [
+        ('{"inferred":"from operators"}',)
+    ]
+
+
 def test_events_know_their_parent_and_their_step(tmp_path: Path) -> None:
     """What lies inside another span on the same thread is its child, whatever the order in the file."""
     trace = profile(steps=1)

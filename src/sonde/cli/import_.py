@@ -30,7 +30,8 @@ def command(files: tuple[Path, ...], output: Path | None, dir: str | None) -> No
     with progress("Importing") as told:
         found = import_traces(files, runs_dir(dir), output, told)
     counts = f"{units.plural(found.processes, 'process', 'processes')}, {units.plural(found.events, 'event')}"
-    click.echo(f"Imported {found.path}: {counts}, {units.plural(found.steps, 'step')}.")
+    steps = f", {units.plural(found.steps, 'step')}" if found.steps else ""
+    click.echo(f"Imported {found.path}: {counts}{steps}.")
     for kind, count in sorted(found.left_out.items()):
         click.echo(f"Left out: {units.plural(count, f'{kind} event')}.")
     for problem in found.problems:

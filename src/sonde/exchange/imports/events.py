@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sonde.exchange import chrome
-from sonde.exchange.imports import vocabulary
+from sonde.exchange.imports import infer, vocabulary
 from sonde.exchange.imports.scan import Scan
 from sonde.exchange.imports.writer import LATEST, ProcessWriter, StepRange
 from sonde.store import probe, record
@@ -121,6 +121,8 @@ class FileImport:
         if self._kineto:
             self._torch(process, thread, cat, name, start, dur or 0)
         context: dict[str, Any] = {}
+        if self._kineto and cat == infer.OPERATOR:
+            context["key"] = _count(args.get("Sequence number"))
         if self._ours or self._pfw:
             args, context = _context(args)
             dur = None if context.pop("mark", False) else dur
@@ -227,14 +229,16 @@ class FileImport:
             called = _LABEL.match(process.name or "") if self._ours or self._pfw else None
             if called:
                 process.rank, process.worker = _count(called[1]), _count(called[2])
-            _end_steps(process)
+            updates = _end_steps(process)
+            if self._kineto and updates:
+                infer.add_passes(process.writer, process.training, updates)
             for key in process.devices:
                 stream = process.writer.thread(key)
                 stream.name = f"GPU {key[0]} {stream.name or f'stream {key[1]}'}" if isinstance(key, tuple) else None
 
 
-def _end_steps(process: Process) -> None:
-    """Write the ends of steps, and the time that the device took for their phases."""
+def _end_steps(process: Process) -> list[int]:
+    """Write the ends of steps, and the time that the device took for their phases; when these ends are."""
     ends = sorted(process.updates, key=lambda one: one[1])
     updates = [(thread, end, number, 0) for number, (thread, end) in enumerate(ends)]
     if process.steps:
@@ -251,6 +255,7 @@ def _end_steps(process: Process) -> None:
     for phase, times in process.device_times.items():
         for start, end in _merged(times):
             process.writer.add(process.training, probe.PROBE, f"{probe.DEVICE}{phase}", start, value=float(end - start))
+    return [end for _, end, _, _ in updates]
 
 
 def _merged(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ CHUNK = 1 << 20
 MOST = 64 << 20  # characters of one value: an event, or what stands beside the events
 EVENTS = "traceEvents"
 GZIP = b"\x1f\x8b"
+
+BEGIN, SPACE = re.compile(r"[ \t\r\n\ufeff]*"), re.compile(r"[ \t\r\n]*")
+BETWEEN, BETWEEN_LINES = re.compile(r"[ \t\r\n,]*"), re.compile(r"[ \t\r\n,\[\]]*")
 
 _decode = json.JSONDecoder().raw_decode
 
@@ -49,7 +53,7 @@ class Scan:
             raw.seek(0)
             self._raw = raw
             self._file = gzip.GzipFile(fileobj=raw) if packed else raw
-            first = self._skip(" \t\r\n\ufeff")
+            first = self._skip(BEGIN)
             if first == "":
                 raise RunUnreadable(f"{self.path} is empty. Give a trace file.")
             if first == "[":
@@ -63,12 +67,12 @@ class Scan:
     def _object(self) -> Iterator[tuple[dict[str, Any], str]]:
         self._at += 1
         found = False
-        while (sign := self._skip(" \t\r\n,")) not in ("", "}"):
+        while (sign := self._skip(BETWEEN)) not in ("", "}"):
             key = self._value()
-            if not isinstance(key, str) or self._skip(" \t\r\n") != ":":
+            if not isinstance(key, str) or self._skip(SPACE) != ":":
                 break
             self._at += 1
-            if self._skip(" \t\r\n") == "[" and key == EVENTS:
+            if self._skip(SPACE) == "[" and key == EVENTS:
                 self._at += 1
                 found = True
                 yield from self._array()
@@ -85,7 +89,7 @@ class Scan:
             self._cut()
 
     def _array(self) -> Iterator[tuple[dict[str, Any], str]]:
-        while (sign := self._skip(" \t\r\n,")) not in ("", "]"):
+        while (sign := self._skip(BETWEEN)) not in ("", "]"):
             value = self._value() if sign == "{" else _NOTHING
             if value is _NOTHING:
                 self._cut()
@@ -98,7 +102,7 @@ class Scan:
     def _lines(self) -> Iterator[tuple[dict[str, Any], str]]:
         """One object per line. A bad line is skipped: DFTracer writes arguments that are not JSON."""
         bad = 0
-        while self._skip(" \t\r\n,[]"):
+        while self._skip(BETWEEN_LINES):
             line, whole = self._line()
             try:
                 value = json.loads(line.rstrip(", \t\r]")) if line else None
@@ -161,13 +165,13 @@ class Scan:
             self._begin = self._at
             wanted *= 2  # so that a long value is not read again too often
 
-    def _skip(self, signs: str) -> str:
+    def _skip(self, signs: re.Pattern[str]) -> str:
         """Pass by these characters; the next one, or nothing at the end."""
         while True:
-            while self._at < len(self._text):
-                if self._text[self._at] not in signs:
-                    return self._text[self._at]
-                self._at += 1
+            rest = len(self._text)
+            self._at = signs.match(self._text, self._at).end()  # type: ignore[union-attr]  # it matches nothing too
+            if self._at < rest:
+                return self._text[self._at]
             if not self._more():
                 return ""
 

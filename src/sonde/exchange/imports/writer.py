@@ -114,11 +114,19 @@ class ProcessWriter:
             self._flush(into)
         return True
 
+    def named(self, cat: str, prefix: str = "") -> list[int]:
+        """The numbers of the names that begin so."""
+        return [number for (of, name), number in self._names.items() if of == cat and name.startswith(prefix)]
+
+    def records(self) -> Any:
+        """All records so far, as they lie in the file; block heads among them."""
+        for thread in self.threads.values():
+            self._flush(thread)
+        return np.memmap(self.folder / SEGMENT_FILE, dtype=list(record.RECORD_FIELDS), mode="r+")
+
     def finish(self, process: dict[str, Any], steps: Sequence[StepRange]) -> None:
         """Write what is left, find parents and steps, and say what the process is."""
         threads = {key: thread for key, thread in self.threads.items() if thread.count}  # others were only named
-        for thread in threads.values():
-            self._flush(thread)
         self._flush_blobs()
         lines: list[dict[str, object]] = [
             {"id": number, "cat": cat, "name": name} for (cat, name), number in self._names.items()
@@ -128,8 +136,8 @@ class ProcessWriter:
             lines.append({"thread": thread.ordinal, "tid": _whole(tid) or thread.ordinal, "name": thread.name})
         self._append(NAMES_FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
         self._append(PROCESS_FILE, (json.dumps(process, indent=1) + "\n").encode())
-        if self._slots:
-            whole = np.memmap(self.folder / SEGMENT_FILE, dtype=list(record.RECORD_FIELDS), mode="r+")
+        if threads:
+            whole = self.records()
             for thread in threads.values():
                 _nest(whole, thread.blocks, steps)
             whole.flush()
