@@ -179,6 +179,14 @@ def test_large_times_keep_their_nanoseconds(tmp_path: Path) -> None:
     assert rows(run, "SELECT start_ns, dur_ns FROM events") == [(1_712_195_495_505_543_257, 250)]
 
 
+def test_a_trace_without_a_date_begins_at_the_time_of_its_file(tmp_path: Path) -> None:
+    """Its first event does, whatever number its clock had."""
+    path = written(tmp_path / "trace.json", [span("b", "", 20_000_005, 1), span("a", "", 20_000_000, 1)])
+    run = imported(tmp_path, path)
+    began = path.stat().st_mtime_ns
+    assert rows(run, "SELECT name, start_ns FROM events ORDER BY name") == [("a", began), ("b", began + 5000)]
+
+
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_a_file_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """The events are the same, wherever a piece ends: in a number, a name or a character."""
@@ -297,3 +305,20 @@ def test_both_dialects_of_dftracer_are_read(tmp_path: Path) -> None:
         assert ("1 line" in answer.output) == (number == 0), answer.output
         found = rows(tmp_path / f"run-{number}", "SELECT process, cat, name, dur_ns, epoch, step, args FROM events")
         assert found == [("node7-9-0", "compute", "forward", 14_000, 1, 3, '{"size":5}')]
+
+
+def test_files_and_moments_of_dftracer_are_kept(tmp_path: Path) -> None:
+    """A hash of a file becomes its name, a line of metadata with a time becomes a mark."""
+    about = {"cat": "dftracer", "pid": 9, "tid": 9, "ph": 4}
+    lines = [
+        {"id": 1, "name": "FH", **about, "args": {"hhash": "ab", "name": "/data/x.bin", "value": "f0"}},
+        {"id": 2, "name": "CM", **about, "args": {"hhash": "ab", "name": "epoch.start", "value": "1794769944584475"}},
+        span("read", "POSIX", 1794769944584480, 5, pid=9, tid=9, fhash="f0", ret=4) | {"ph": 1, "type": 2},
+    ]
+    path = tmp_path / "app.pfw"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = imported(tmp_path, path)
+    assert rows(run, "SELECT kind, name, start_ns, args FROM events ORDER BY start_ns") == [
+        ("mark", "epoch.start", 1_794_769_944_584_475_000, None),
+        ("span", "read", 1_794_769_944_584_480_000, '{"fhash":"f0","ret":4,"file":"/data/x.bin"}'),
+    ]

@@ -17,6 +17,7 @@ from sonde.store import probe, record
 from sonde.store.probe import UPDATE_ABORTED, UPDATE_EXPLICIT
 
 KINETO = ("schemaVersion", "deviceProperties", "distributedInfo")
+MOST_FILES = 100_000  # names of files that are kept in memory
 LATE = 0.1  # share of a step after which its first phase is not its start
 EPOCH_US = 10**15  # a time from here on counts from 1970
 # What DFTracer 2.2 writes instead of the letters.
@@ -39,6 +40,7 @@ class Process:
         self.world_size: int | None = None
         self.worker: int | None = None
         self.base = 0  # ns from 1970 to the zero of its times
+        self.dated = False  # is it known when it was?
         self.steps: list[StepRange] = []
         self.updates: list[tuple[Hashable, int]] = []  # ends of optimizer steps
         self.device_times: dict[str, list[tuple[int, int]]] = {}
@@ -64,6 +66,7 @@ class FileImport:
         self._run = run
         self._label = label
         self._hosts: dict[str, str] = {}  # DFTracer's hashes
+        self._files: dict[str, str] = {}
         self._same: dict[tuple[Hashable, Hashable], Hashable] = {}  # tracks that are of another thread
         self._kineto = self._ours = self._pfw = False
 
@@ -126,6 +129,8 @@ class FileImport:
         if self._ours or self._pfw:
             args, context = _context(args)
             dur = None if context.pop("mark", False) else dur
+            if "fhash" in args and (file := self._files.get(str(args["fhash"]))):
+                args["file"] = file
         elif (cat, name) != (known := vocabulary.known_as(cat, name)):
             args = args if known[1] == name else {"name": name} | args
             cat, name = known
@@ -179,6 +184,10 @@ class FileImport:
         what, name = event.get("name"), args.get("name")
         if what == "HH" and isinstance(name, str):
             self._hosts[str(args.get("value"))] = name
+        if what == "FH" and isinstance(name, str) and len(self._files) < MOST_FILES:
+            self._files[str(args.get("value"))] = name
+        if what == "CM" and isinstance(name, str):
+            self._moment(event, name, args.get("value"))
         if what not in ("process_name", "PR", "thread_name") or not isinstance(name, str):
             return
         pid, tid = _key(event.get("pid", 0)), _key(event.get("tid", 0))
@@ -189,6 +198,24 @@ class FileImport:
             self._name_thread(process, pid, tid, name.strip())
         else:
             process.name = name
+
+    def _moment(self, event: dict[str, Any], name: str, value: object) -> None:
+        """What DFTracer writes of `start(metadata=True)`: a name and its time. Other facts have no time."""
+        at = _count(value)
+        process = self._process(_key(event.get("pid", 0)))
+        if (
+            at is None
+            or at < EPOCH_US
+            or not process.writer.add(
+                _key(event.get("tid", 0)),
+                str(event.get("cat", "")),
+                name,
+                at * 1000,
+                kind=record.MARK,
+                flags=record.META,
+            )
+        ):
+            self.counts.left_out["metadata"] += 1
 
     def _name_thread(self, process: Process, pid: Hashable, tid: Hashable, name: str) -> None:
         found = _TASK.fullmatch(name) if self._ours else None
@@ -226,6 +253,7 @@ class FileImport:
             other = about.get("otherData") if self._ours else None
             base = other.get("start_ns") if isinstance(other, dict) else about.get("baseTimeNanoseconds")
             process.base = _count(base) or 0
+            process.dated = bool(process.base) or (process.writer.first or 0) >= EPOCH_US * 1000
             called = _LABEL.match(process.name or "") if self._ours or self._pfw else None
             if called:
                 process.rank, process.worker = _count(called[1]), _count(called[2])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sonde.errors import FolderRefused, RunUnreadable
-from sonde.exchange.imports.events import EPOCH_US, FileImport, Process
+from sonde.exchange.imports.events import FileImport, Process
 from sonde.exchange.imports.scan import Scan
 from sonde.exchange.output import Progress, ignore
 from sonde.store.folder import MAX_HOST, RUN_FILE, create_run, opened, slug, write_json
@@ -103,12 +103,13 @@ def _advance(progress: Callable[[int], None], before: int, read: int) -> None:
 def _finish(run: Path, processes: Sequence[tuple[Process, int]], recorded: int) -> int:
     """Write what each process is, and give its folder its name; the start of the first one, in ns from 1970."""
     ranks = {process.rank for process, _ in processes if process.rank is not None}
+    # Nobody says when these were: the first of them began at the time of the first file.
+    undated = [process.writer.first or 0 for process, _ in processes if not process.dated]
+    moved = recorded - min(undated, default=0)
     starts = []
     for place, (process, file) in enumerate(processes):
         first, last = process.writer.first or 0, process.writer.last
-        base = process.base
-        if not base and first < EPOCH_US * 1000:
-            base = recorded  # nobody says when it was: the same moment for all files
+        base = process.base if process.dated else moved
         host, pid = slug(process.host or HOST, MAX_HOST), process.pid if process.pid is not None else place + 1
         n = next(n for n in range(len(processes)) if not (run / f"{host}-{pid}-{n}").exists())
         trains = bool(process.steps or process.updates or process.rank is not None)
