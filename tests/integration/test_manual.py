@@ -62,7 +62,7 @@ def test_a_program_without_a_torch_optimizer_has_steps_and_a_verdict(programs: P
     said = " ".join(done.stderr.split())
     assert "30 steps" in said
     assert "INSUFFICIENT_DATA" not in said
-    assert "each step ends at the last backward before the next training forward" in said
+    assert "a step ends at the last backward before the next training forward" in said
 
 
 def test_the_update_by_hand_is_no_wait_for_data(programs: Programs) -> None:

@@ -175,7 +175,7 @@ def test_a_killed_keeper_does_not_stop_the_program(programs: Programs, terminals
     until(lambda: "forward" in terminal.text, "the first screen")
     keeper, program = keeper_of(programs)
     os.kill(keeper, signal.SIGKILL)
-    until(lambda: "keeper was killed" in terminal.text, "the notice")
+    until(lambda: "keeper process was killed" in terminal.text, "the notice")
     output = the_run(programs) / "output.log"
     size = output.stat().st_size
     until(lambda: output.stat().st_size > size + 10_000, "more output than a terminal holds")
@@ -196,7 +196,7 @@ def test_without_its_keeper_a_program_can_be_interrupted_and_no_exit_code_is_mad
     terminal = terminals("watch", str(script(programs.folder, STEPPING)))
     until(lambda: "forward" in terminal.text, "the first screen")
     os.kill(keeper_of(programs)[0], signal.SIGKILL)
-    until(lambda: "keeper was killed" in terminal.text, "the notice")
+    until(lambda: "keeper process was killed" in terminal.text, "the notice")
     terminal.press(b"\x03")
     until(lambda: "(KeyboardInterrupt)" in terminal.text, "the end")
     terminal.press(b"q")
