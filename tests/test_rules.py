@@ -77,7 +77,7 @@ def test_module_has_one_plain_word_for_its_name(modules: Modules) -> None:
     folders = ("__init__", "__main__")
     plugin = "pytest_plugin"  # as plugins of pytest are called
     names = {path: path.parent.name if path.stem in folders else path.stem for path in modules}
-    assert not [path for path, name in names.items() if name != plugin and ("_" in name.lstrip("_") or name in VAGUE)]
+    assert not [path for path, name in names.items() if name != plugin and ("_" in name.strip("_") or name in VAGUE)]
 
 
 def test_environment_is_read_in_config_only(modules: Modules) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 native: Any = sigterm  # None: C was not built
+MOST_RAISED = 16  # errors of torch about workers that ended, before it is given up
 GRACE_SECONDS = 10  # a program that does not come to run Python code in this time ends without
 
 
@@ -120,11 +121,29 @@ def _on_term(_number: int, _frame: FrameType | None) -> None:
     if _state.busy:
         _state.came = True
         return
+    raised = None
     quiet = undisturbed()  # a scheduler may end the workers of a loader at the same time
     try:
-        with quiet:
-            if _state.callback is not None:
-                _state.callback()
+        raised = _call(quiet)
     finally:
         native.pass_on()
     quiet.repeat()
+    if raised is not None:
+        raise raised
+
+
+def _call(quiet: undisturbed) -> RuntimeError | None:
+    """Call back, once; what torch raised around it, because a loader worker had ended just before."""
+    raised: RuntimeError | None = None
+    called = False
+    for _ in range(MOST_RAISED):
+        try:
+            with quiet:
+                if _state.callback is not None and not called:
+                    called = True
+                    _state.callback()
+        except RuntimeError as error:  # torch's
+            raised = error
+        else:
+            break
+    return raised
