@@ -1,0 +1,444 @@
+// What the server answers: docs/reference/web.md. Durations end in _ns, sizes are bytes, null is not known.
+
+/** A measured number. NaN and infinities come as text. */
+export type Num = number | "NaN" | "Infinity" | "-Infinity"
+
+export interface About {
+  version: string
+  folder: string
+  run: string | null
+  pid: number
+}
+
+export interface RunRow {
+  id: string
+  name: string
+  state: string
+  ended: string
+  verdict: string | null
+  severity: string | null
+  steps: number | null
+  median_step_ns: number | null
+  steps_per_s: number | null
+  last_loss: Num | null
+  started: string | null
+  duration_ns: number | null
+  commit: string | null
+  tags: string[]
+  size: number
+  processes: number
+  sealed: boolean
+  problem: string | null
+}
+
+export interface RunList {
+  folder: string
+  runs: RunRow[]
+  pending: number
+}
+
+export interface RankHead {
+  rank: number | null
+  process: string
+  host: string
+  pid: number | null
+  steps: number
+  first_step: number | null
+  last_step: number | null
+}
+
+export interface Head {
+  id: string
+  name: string
+  state: string
+  ended: string
+  live: boolean
+  started: string | null
+  duration_ns: number | null
+  command: string
+  commit: string | null
+  tags: string[]
+  hosts: string[]
+  ranks: RankHead[]
+  as_of_step: number | null
+  axis: { unit: string; first: number; last: number } | null
+  verdict: {
+    kind: string
+    severity: string
+    steps: number
+    median_step_ns: number | null
+    last_loss: Num | null
+  } | null
+  has: Record<Feature, boolean>
+}
+
+/** What only some runs have. */
+export type Feature = "steps" | "layers" | "traces" | "blackbox" | "items" | "learning" | "files"
+
+export interface Finding {
+  kind: string
+  severity: string
+  confidence: number
+  why: string
+  next: string
+  evidence: Record<string, unknown>
+  because: string | null
+}
+
+export interface StepItem {
+  index: number | null
+  id: string | null
+  worker: number | null
+  dur_ns: number | null
+}
+
+export interface SlowStep {
+  step: number
+  rank: number | null
+  dur_ns: number
+  times: number | null
+  phase: string | null
+  extra_ns: number | null
+  phases: Record<string, number>
+  items: StepItem[]
+}
+
+export interface PhaseRow {
+  phase: string
+  steps: number
+  p50_ns: number | null
+  p95_ns: number | null
+  p99_ns: number | null
+  share: number | null
+  warmup_p50_ns: number | null
+  device_ns: number | null
+}
+
+export interface RankRow {
+  rank: number | null
+  host: string
+  pid: number | null
+  state: string
+  how: string
+  steps: number | null
+  last_step: number | null
+  p50_ns: number | null
+  p95_ns: number | null
+  p99_ns: number | null
+  own_ns: number | null
+  slow: number | null
+  worst: boolean
+  phases: Record<string, number>
+}
+
+export interface MemoryRow {
+  who: string
+  host: string
+  rank: number | null
+  what: string
+  first: number | null
+  last: number | null
+  peak: number | null
+  limit: number | null
+}
+
+export interface ItemRow {
+  index: number | null
+  id: string | null
+  median_ns: number
+  max_ns: number
+  times: number | null
+  fetched: number
+}
+
+export interface Report {
+  verdict: Finding
+  findings: Finding[]
+  run: {
+    id: string
+    name: string
+    path: string
+    command: string
+    state: string
+    ended: string
+    started: string | null
+    dur_ns: number | null
+    hosts: string[]
+    world_size: number | null
+    ranks: number
+    trainings: number
+    processes: number
+    workers: number
+    sonde: string | null
+    python: string | null
+    commit: string | null
+    notes: string[]
+  }
+  steps: {
+    count: number
+    p50_ns: number | null
+    p95_ns: number | null
+    p99_ns: number | null
+    max_ns: number | null
+    mean_ns: number | null
+    per_s: number | null
+    samples_per_s: number | null
+    warmup: number
+    warmup_p50_ns: number | null
+    skipped: number
+    aborted: number
+    loss: Num | null
+    slowest: SlowStep[]
+  }
+  phases: PhaseRow[]
+  ranks: RankRow[]
+  memory: MemoryRow[]
+  items: { seen: number; p50_ns: number | null; p99_ns: number | null; max_ns: number | null; slowest: ItemRow[] }
+  layers: {
+    layer: string
+    type: string | null
+    share: number | null
+    forward_ns: number | null
+    backward_ns: number | null
+  }[]
+  overhead: {
+    share: number | null
+    worker_share: number | null
+    record_ns: number | null
+    trainer_records: number
+    records: number
+    size: number
+  }
+  blind_spots: { what: string; scope: string }[]
+  drops: { count: number | null; reason: string }[]
+  black_box: { dumps: number; reasons: string[]; births: number; command: string | null }
+  live: boolean
+  as_of_step: number | null
+  has: Record<Feature, boolean>
+}
+
+export interface Line {
+  name: string
+  unit: string
+  rank: number | null
+  x: number[]
+  y: (number | null)[]
+  min: (number | null)[]
+  max: (number | null)[]
+  clipped: number
+  /** Of `step`: the longest step of each point, and its rank. */
+  slowest: [number | null, number | null][] | null
+}
+
+export interface Series {
+  axis: "step" | "time" | null
+  from: number | null
+  to: number | null
+  series: Line[]
+}
+
+/** Rows as lists, with the names of their columns. */
+export interface Rows {
+  total: number
+  median_ns: number | null
+  columns: string[]
+  rows: unknown[][]
+}
+
+export interface Grown {
+  version: string
+  as_of_step: number | null
+  view: WatchView
+  /** Of all ranks together (`all`) and of each, if they are few. */
+  recent: Record<string, Recent>
+}
+
+/** The steps since the last event. */
+export interface Recent {
+  step: number[]
+  time_ns: number[]
+  dur_ns: number[]
+  min_ns: number[]
+  max_ns: number[]
+  slowest: (number | null)[]
+  samples: (number | null)[]
+  phases: Record<string, (number | null)[]>
+  loss: Num | null
+}
+
+export interface WatchView {
+  headline: {
+    state: string
+    elapsed_ns: number | null
+    step: number | null
+    epoch: number | null
+    batch: number | null
+    batches: number | null
+    epoch_left_ns: number | null
+    steps_per_s: number | null
+    samples_per_s: number | null
+    loss: Num | null
+    ranks: number
+    workers: number
+  }
+  notices: string[]
+}
+
+/** One row of the table `steps`. */
+export interface StepRow {
+  rank: number | null
+  step: number
+  epoch: number | null
+  start_ns: number
+  dur_ns: number
+  micro_batches: number | null
+  samples: number | null
+  loss: Num | null
+  warmup: boolean
+  skipped: boolean | null
+  gc_ns: number | null
+  device_peak_bytes: number | null
+  process: string
+  times: number | null
+  [phase: `${string}_ns`]: number | null
+}
+
+export interface Slice {
+  name: string
+  cat: string
+  start_ns: number
+  dur_ns: number | null
+  depth: number
+  seq: number
+  error: boolean
+  process: string
+  /** Of an item: which one. */
+  index: number | null
+  /** Of what is about a batch: its loader, round and number. */
+  batch: [number, number, number] | null
+}
+
+export interface StepLane {
+  lane: string
+  rank: number | null
+  role: string
+  worker: number | null
+  thread: string | null
+  slices: Slice[]
+}
+
+export interface BatchHead {
+  rank: number | null
+  process: string
+  loader: number | null
+  round: number | null
+  batch: number | null
+  worker: number | null
+  size: number | null
+  start_ns: number | null
+  wait_ns: number | null
+  fetch_ns: number | null
+  purpose: string | null
+}
+
+export interface WholeStep {
+  step: StepRow
+  from: number
+  to: number
+  phases: {
+    rank: number | null
+    process: string
+    phase: string
+    start_ns: number | null
+    dur_ns: number | null
+    calls: number | null
+  }[]
+  lanes: StepLane[]
+  batches: BatchHead[]
+  previous: number | null
+  next: number | null
+  left_out: number
+}
+
+export interface BatchItem {
+  position: number
+  index: number | null
+  id: string | null
+  worker: number | null
+  start_ns: number | null
+  dur_ns: number | null
+  error: boolean | null
+  bytes: number | null
+  file: string | null
+  thumbnail: string | null
+  guilty: boolean
+}
+
+export interface WholeBatch {
+  batch: BatchHead & { epoch: number | null; step: number | null; collate_ns: number | null; host: string }
+  step: number | null
+  items: BatchItem[]
+  kept: string | null
+  previous: number | null
+  next: number | null
+}
+
+export interface Load {
+  rank: number | null
+  process: string
+  loader: number | null
+  round: number | null
+  batch: number | null
+  position: number | null
+  step: number | null
+  worker: number | null
+  start_ns: number | null
+  dur_ns: number | null
+  error: boolean | null
+}
+
+/** One value of an item, as it was kept somewhere. */
+export interface ItemValue {
+  stage: string
+  source: string
+  step: number | null
+  field: string
+  shape: number[]
+  dtype: string | null
+  low: number | null
+  high: number | null
+  nonfinite: number
+  image: string | null
+  curve: { low: (number | null)[]; high: (number | null)[]; bad: number[]; bins: number[] } | null
+  numbers: string[]
+  /** Where the whole array is, below the run; null: it is not kept. */
+  array: string | null
+}
+
+export interface WholeItem {
+  item: {
+    index: number | null
+    id: string | null
+    loads: number
+    median_ns: number | null
+    max_ns: number | null
+    total_ns: number | null
+    times: number | null
+  }
+  loads: Load[]
+  files: { path: string; calls: number; bytes: number; dur_ns: number }[]
+  values: ItemValue[]
+  loss: Num | null
+  replay: string | null
+  left_out: number
+}
+
+/** Numbers of an array, in the order of its last dimension. */
+export interface ArrayHead {
+  shape: number[]
+  dtype: string
+  /** Height, width and colours, if it is an image. */
+  image: [number, number, number] | null
+  /** Only each so many-th row and column is there. */
+  stride: number
+}

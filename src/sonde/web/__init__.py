@@ -1,0 +1,9 @@
+"""The server behind `sonde ui`: runs in a browser, from the verdict to the value. It only reads.
+
+    serve     finds a port, prints the address, runs until Ctrl-C          access    who may ask: token, Host, Origin, methods
+    app       the routes                                                   asking    one question: its parameters, worker thread, limits, errors
+    folder    the runs of the folder, and those that are open              pages     static files, and the page for every other address
+
+One file for each resource: runs, head, report, series, steps, batches, items, lanes, timeline, layers, blackbox, arrays, compare,
+sql, perfetto, live. docs/reference/web.md describes the endpoints.
+"""

@@ -1,0 +1,27 @@
+"""`/arrays`: the numbers of one value of one item; and pictures as addresses that a page can show."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from sonde.views.values import ArrayPlace, whole_array
+from sonde.web.series import packed
+
+if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+    from sonde.web.asking import Ask
+
+
+def array(run: Run, ask: Ask) -> object:
+    """One array, as float64."""
+    place = ArrayPlace(ask.path["dump"], *(max(ask.place(name), 0) for name in ("batch", "value", "position")))
+    found = whole_array(run, place)
+    image = list(found.numbers.shape) if found.is_image else None
+    head = {"shape": list(found.shape), "dtype": found.dtype, "image": image, "stride": found.stride}
+    return packed(head, [found.numbers.reshape(-1)])
+
+
+def as_address(picture: bytes | None) -> str | None:
+    """A PNG file as a `data:` address."""
+    return None if picture is None else f"data:image/png;base64,{base64.b64encode(picture).decode()}"

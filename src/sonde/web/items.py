@@ -1,0 +1,105 @@
+"""`/items`: the items of the datasets, and one of them with every load."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from sonde.analysis.questions.items import LOADED, each_item
+from sonde.analysis.records.schema import quoted
+from sonde.errors import UnknownName
+from sonde.views.values import KeptValue, values_of_item
+from sonde.web.arrays import as_address
+from sonde.web.asking import Ask, rows
+
+if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+
+SORT = ("median_ns", "index", "id", "loads", "max_ns", "total_ns")
+COLUMNS = ("index", "id", "loads", "median_ns", "max_ns", "total_ns", "times")
+MOST_LOADS = 1000
+_EACH = f'SELECT "index", id, loads, median_ns, most_ns AS max_ns, total_ns FROM ({each_item(f"items WHERE {LOADED}")})'
+
+
+def items(run: Run, ask: Ask) -> object:
+    """All items, the slowest first."""
+    (median,) = run.sql(f"SELECT median(dur_ns) FROM items WHERE {LOADED}").fetchall()[0]
+    sought = ask.query.get("q", "")
+    where = f'WHERE contains(coalesce(id, "index"::VARCHAR), {quoted(sought)})' if sought else ""
+    each = f"SELECT * FROM ({_EACH}) {where}"
+    sort, order = ask.choice("sort", SORT), ask.choice("order", ("desc", "asc"))
+    (total,) = run.sql(f"SELECT count(*) FROM ({each})").fetchall()[0]
+    page = f"LIMIT {ask.integer('limit', 100, 1, 10_000)} OFFSET {ask.integer('offset', 0, 0, 10**12)}"
+    found = run.sql(f'{each} ORDER BY "{sort}" {order} NULLS LAST, "index", id {page}').fetchall()
+    return {
+        "total": total,
+        "median_ns": median,
+        "columns": list(COLUMNS),
+        "rows": [[*row, row[3] / median if median else None] for row in found],
+    }
+
+
+def item(run: Run, ask: Ask) -> object:
+    """One item: by its index, or as `id:KEY`."""
+    given, started = ask.path["index"], run.started or 0
+    key = given.removeprefix("id:") if given.startswith("id:") else None
+    where = f"id = {quoted(key)}" if key is not None else f'"index" = {ask.place("index")}'
+    loads = rows(
+        run.sql(
+            f"SELECT rank, process, loader, round, batch, position, step, worker, start_ns - {started} AS start_ns, dur_ns, error "
+            f"FROM items WHERE {where} ORDER BY start_ns LIMIT {MOST_LOADS}"
+        )
+    )
+    (all_loads,) = run.sql(f"SELECT count(*) FROM items WHERE {where}").fetchall()[0]
+    used = [] if key is not None else _used(run, ask.place("index"), started)
+    if not loads and not used:
+        raise UnknownName(f"Item {given} is not in the batches of this run.")
+    each = rows(run.sql(f"SELECT * FROM ({_EACH}) WHERE {where} LIMIT 1"))
+    (median,) = run.sql(f"SELECT median(dur_ns) FROM items WHERE {LOADED}").fetchall()[0]
+    about = (
+        each[0]
+        if each
+        else {"index": None if key is not None else int(given), "id": key, "loads": len(loads) or len(used)}
+    )
+    own = about.get("median_ns")
+    first = next((one["step"] for one in loads or used if one["step"] is not None), None)
+    return {
+        "item": about | {"times": own / median if own and median else None},
+        "loads": loads or used,
+        "files": [],
+        "values": [_value(one) for one in values_of_item(run, None if key is not None else ask.place("index"), key)],
+        "loss": None,
+        "replay": None if first is None else f"sonde flow replay {run.id} --step {first}",
+        "left_out": max(all_loads - len(loads), 0),
+    }
+
+
+def _value(one: KeptValue) -> dict[str, object]:
+    shown, place = one.value, one.array
+    return {
+        "stage": one.stage,
+        "source": one.source,
+        "step": one.step,
+        "field": shown.path,
+        "shape": shown.shape,
+        "dtype": one.dtype,
+        "low": shown.low,
+        "high": shown.high,
+        "nonfinite": shown.nonfinite,
+        "image": as_address(shown.picture),
+        "curve": None if shown.curve is None else asdict(shown.curve),
+        "numbers": shown.numbers,
+        "array": f"/arrays/{quote(place.dump, safe='')}/{place.batch}/{place.value}/{place.position}",
+    }
+
+
+def _used(run: Run, index: int, started: int) -> list[dict[str, object]]:
+    """The batches that the ledger says it was in, where its loads were not recorded one by one."""
+    return rows(
+        run.sql(
+            f"SELECT rank, process, loader, round, batch, list_position(indices, {index}) - 1 AS position, step, worker, "
+            f"start_ns - {started} AS start_ns, NULL AS dur_ns, NULL AS error FROM batches WHERE list_contains(indices, {index}) "
+            f"ORDER BY start_ns LIMIT {MOST_LOADS}"
+        )
+    )

@@ -1,0 +1,89 @@
+"""`/api/runs/ID`, `/layers`, `/blackbox` and `/api/compare`: the same documents as the commands print."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from sonde.analysis.postmortem.blackbox import black_box
+from sonde.analysis.questions.layers import layers as all_layers
+from sonde.analysis.records.schema import quoted
+from sonde.analysis.run import RECORDING, Run
+from sonde.compare.runs import compare_runs
+from sonde.errors import UnknownName
+from sonde.views.blackbox import blackbox as page_of, chosen
+from sonde.views.items import Exhibit, ItemValue, cases
+from sonde.views.report import report as report_of
+from sonde.web.arrays import as_address
+from sonde.web.asking import Ask, BadRequest
+from sonde.web.head import has
+
+if TYPE_CHECKING:
+    from sonde.web.folder import RunsFolder
+
+
+def report(run: Run, ask: Ask) -> object:
+    """The document of `sonde report --json`, and how far the run was then."""
+    (last,) = run.sql("SELECT max(step) FROM steps").fetchall()[0]
+    more = {"live": run.state == RECORDING, "as_of_step": last, "start_ns": 0, "has": has(run)}
+    return asdict(report_of(run)) | more
+
+
+def layers(run: Run, ask: Ask) -> object:
+    """All layers, the costliest first."""
+    return {"layers": [asdict(one) for one in all_layers(run)]}
+
+
+def layer(run: Run, ask: Ask) -> object:
+    """One layer over the steps."""
+    name = ask.path["name"]
+    found = next((one for one in all_layers(run) if one.layer == name), None)
+    if found is None:
+        raise UnknownName(f"There is no layer {name!r} in this run.")
+    rows = run.sql(
+        "SELECT step, avg(forward_ns), avg(backward_ns), max(activation_bytes) FROM layers "
+        f"WHERE layer = {quoted(name)} AND step IS NOT NULL GROUP BY step ORDER BY step"
+    ).fetchall()
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    names = ("steps", "forward_ns", "backward_ns", "activation_bytes")
+    return {"layer": asdict(found), **dict(zip(names, columns, strict=True)), "learning": []}
+
+
+def blackbox(run: Run, ask: Ask) -> object:
+    """The document of `sonde blackbox --json`, and the items of its batches with pictures."""
+    number = ask.optional("dump")
+    box = black_box(run)
+    page = page_of(run, box, number)
+    shown = [
+        {
+            "batch": place,
+            "items": [_exhibit(one) for one in (*case.exhibits, *case.rest)],
+            "more": case.more,
+            "notes": case.notes,
+        }
+        for place, case in enumerate(cases(page, chosen(box, number), box))
+    ]
+    return asdict(page) | {"cases": shown}
+
+
+def _exhibit(one: Exhibit) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "position": one.position,
+        "guilty": one.guilty,
+        "values": [_value(value) for value in one.sights],
+    }
+
+
+def _value(one: ItemValue) -> dict[str, object]:
+    return asdict(one) | {"picture": as_address(one.picture)}
+
+
+def compare(folder: RunsFolder, ask: Ask) -> object:
+    """The document of `sonde compare --json`."""
+    names = [ask.query.get(name, "") for name in ("a", "b")]
+    if not all(names):
+        raise BadRequest("Give two runs: /api/compare?a=ID&b=ID.")
+    a, b = (folder.find(name) for name in names)
+    with Run([a], threads=1) as first, Run([b], threads=1) as second:
+        return asdict(compare_runs(first, second))
