@@ -294,6 +294,9 @@ def test_an_open_span_reaches_to_the_last_time_seen(tmp_path: Path) -> None:
             args=st.none()
             | st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9) | st.booleans(), max_size=3),
             thread=st.integers(1, 3),
+            depth=st.integers(0, 300),
+            seq=st.just(0),
+            epoch=st.none() | st.integers(0, 2**16 - 1),
         ),
         max_size=8,
     )

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from starlette.testclient import TestClient
 
 from sonde.analysis.run import open_run
 from sonde.cli import main
 from sonde.exchange import chrome, pfw
-from sonde.exchange.imports import scan
 from sonde.testing import build_training
+from sonde.web.app import make_app
+from sonde.web.folder import RunsFolder
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, " + "x" * 600 + ">"
 
@@ -78,6 +84,21 @@ def test_kernels_are_those_of_the_file(tmp_path: Path) -> None:
     run = imported(tmp_path, written(tmp_path / "trace.json.gz", profile()))
     found = rows(run, "SELECT name, thread, count(*), sum(dur_ns) FROM events WHERE cat = 'kernel' GROUP BY ALL")
     assert found == [(KERNEL, "GPU 0 stream 20", 3, 3 * 250_500)]
+
+
+def test_sums_are_those_of_a_plain_reading(tmp_path: Path) -> None:
+    """Whatever a span is called in the run, times of each category are those of the JSON, to the nanosecond."""
+    chance = random.Random(3)
+    trace = profile(steps=40)
+    for one in trace["traceEvents"]:
+        one["ts"] = round(one.get("ts", 0) + chance.random(), 3)
+        one["dur"] = round(one.get("dur", 0) * chance.random(), 3)
+    run = imported(tmp_path, written(tmp_path / "trace.json", trace))
+    plain: Counter[str] = Counter()
+    for one in trace["traceEvents"]:
+        plain[one["name"]] += round(one["dur"] * 1000) if one.get("cat") in ("kernel", "gpu_memcpy", "cpu_op") else 0
+    found = rows(run, "SELECT name, sum(dur_ns) FROM events WHERE cat IN ('kernel', 'gpu_memcpy', 'cpu_op') GROUP BY 1")
+    assert dict(found) == +plain
 
 
 def test_steps_and_phases_are_those_of_the_annotations(tmp_path: Path) -> None:
@@ -149,6 +170,51 @@ def test_every_reading_command_reads_it(tmp_path: Path, command: list[str]) -> N
     assert answer.exit_code == 0, answer.output
 
 
+def test_the_name_of_a_file_tells_its_rank_if_nothing_else_does(tmp_path: Path) -> None:
+    """As with traces that were made before the process group was."""
+    trace = {key: value for key, value in profile().items() if key != "distributedInfo"}
+    files = [written(tmp_path / f"job_rank{rank}.json", trace) for rank in (0, 1)]
+    assert rows(imported(tmp_path, *files), "SELECT rank, world_size FROM processes ORDER BY rank") == [(0, 2), (1, 2)]
+
+
+def test_steps_of_a_trace_that_begins_late_are_no_warmup(tmp_path: Path) -> None:
+    """ProfilerStep#5 is not one of the first three steps of its program."""
+    run = imported(tmp_path, written(tmp_path / "trace.json", profile(steps=2)))
+    assert rows(run, "SELECT warmup FROM steps") == [(False,), (False,)]
+
+
+def test_a_report_says_what_the_trace_does_not_hold(tmp_path: Path) -> None:
+    """Also that it was cut, and what to record instead."""
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(profile())[:-1500])
+    run = tmp_path / "run"
+    invoke("import", path, "-o", run)
+    told = " ".join(invoke("report", run).output.split())
+    for sentence in (
+        "is truncated or damaged: only the events before that place were imported",
+        "items and batches, losses, layers, host memory: the imported trace has none",
+        "Import a trace of more steps.",
+    ):
+        assert sentence in told
+
+
+def test_an_imported_run_is_compared(tmp_path: Path) -> None:
+    """Its steps are those of any other run."""
+    run = imported(tmp_path, written(tmp_path / "trace.json", profile(steps=15)))
+    answer = invoke("compare", run, run)
+    assert answer.exit_code == 0, answer.output
+    assert "The median step takes 1.00 ms instead of 1.00 ms" in answer.output
+
+
+def test_an_imported_run_is_served(tmp_path: Path) -> None:
+    """Every page of the web server that an ordinary run has."""
+    imported(tmp_path, written(tmp_path / "trace.json", profile(steps=15)))
+    with TestClient(make_app(RunsFolder(tmp_path), "secret"), base_url="http://127.0.0.1:8700") as client:
+        for path in ("", "/head", "/series?name=step,phases", "/steps", "/steps/0/6", "/lanes", "/timeline"):
+            found = client.get(f"/api/runs/imported{path}", headers={"authorization": "Bearer secret"})
+            assert found.status_code == 200, (path, found.text)
+
+
 def test_begin_and_end_make_a_span(tmp_path: Path) -> None:
     """Chrome's B and E pairs, counters and marks; what did not end is open."""
     events = [
@@ -185,18 +251,6 @@ def test_a_trace_without_a_date_begins_at_the_time_of_its_file(tmp_path: Path) -
     run = imported(tmp_path, path)
     began = path.stat().st_mtime_ns
     assert rows(run, "SELECT name, start_ns FROM events ORDER BY name") == [("a", began), ("b", began + 5000)]
-
-
-@pytest.mark.parametrize("size", [1, 7, 64])
-def test_a_file_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """The events are the same, wherever a piece ends: in a number, a name or a character."""
-    monkeypatch.setattr(scan, "CHUNK", size)
-    events = [span(f"größe 🚀 {number}", "a", number + 0.125, 12.5) for number in range(20)]
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"a": {"b": [1, 2]}, "traceEvents": events, "c": 12}, ensure_ascii=False))
-    found = scan.Scan(path, lambda done: None)
-    assert [event for event, _ in found.events()] == events
-    assert (found.about, found.problems) == ({"a": {"b": [1, 2]}, "c": 12}, [])
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
@@ -305,6 +359,75 @@ def test_both_dialects_of_dftracer_are_read(tmp_path: Path) -> None:
         assert ("1 line" in answer.output) == (number == 0), answer.output
         found = rows(tmp_path / f"run-{number}", "SELECT process, cat, name, dur_ns, epoch, step, args FROM events")
         assert found == [("node7-9-0", "compute", "forward", 14_000, 1, 3, '{"size":5}')]
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_steps_of_dftracer_end_with_its_optimizer_steps(tmp_path: Path, numbered: bool) -> None:
+    """Its other events carry the number of the step before or after: it writes an iteration when its body has ended."""
+    lines: list[dict[str, Any]] = [
+        {
+            "name": "CM",
+            "cat": "dftracer",
+            "type": 1,
+            "pid": 9,
+            "tid": 9,
+            "ph": 4,
+            "args": {"name": "time_metric", "value": "NS"},
+        }
+    ]
+    for step in range(3):
+        at, line = 1_795_001_763_102_988_000 + step * 10_000_000, {"type": 6, "pid": 9, "tid": 9, "ph": 1}
+        for name, cat, ts, dur, told in (
+            ("item", "data", 10_000, 60_000, step - 1),
+            ("forward", "compute", 200_000, 4_000_000, step),
+            ("backward", "compute", 4_300_000, 3_000_000, step),
+            ("step", "compute", 7_400_000, 500_000, step),
+            ("fetch.iter", "dataloader", 0, 83_000, step),
+        ):
+            args = {"hhash": "ab", "epoch": 1, "step": told + 40} if numbered else {}
+            lines.append(line | {"name": name, "cat": cat, "ts": at + ts, "dur": dur, "args": args})
+    path = tmp_path / "app.pfw"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = imported(tmp_path, path)
+    columns = "step, epoch, input_wait_ns, forward_ns, backward_ns, optimizer_ns"
+    first, epoch = (40, 1) if numbered else (0, None)
+    assert rows(run, f"SELECT {columns} FROM steps ORDER BY step") == [
+        (first + step, epoch, 83_000, 4_000_000, 3_000_000, 500_000) for step in range(3)
+    ]
+
+
+VIZTRACER = """
+import threading, multiprocessing
+def work(n):
+    return [sum(range(50)) for _ in range(n)]
+def child():
+    work(20)
+if __name__ == "__main__":
+    thread = threading.Thread(target=work, args=(30,), name="aside")
+    thread.start()
+    work(40)
+    thread.join()
+    process = multiprocessing.Process(target=child)
+    process.start()
+    process.join()
+"""
+
+
+def test_a_trace_of_viztracer_has_its_functions(tmp_path: Path) -> None:
+    """Two processes and a thread, as VizTracer itself writes them: the calls and times of each function."""
+    (tmp_path / "program.py").write_text(VIZTRACER)
+    viztracer = [sys.executable, "-m", "viztracer", "--log_gc", "-o", "out.json", "program.py"]
+    subprocess.run(viztracer, cwd=tmp_path, check=True, timeout=120, capture_output=True)
+    run = imported(tmp_path, tmp_path / "out.json")
+    plain: dict[tuple[int, str], list[int]] = {}
+    for one in json.loads((tmp_path / "out.json").read_text())["traceEvents"]:
+        if one["ph"] == "X":
+            called = plain.setdefault((one["pid"], one["name"]), [0, 0])
+            called[0] += 1
+            called[1] += round(one["dur"] * 1000)
+    found = rows(run, "SELECT pid, name, count(*), sum(dur_ns) FROM events WHERE kind = 'span' GROUP BY ALL")
+    assert {(pid, name): [count, total] for pid, name, count, total in found} == plain
+    assert ("aside",) in rows(run, "SELECT DISTINCT thread FROM events")
 
 
 def test_files_and_moments_of_dftracer_are_kept(tmp_path: Path) -> None:

@@ -3,28 +3,57 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import click
 
 from sonde import units
-from sonde.analysis.run import open_run
+from sonde.analysis.run import Run, open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
 from sonde.errors import FolderRefused, nearest
-from sonde.exchange import chrome, pfw
+from sonde.exchange import chrome, collapsed, parquet, perfetto, pfw, prometheus, speedscope
+from sonde.exchange.output import Progress
+from sonde.views.outcome import read_outcome
 
-# (format, the end of its file's name, the function that writes it). DFTracer's own tools read gzip only.
-FORMATS = (
-    ("chrome", ".json", chrome.export),
-    ("pfw", ".pfw.gz", pfw.export),
-)
 GZ = ".gz"
-OTHER_NAMES = {"perfetto": "chrome", "json": "chrome", "trace": "chrome", "dftracer": "pfw", "dfanalyzer": "pfw"}
 STDOUT = "-"
 
 
-class Format(click.Choice[str]):
+class Format(NamedTuple):
+    """A format: the end of its file's name (none: a folder), the function that writes it, and what that counts."""
+
+    name: str
+    suffix: str
+    write: Callable[..., int]
+    counts: tuple[str, ...]
+    help: str
+
+
+def _metrics(run: Run, path: Path | BinaryIO, gzip: bool = False, told: Progress | None = None) -> int:
+    kept = read_outcome(run.path)
+    return prometheus.export(run, path, gzip, told, None if kept is None else kept.verdict)
+
+
+# DFTracer's own tools read gzip only.
+FORMATS = (
+    Format("perfetto", ".pftrace", perfetto.export, ("event",), "protobuf for ui.perfetto.dev, with arrows"),
+    Format("chrome", ".json", chrome.export, ("event",), "JSON for Perfetto and chrome://tracing"),
+    Format("pfw", ".pfw.gz", pfw.export, ("event",), "DFTracer trace lines"),
+    Format("speedscope", ".speedscope.json", speedscope.export, ("span",), "flame graphs for speedscope.app"),
+    Format("collapsed", ".folded", collapsed.export, ("stack",), "collapsed stacks for flame graph tools"),
+    Format("parquet", "", parquet.export, ("row",), "a folder with one Parquet file per table"),
+    Format("prometheus", ".prom", _metrics, ("value",), "metrics for the textfile collector of node_exporter"),
+)
+OTHER_NAMES = {
+    "json": "chrome", "trace": "chrome", "pftrace": "perfetto", "protobuf": "perfetto", "dftracer": "pfw", "dfanalyzer": "pfw",
+    "flamegraph": "collapsed", "folded": "collapsed", "arrow": "parquet", "metrics": "prometheus", "prom": "prometheus",
+}  # fmt: skip
+
+
+class Chosen(click.Choice[str]):
     """The format to write; another one is answered with that which is meant."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -32,7 +61,7 @@ class Format(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            names = [name for name, _, _ in FORMATS]
+            names = [one.name for one in FORMATS]
             meant = OTHER_NAMES.get(value.lower())
             hint = f"Did you mean {meant!r}? Valid: {', '.join(names)}." if meant else nearest(value, names)
             self.fail(f"Unknown format {value!r}. {hint}", param, ctx)
@@ -40,23 +69,24 @@ class Format(click.Choice[str]):
 
 @click.command(
     epilog="""\b
-Example: sonde export --to chrome                     the newest run, for ui.perfetto.dev
+Example: sonde export --to perfetto                   the newest run, for ui.perfetto.dev
 Example: sonde export train-3f2a --to pfw -o trace.pfw.gz
-Example: sonde export --to pfw -o - | head"""
+Example: sonde export --to parquet -o tables
+Example: sonde export --to collapsed -o - | flamegraph.pl > flame.svg"""
 )
 @one_run
 @directory
 @click.option(
     "--to",
     required=True,
-    type=Format([name for name, _, _ in FORMATS]),
-    help="chrome: JSON for Perfetto and chrome://tracing. pfw: DFTracer trace lines.",
+    type=Chosen([one.name for one in FORMATS]),
+    help=" ".join(f"{one.name}: {one.help}." for one in FORMATS),
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="Output file; - for standard output. Default: <run>.json or <run>.pfw.gz in the current directory.",
+    help="Output file; - for standard output. Default: the name of the run in the current directory.",
 )
 @click.option(
     "--gzip/--no-gzip", default=None, help="Compress the output or not. Default: if the file name ends in .gz."
@@ -68,24 +98,44 @@ def command(run: str | None, dir: str | None, to: str, output: str | None, gzip:
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run.
     """
     path = choose(run, runs_dir(dir))
-    _, suffix, write = next(one for one in FORMATS if one[0] == to)
-    if output == STDOUT:
+    form = next(one for one in FORMATS if one.name == to)
+    if not form.suffix:
+        _write_folder(path, form, output, gzip, force)
+    elif output == STDOUT:
         with open_run(path) as opened:
-            write(opened, sys.stdout.buffer, bool(gzip))
-        return
+            form.write(opened, sys.stdout.buffer, bool(gzip))
+    else:
+        _write_file(path, form, output, gzip, force)
+
+
+def _write_file(path: Path, form: Format, output: str | None, gzip: bool | None, force: bool) -> None:
+    suffix = form.suffix
     if gzip is not None:
         suffix = suffix.removesuffix(GZ) + (GZ if gzip else "")
     target = Path(output or path.resolve().name + suffix)
+    if target.is_dir():
+        raise FolderRefused(f"{target} is a folder. Give a file name with -o.")
     _check(target, force)
     with open_run(path) as opened, progress(f"Writing {target}") as told:
-        count = write(opened, target, target.suffix == GZ if gzip is None else gzip, told)
-    size = units.size(target.stat().st_size)
-    click.echo(f"Wrote {target}: {units.plural(count, 'event')}, {size}.")
+        count = form.write(opened, target, target.suffix == GZ if gzip is None else gzip, told)
+    _say(target, count, form, target.stat().st_size)
+
+
+def _write_folder(path: Path, form: Format, output: str | None, gzip: bool | None, force: bool) -> None:
+    if output == STDOUT or gzip is not None:
+        raise click.UsageError(f"--to {form.name} writes a folder of files. Give its name with -o.")
+    target = Path(output or f"{path.resolve().name}-{form.name}")
+    _check(target, force)
+    with open_run(path, files=True) as opened, progress(f"Writing {target}") as told:
+        count = form.write(opened, target, told)
+    _say(target, count, form, sum(one.stat().st_size for one in target.iterdir()))
+
+
+def _say(target: Path, count: int, form: Format, size: int) -> None:
+    click.echo(f"Wrote {target}: {units.plural(count, *form.counts)}, {units.size(size)}.")
 
 
 def _check(target: Path, force: bool) -> None:
-    if target.is_dir():
-        raise FolderRefused(f"{target} is a folder. Give a file name with -o.")
     if target.exists() and not force:
         raise FolderRefused(f"{target} exists. Overwrite it with --force, or choose another name with -o.")
     if not target.parent.is_dir():

@@ -21,14 +21,26 @@ def ignore(done: int, total: int) -> None:
 @contextmanager
 def output_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
     """A text file for the export. A path appears only when everything was written; a failed export leaves nothing."""
+    with binary_file(path, compressed) as raw:
+        file = io.TextIOWrapper(raw, "ascii", newline="\n", write_through=False)
+        try:
+            yield file
+            file.flush()
+        finally:
+            file.detach()
+
+
+@contextmanager
+def binary_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[bytes]]:
+    """The same for bytes."""
     if not isinstance(path, Path):
-        with _text(path, compressed) as file:
+        with _packed(path, compressed) as file:
             yield file
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(part, "xb", opener=_private) as raw:
-            with _text(raw, compressed) as file:
+            with _packed(raw, compressed) as file:
                 yield file
             raw.flush()
             os.fsync(raw.fileno())
@@ -43,14 +55,10 @@ def _private(path: str, flags: int) -> int:
 
 
 @contextmanager
-def _text(raw: BinaryIO, compressed: bool) -> Iterator[IO[str]]:
+def _packed(raw: BinaryIO, compressed: bool) -> Iterator[IO[bytes]]:
+    if not compressed:
+        yield raw
+        return
     # mtime 0 and no name: the same run gives the same bytes.
-    packed = gzip.GzipFile("", "wb", 6, raw, 0) if compressed else None
-    file = io.TextIOWrapper(packed or cast("IO[bytes]", raw), "ascii", newline="\n", write_through=False)
-    try:
-        yield file
-        file.flush()
-    finally:
-        file.detach()
-        if packed is not None:
-            packed.close()
+    with gzip.GzipFile("", "wb", 6, raw, 0) as packed:
+        yield cast("IO[bytes]", packed)

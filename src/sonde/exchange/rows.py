@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
+from sonde.exchange import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +59,32 @@ def counted(run: Run) -> int:
     """How many events there are."""
     ((count,),) = run.sql("SELECT count(*) FROM events").fetchall()
     return int(count)
+
+
+def origin(run: Run) -> int:
+    """When the first event was."""
+    ((first,),) = run.sql("SELECT coalesce(min(start_ns), 0) FROM events").fetchall()
+    return int(first)
+
+
+def arguments(row: EventRow) -> dict[str, object]:
+    """What a viewer shows of an event: step, epoch, key and flags, then its own arguments."""
+    found: dict[str, object] = {}
+    if row.step is not None:
+        found["step"] = row.step
+    if row.epoch is not None:
+        found["epoch"] = row.epoch
+    if row.key is not None:
+        found["count" if row.name.endswith((".iter", ".block")) else "key"] = values.plain(row.key)
+    if row.error:
+        found["error"] = True
+    if row.open:
+        found["open"] = True
+    if row.kind == "counter":  # only one that no viewer can draw comes here
+        found["value"] = values.plain(row.value)
+    if row.args:
+        found |= values.arguments(row.args)
+    return found
 
 
 def batches(run: Run) -> Iterator[list[EventRow]]:

@@ -5,49 +5,35 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sonde.exchange import chrome
-from sonde.exchange.imports import infer, vocabulary
+from sonde.exchange import values
+from sonde.exchange.imports import decode, infer, times, vocabulary
+from sonde.exchange.imports.context import take_context, whole_number, within
+from sonde.exchange.imports.decode import Event
+from sonde.exchange.imports.nest import StepRange
+from sonde.exchange.imports.process import Process, Update, end_steps
 from sonde.exchange.imports.scan import Scan
-from sonde.exchange.imports.writer import LATEST, ProcessWriter, StepRange
-from sonde.store import probe, record
-from sonde.store.probe import UPDATE_ABORTED, UPDATE_EXPLICIT
+from sonde.exchange.imports.writer import FLUSH, Columns, ProcessWriter
+from sonde.exchange.tracks import BATCHES, STEPS
+from sonde.lazy import numpy as np
+from sonde.store import record
 
 KINETO = ("schemaVersion", "deviceProperties", "distributedInfo")
 MOST_FILES = 100_000  # names of files that are kept in memory
-LATE = 0.1  # share of a step after which its first phase is not its start
-EPOCH_US = 10**15  # a time from here on counts from 1970
+MOST_SERIES = 200_000
+EPOCH_NS = 10**18  # a time from here on counts from 1970
 # What DFTracer 2.2 writes instead of the letters.
 _NUMBERED = {1: "X", 2: "C", 3: "C", 4: "M"}
 _KINDS = {"s": "flow", "t": "flow", "f": "flow", "b": "async", "e": "async", "n": "async", "P": "sample"}
-_TIME = re.compile(r'"ts"\s*:\s*"?(\d+)\.(\d+)')
+_UNITS = {"NS": 1, "US": 1000, "MS": 10**6, "SEC": 10**9}  # of DFTracer
+_TAKEN = ("X", "B", "E", "C", "i", "I", "R")
+_METADATA = ("M", 4)
 _TASK = re.compile(r"(.*) \(task \d+\)")
 _LABEL = re.compile(r"(?:rank (\d{1,9}))? ?(?:worker (\d{1,9}))?\b.*")  # what the exports call a process
-
-
-class Process:
-    """A process of the trace: its records, and what is known of it only at the end."""
-
-    def __init__(self, writer: ProcessWriter) -> None:
-        self.writer = writer
-        self.pid: int | None = None
-        self.name: str | None = None
-        self.host: str | None = None
-        self.rank: int | None = None
-        self.world_size: int | None = None
-        self.worker: int | None = None
-        self.base = 0  # ns from 1970 to the zero of its times
-        self.dated = False  # is it known when it was?
-        self.steps: list[StepRange] = []
-        self.updates: list[tuple[Hashable, int]] = []  # ends of optimizer steps
-        self.device_times: dict[str, list[tuple[int, int]]] = {}
-        self.first_phase: int | None = None  # when it began
-        self.devices: set[Hashable] = set()  # threads that are streams of a device
-        self.training: Hashable = None  # the thread that has the steps
-        self.open: dict[Hashable, list[tuple[dict[str, Any], int]]] = {}  # spans that began
+_SEQUENCE = re.compile(rb'"Sequence number": ?(\d{1,18})\b')  # in the arguments of an operator of torch
 
 
 class Counts(NamedTuple):
@@ -55,6 +41,19 @@ class Counts(NamedTuple):
 
     left_out: Counter[str]
     damaged: Counter[str]
+
+
+class Series(NamedTuple):
+    """The spans of one name on one thread, which are taken many at a time. Other events are single, or left out."""
+
+    process: Process | None = None
+    thread: int = 0
+    name: int = 0
+    numbered: bool = False  # the key is the sequence number of an operator
+    left_out: str = ""
+
+
+_SINGLE = Series(name=-1)
 
 
 class FileImport:
@@ -69,53 +68,181 @@ class FileImport:
         self._files: dict[str, str] = {}
         self._same: dict[tuple[Hashable, Hashable], Hashable] = {}  # tracks that are of another thread
         self._kineto = self._ours = self._pfw = False
+        self._unit = times.US
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._series: list[Series] = []
 
-    def take(self, scan: Scan) -> None:
-        """All events of a file."""
-        for number, (event, text) in enumerate(scan.events()):
+    def take(self, scan: Scan) -> int:
+        """All events of a file; how many are in the run."""
+        for number, batch in enumerate(scan.batches()):
             if number == 0:
-                self._kineto = any(key in scan.about for key in KINETO)
-                other = scan.about.get("otherData")
-                self._ours = isinstance(other, dict) and other.get("recorded by") == "sonde"
-                self._pfw = not scan.about and ("hhash" in text or event.get("cat") == "dftracer" or "type" in event)
-            self._take(event, text)
+                self._recognise(scan.about, batch[0])
+            self._take_batch(batch)
+            if sum(process.writer.waiting for process in self.processes.values()) > FLUSH:
+                for process in self.processes.values():
+                    process.writer.flush()
+        count = sum(process.writer.count for process in self.processes.values())
         self._end(scan.about)
+        return count
 
-    def _take(self, event: dict[str, Any], text: str) -> None:
-        phase = event.get("ph")
-        phase = _NUMBERED.get(phase, "") if isinstance(phase, int) else str(phase)
-        args = event["args"] if isinstance(event.get("args"), dict) else {}
+    @property
+    def format(self) -> str:
+        """Whose file it is."""
+        ours = "Chrome JSON of Sonde" if self._ours else "Chrome JSON"
+        return "torch.profiler" if self._kineto else "DFTracer" if self._pfw else ours
+
+    def _recognise(self, about: dict[str, Any], event: Event) -> None:
+        """Whose file it is."""
+        self._kineto = any(key in about for key in KINETO)
+        other = about.get("otherData")
+        self._ours = isinstance(other, dict) and other.get("recorded by") == "sonde"
+        lines = "hhash" in event.arguments() or event.cat == "dftracer" or event.type is not None
+        self._pfw = not about and lines
+
+    def _take_batch(self, batch: Sequence[Event]) -> None:
+        for one in [event for event in batch if event.ph in _METADATA]:  # first: they say whose the others are
+            self._metadata(one, one.arguments())
+        there, inverse, counts = np.unique(self._numbers_of(batch), return_inverse=True, return_counts=True)
+        series = [self._series[number] for number in there.tolist()]
+        for one, count in zip(series, counts.tolist(), strict=True):
+            if one.left_out:
+                self.counts.left_out[one.left_out] += count
+        single = np.array([one is _SINGLE for one in series])
+        for place in np.flatnonzero(single[inverse]).tolist():
+            self._take(batch[place])
+        for process in {id(one.process): one.process for one in series if one.process is not None}.values():
+            mine = np.array([one.process is process for one in series])
+            places = np.flatnonzero(mine[inverse])
+            self._spans(process, [batch[place] for place in places.tolist()], (series, inverse[places]))
+
+    def _numbers_of(self, batch: Sequence[Event]) -> list[int]:
+        """The number of the series of each event."""
+        known = self._numbers
+        try:
+            found = [known.get((one.ph, one.cat, one.name, one.pid, one.tid)) for one in batch]
+        except TypeError:
+            decode.simplify(batch)
+            return self._numbers_of(batch)
+        if None not in found:
+            return found  # type: ignore[return-value]  # mypy does not see it
+        if len(self._series) > MOST_SERIES:
+            self._numbers.clear()
+            self._series.clear()
+            return self._numbers_of(batch)
+        for place, one in enumerate(batch):
+            if found[place] is None:
+                key = (one.ph, one.cat, one.name, one.pid, one.tid)
+                if key not in known:
+                    known[key] = len(self._series)
+                    self._series.append(self._series_of(one))
+                found[place] = known[key]
+        return found  # type: ignore[return-value]
+
+    def _series_of(self, event: Event) -> Series:
+        """How events like this one are taken."""
+        phase = _phase(event)
         if phase == "M":
-            self._metadata(event, args)
+            return Series()
+        if phase not in _TAKEN:
+            return Series(left_out=_KINDS.get(phase, "other"))
+        name, cat = event.name, event.cat if isinstance(event.cat, str) else ""
+        if phase != "X" or not isinstance(name, str) or self._drawn(event):
+            return _SINGLE
+        marked = cat in (vocabulary.ANNOTATION, vocabulary.DEVICE_ANNOTATION) and self._kineto
+        marked = marked or (self._pfw and (cat, name) == vocabulary.UPDATE)
+        if marked or (not (self._ours or self._pfw) and (cat, name) != vocabulary.known_as(cat, name)):
+            return _SINGLE
+        process, thread = self._place_of(event)
+        number = process.writer.number(cat, name)
+        if not number:
+            return _SINGLE
+        if self._kineto:
+            self._torch(process, thread, cat, name, 0, 0)
+        ordinal = process.writer.thread(thread).ordinal
+        return Series(process, ordinal, number, self._kineto and cat == infer.OPERATOR)
+
+    def _place_of(self, event: Event) -> tuple[Process, Hashable]:
+        """The process and the thread of an event."""
+        pid, tid = _key(event.pid), _key(event.tid)
+        process = self._process(pid)
+        if self._pfw and process.host is None:
+            process.host = self._hosts.get(str(event.arguments().get("hhash")))
+        return process, (pid, tid) if self._kineto else self._same.get((pid, tid), tid)
+
+    def _drawn(self, event: Event) -> bool:
+        """Is it of a track that our export draws, of other events?"""
+        return self._ours and _key(event.tid) in (STEPS, BATCHES)
+
+    def _spans(self, process: Process, batch: Sequence[Event], rows: tuple[Sequence[Series], Any]) -> None:
+        """Many spans of series."""
+        series, inverse = rows
+        texts = decode.argument_texts(batch)
+        threads, names = (
+            np.array([one.thread for one in series])[inverse],
+            np.array([one.name for one in series])[inverse],
+        )
+        columns = Columns(
+            threads,
+            names,
+            times.many([one.ts for one in batch], self._unit),
+            times.many([one.dur for one in batch], self._unit),
+            texts,
+        )
+        if self._ours or self._pfw:
+            columns = self._with_context(columns)
+        elif self._kineto:
+            numbered = np.array([one.numbered for one in series])[inverse].tolist()
+            columns = columns._replace(
+                keys=np.array(
+                    [_sequence(text) if one else record.NO_KEY for text, one in zip(texts, numbered, strict=True)]
+                )
+            )
+        if bad := process.writer.add_many(columns):
+            self.counts.damaged["events"] += bad
+
+    def _with_context(self, columns: Columns) -> Columns:
+        """The same events, with what the exports and DFTracer say of them among the arguments."""
+        args = decode.objects(columns.args)
+        context = take_context(args)
+        for one in args if self._files else ():
+            self._add_file(one)
+        kinds = [record.MARK if mark else record.SPAN for mark in context.marks]
+        return columns._replace(
+            args=[values.text(one).encode() if one else b"" for one in args],
+            keys=within(context.keys, times.LATEST, record.NO_KEY),
+            steps=within(context.steps, record.NO_STEP, record.NO_STEP),
+            epochs=within(context.epochs, record.NO_EPOCH, record.NO_EPOCH),
+            kinds=np.array(kinds) | np.array(context.flags),
+        )
+
+    def _add_file(self, args: dict[str, Any]) -> None:
+        """The name of the file that DFTracer has a hash of."""
+        if "fhash" in args and (file := self._files.get(str(args["fhash"]))):
+            args["file"] = file
+
+    def _take(self, event: Event) -> None:
+        """One event of any kind."""
+        phase, args = _phase(event), event.arguments()
+        if self._drawn(event):
             return
-        if phase in _KINDS or phase not in ("X", "B", "E", "C", "i", "I", "R"):
-            self.counts.left_out[_KINDS.get(phase, "other")] += 1
-            return
-        start = _nanoseconds(event.get("ts"), text)
-        name, cat = event.get("name"), event.get("cat")
-        if start is None or (not isinstance(name, str) and phase != "E"):
+        start = times.one(event.ts, self._unit)
+        if start == times.BAD or (not isinstance(event.name, str) and phase != "E"):
             self.counts.damaged["events"] += 1
             return
-        pid, tid = _key(event.get("pid", 0)), _key(event.get("tid", 0))
-        if self._ours and tid in (chrome.STEPS, chrome.BATCHES):
-            return  # drawn by the export, of other events
-        process = self._process(pid)
-        thread = (pid, tid) if self._kineto else self._same.get((pid, tid), tid)
-        cat = cat if isinstance(cat, str) else ""
-        if self._pfw and process.host is None and args.get("hhash") in self._hosts:
-            process.host = self._hosts[args["hhash"]]
+        name, cat = str(event.name), event.cat if isinstance(event.cat, str) else ""
+        process, thread = self._place_of(event)
         if phase == "E":
             self._close(process, thread, args, start)
         elif phase == "B":
-            process.open.setdefault(thread, []).append((event | {"args": args, "cat": cat}, start))
+            process.open.setdefault(thread, []).append(({"name": name, "args": args, "cat": cat}, start))
         elif phase == "C":
-            self._counter(process, thread, cat, str(name), args, start)
+            self._counter(process, thread, cat, name, args, start)
         else:
-            dur = _nanoseconds(event.get("dur", 0), "") if phase == "X" else None
-            if phase == "X" and dur is None:
+            dur = times.one(event.dur, self._unit) if phase == "X" else None
+            if dur == times.BAD:
                 self.counts.damaged["events"] += 1
                 return
-            self._span(process, thread, cat, str(name), start, dur, args)
+            self._span(process, thread, cat, name, start, dur, args)
 
     def _span(
         self, process: Process, thread: Hashable, cat: str, name: str, start: int, dur: int | None, args: dict[str, Any]
@@ -125,12 +252,13 @@ class FileImport:
             self._torch(process, thread, cat, name, start, dur or 0)
         context: dict[str, Any] = {}
         if self._kineto and cat == infer.OPERATOR:
-            context["key"] = _count(args.get("Sequence number"))
+            context["key"] = whole_number(args.get("Sequence number"))
         if self._ours or self._pfw:
-            args, context = _context(args)
-            dur = None if context.pop("mark", False) else dur
-            if "fhash" in args and (file := self._files.get(str(args["fhash"]))):
-                args["file"] = file
+            context, mark = _single(args)
+            dur = None if mark else dur
+            self._add_file(args)
+            if self._pfw and (cat, name) == vocabulary.UPDATE:
+                process.updates.append(Update(thread, start + (dur or 0), context["step"], context["epoch"]))
         elif (cat, name) != (known := vocabulary.known_as(cat, name)):
             args = args if known[1] == name else {"name": name} | args
             cat, name = known
@@ -154,7 +282,7 @@ class FileImport:
             process.steps.append(StepRange(start, start + dur, step))
             process.training = thread
         elif name.startswith("Optimizer.step#"):
-            process.updates.append((thread, start + dur))
+            process.updates.append(Update(thread, start + dur))
 
     def _counter(
         self, process: Process, thread: Hashable, cat: str, name: str, args: dict[str, Any], start: int
@@ -162,7 +290,7 @@ class FileImport:
         """Every number among the arguments is a series of its own."""
         context: dict[str, Any] = {}
         if self._ours or self._pfw:
-            args, context = _context(args)
+            context, _ = _single(args)
         series = {key: value for key, value in args.items() if isinstance(value, int | float)}
         for key, value in series.items():
             called = name if len(series) == 1 or key == "value" else f"{name}.{key}"
@@ -180,17 +308,19 @@ class FileImport:
         first, start = began.pop()
         self._span(process, thread, first["cat"], first["name"], start, end - start, first["args"] | args)
 
-    def _metadata(self, event: dict[str, Any], args: dict[str, Any]) -> None:
-        what, name = event.get("name"), args.get("name")
+    def _metadata(self, event: Event, args: dict[str, Any]) -> None:
+        what, name = event.name, args.get("name")
         if what == "HH" and isinstance(name, str):
             self._hosts[str(args.get("value"))] = name
         if what == "FH" and isinstance(name, str) and len(self._files) < MOST_FILES:
             self._files[str(args.get("value"))] = name
-        if what == "CM" and isinstance(name, str):
+        if what == "CM" and name == "time_metric":
+            self._unit = _UNITS.get(str(args.get("value")), times.US)
+        elif what == "CM" and isinstance(name, str):
             self._moment(event, name, args.get("value"))
         if what not in ("process_name", "PR", "thread_name") or not isinstance(name, str):
             return
-        pid, tid = _key(event.get("pid", 0)), _key(event.get("tid", 0))
+        pid, tid = _key(event.pid), _key(event.tid)
         if self._kineto and what != "thread_name":
             return  # the same for each device
         process = self._process(pid)
@@ -199,18 +329,19 @@ class FileImport:
         else:
             process.name = name
 
-    def _moment(self, event: dict[str, Any], name: str, value: object) -> None:
+    def _moment(self, event: Event, name: str, value: object) -> None:
         """What DFTracer writes of `start(metadata=True)`: a name and its time. Other facts have no time."""
-        at = _count(value)
-        process = self._process(_key(event.get("pid", 0)))
+        number = whole_number(value)
+        at = None if number is None else number * self._unit
+        process = self._process(_key(event.pid))
         if (
             at is None
-            or at < EPOCH_US
+            or at < EPOCH_NS
             or not process.writer.add(
-                _key(event.get("tid", 0)),
-                str(event.get("cat", "")),
+                _key(event.tid),
+                str(event.cat or ""),
                 name,
-                at * 1000,
+                at,
                 kind=record.MARK,
                 flags=record.META,
             )
@@ -245,19 +376,19 @@ class FileImport:
                     )
             if isinstance(distributed, dict):
                 process.rank, process.world_size = (
-                    _count(distributed.get("rank")),
-                    _count(distributed.get("world_size")),
+                    whole_number(distributed.get("rank")),
+                    whole_number(distributed.get("world_size")),
                 )
             host = about.get("host_name") or about.get("hostname")
             process.host = process.host or (host if isinstance(host, str) else None)
             other = about.get("otherData") if self._ours else None
             base = other.get("start_ns") if isinstance(other, dict) else about.get("baseTimeNanoseconds")
-            process.base = _count(base) or 0
-            process.dated = bool(process.base) or (process.writer.first or 0) >= EPOCH_US * 1000
+            process.base = whole_number(base) or 0
+            process.dated = bool(process.base) or (process.writer.first or 0) >= EPOCH_NS
             called = _LABEL.match(process.name or "") if self._ours or self._pfw else None
             if called:
-                process.rank, process.worker = _count(called[1]), _count(called[2])
-            updates = _end_steps(process)
+                process.rank, process.worker = whole_number(called[1]), whole_number(called[2])
+            updates = end_steps(process)
             if self._kineto and updates:
                 infer.add_passes(process.writer, process.training, updates)
             for key in process.devices:
@@ -265,68 +396,20 @@ class FileImport:
                 stream.name = f"GPU {key[0]} {stream.name or f'stream {key[1]}'}" if isinstance(key, tuple) else None
 
 
-def _end_steps(process: Process) -> list[int]:
-    """Write the ends of steps, and the time that the device took for their phases; when these ends are."""
-    ends = sorted(process.updates, key=lambda one: one[1])
-    updates = [(thread, end, number, 0) for number, (thread, end) in enumerate(ends)]
-    if process.steps:
-        updates = []
-        for one in sorted(process.steps):
-            # A step begins where the one before ends, the first one with its first phase.
-            late = (process.first_phase or one.end) - one.start > LATE * (one.end - one.start)
-            if updates[-1][2] != one.step - 1 if updates else late:
-                updates.append((process.training, one.start, one.step - 1, UPDATE_EXPLICIT | UPDATE_ABORTED))
-            updates.append((process.training, one.end, one.step, UPDATE_EXPLICIT))
-    for thread, end, step, key in updates:
-        process.writer.add(thread, probe.PROBE, probe.UPDATE, end, kind=record.MARK, step=step, key=key)
-        process.training = thread
-    for phase, times in process.device_times.items():
-        for start, end in _merged(times):
-            process.writer.add(process.training, probe.PROBE, f"{probe.DEVICE}{phase}", start, value=float(end - start))
-    return [end for _, end, _, _ in updates]
+def _single(args: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The context of one event, which is taken out of its arguments; and whether it is a mark."""
+    found = take_context([args])
+    context = {"key": found.keys[0], "step": found.steps[0], "epoch": found.epochs[0], "flags": found.flags[0]}
+    return context, found.marks[0]
 
 
-def _merged(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same moments, each once."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(times):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        else:
-            found.append((start, end))
-    return found
+def _phase(event: Event) -> str:
+    return _NUMBERED.get(event.ph, "") if isinstance(event.ph, int) else str(event.ph)
 
 
-def _context(args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments without those that the exports and DFTracer add, and what these say."""
-    rest = {
-        key: value for key, value in args.items() if key not in ("hhash", "p_idx", "level", "error", "open", "mark")
-    }
-    found: dict[str, Any] = {"flags": 0}
-    for name, called in (("step", "step"), ("epoch", "epoch"), ("key", "key"), ("count", "key")):
-        number = _count(rest.get(name))
-        if number is not None:
-            found[called] = number
-            del rest[name]
-    for name, flag in (("error", record.ERROR), ("open", record.OPEN)):
-        found["flags"] |= flag if args.get(name) is True else 0
-    if args.get("mark") is True:
-        found["mark"] = True
-    return rest, found
-
-
-def _nanoseconds(value: object, text: str) -> int | None:
-    """A time in microseconds; where a float cannot hold its nanoseconds, as the text has it."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value * 1000
-    if isinstance(value, str):
-        value = _float(value)
-    if not isinstance(value, float) or not math.isfinite(value) or abs(value) > LATEST:
-        return None
-    whole = math.floor(value)
-    if whole > 2**42 and (found := _TIME.search(text)) and float(f"{found[1]}.{found[2]}") == value:
-        return int(found[1]) * 1000 + int(found[2][:3].ljust(3, "0"))
-    return whole * 1000 + round((value - whole) * 1000)
+def _sequence(args: bytes) -> int:
+    found = _SEQUENCE.search(args)
+    return int(found[1]) if found else record.NO_KEY
 
 
 def _key(value: object) -> Hashable:
@@ -334,12 +417,6 @@ def _key(value: object) -> Hashable:
     if isinstance(value, str):
         return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else value[:200]
     return value if isinstance(value, int) else str(value)[:200]
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _float(value: object) -> float:

@@ -17,45 +17,57 @@ from sonde.store import record
 OPERATOR = "cpu_op"
 ENGINE = "autograd::engine::evaluate_function"
 INFERRED = {"inferred": "from operators"}
+_LATE = 2**62
+
+
+class _Windows:
+    """For each step the first start and the last end of some records in it."""
+
+    def __init__(self, ends: Sequence[int]) -> None:
+        self._ends = np.array(ends)
+        self.first = np.full(len(ends) + 1, _LATE)
+        self.last = np.zeros(len(ends) + 1, np.int64)
+
+    def add(self, start: Any, dur: Any) -> None:
+        """Take records with these times."""
+        rows = self.rows(start)
+        np.minimum.at(self.first, rows, start)
+        np.maximum.at(self.last, rows, start + dur)
+
+    def rows(self, start: Any) -> Any:
+        """The steps at these times; what comes after the last one has a row of its own."""
+        return np.searchsorted(self._ends, start, side="right")
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Start and duration in each step that has any."""
+        there = np.flatnonzero(self.first[:-1] < _LATE)
+        return list(zip(self.first[there].tolist(), (self.last - self.first)[there].tolist(), strict=True))
 
 
 def add_passes(writer: ProcessWriter, training: Hashable, ends: Sequence[int]) -> None:
     """Add the spans `compute.forward` and `compute.backward` to steps with these ends, unless the trace has any."""
-    engine = writer.named(OPERATOR, ENGINE)
-    if not engine or writer.named("compute", "forward") or writer.named("compute", "backward"):
+    engine, operators = writer.named(OPERATOR, ENGINE), writer.named(OPERATOR)
+    if not engine.any() or writer.named("compute", "forward").any() or writer.named("compute", "backward").any():
         return
-    whole = writer.records()
-    is_engine = np.isin(whole["name"], engine) & (whole["kind"] == record.SPAN)
-    backwards = _windows(whole[is_engine], ends)
-    operators = np.isin(whole["name"], writer.named(OPERATOR)) & (whole["kind"] == record.SPAN) & ~is_engine
-    operators &= whole["key"] != record.NO_KEY
-    numbered = whole[operators & _of_thread(whole, writer.thread(training).ordinal)]
-    fetched = _windows(whole[np.isin(whole["name"], writer.named("data")) & (whole["kind"] == record.SPAN)], ends)
-    lowest, highest = np.zeros(len(ends) + 1, np.int64), np.zeros(len(ends) + 1, np.int64)
-    for row, (begun, _) in backwards.items():  # what a loader does with tensors has sequence numbers too
-        first = fetched[row][1] if row in fetched and fetched[row][1] <= begun else 0
-        lowest[row], highest[row] = first, begun
-    start = numbered["start"].astype(np.int64)
-    rows = np.searchsorted(ends, start, side="right")
-    forwards = _windows(numbered[(start >= lowest[rows]) & (start < highest[rows])], ends)
-    for name, windows in (("forward", forwards), ("backward", backwards)):
-        for start, end in windows.values():
-            writer.add(training, "compute", name, start, end - start, args=INFERRED)
+    data, trains = writer.named("data"), writer.thread(training).ordinal
+    backward, forward, fetched = (_Windows(ends) for _ in range(3))
+    for _, found in writer.records():
+        for names, windows in ((engine, backward), (data, fetched)):
+            _add(windows, found[names[found["name"]]])
+    # What a loader does with tensors has sequence numbers too: a fetch that ends before the backward pass comes first.
+    first = np.where(fetched.last <= backward.first, fetched.last, 0)
+    for ordinal, found in writer.records():
+        if ordinal == trains:
+            numbered = found[operators[found["name"]] & ~engine[found["name"]] & (found["key"] != record.NO_KEY)]
+            start = numbered["start"].astype(np.int64)
+            rows = forward.rows(start)
+            inside = (start >= first[rows]) & (start < backward.first[rows]) & (backward.first[rows] < _LATE)
+            _add(forward, numbered[inside])
+    for name, windows in (("forward", forward), ("backward", backward)):
+        for start, dur in windows.spans():
+            writer.add(training, "compute", name, start, dur, args=INFERRED)
 
 
-def _windows(records: Any, ends: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """For each step the first start and the last end of these records in it."""
-    start = records["start"].astype(np.int64)
-    row = np.searchsorted(ends, start, side="right")
-    found = {}
-    for one in np.unique(row).tolist():
-        if one < len(ends):
-            inside = row == one
-            found[one] = (int(start[inside].min()), int((start + records["dur"])[inside].max()))
-    return found
-
-
-def _of_thread(whole: Any, ordinal: int) -> Any:
-    """Which records are of this thread."""
-    heads = np.flatnonzero(whole["kind"] == record.BLOCK)
-    return np.repeat(whole["name"][heads] == ordinal, np.diff(heads, append=len(whole)))
+def _add(windows: _Windows, records: Any) -> None:
+    spans = records[(records["kind"] & record.KIND_MASK) == record.SPAN]
+    windows.add(spans["start"].astype(np.int64), spans["dur"])

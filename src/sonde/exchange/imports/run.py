@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,14 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sonde.errors import FolderRefused, RunUnreadable
-from sonde.exchange.imports.events import FileImport, Process
+from sonde.exchange.imports.events import FileImport
+from sonde.exchange.imports.process import Process
 from sonde.exchange.imports.scan import Scan
 from sonde.exchange.output import Progress, ignore
 from sonde.store.folder import MAX_HOST, RUN_FILE, create_run, opened, slug, write_json
 from sonde.store.process import read_object
 from sonde.version import __version__
 
+PARTS = 8  # of the time, the last one is for what comes after reading
 HOST = "imported"  # of a trace that does not say where it was recorded
+_RANK = re.compile(r"rank[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
 class Imported(NamedTuple):
@@ -41,7 +45,7 @@ def import_traces(
     """
     if output is not None and os.path.lexists(output):
         raise FolderRefused(f"{output} exists. Choose another path with -o.")
-    total = sum(path.stat().st_size for path in files)
+    total = sum(path.stat().st_size for path in files) * PARTS // (PARTS - 1)
     stem = files[0].name.removesuffix(".gz").removesuffix(".json").removesuffix(".pfw")
     path = Path(
         create_run(
@@ -66,41 +70,56 @@ def import_traces(
 def _import(files: Sequence[Path], run: Path, progress: Callable[[int], None]) -> Imported:
     imported = Imported(run, 0, 0, 0, Counter(), [])
     processes: list[tuple[Process, int]] = []
+    formats: set[str] = set()
     before = 0
     for number, path in enumerate(files):
         scan = Scan(path, functools.partial(_advance, progress, before))
         one = FileImport(run, f"file-{number}")
-        one.take(scan)
+        imported = imported._replace(events=imported.events + one.take(scan))
         before += path.stat().st_size
-        there = [process for process in one.processes.values() if process.writer.count]
-        if not there:
-            raise RunUnreadable(f"{path} has no events. Give a trace file with events.")
-        processes += [(process, number) for process in there]
-        for process in one.processes.values():
-            if not process.writer.count:
-                process.writer.folder.rmdir()
+        formats.add(one.format)
+        processes += [(process, number) for process in _present(one, path, alone=len(files) == 1)]
         imported.left_out.update(one.counts.left_out)
         imported.problems.extend(scan.problems)
         for kind, count in one.counts.damaged.items():
             imported.problems.append(f"{path}: {count:,} {kind} without a valid time, name or value were skipped.")
-    began = _finish(run, processes, files[0].stat().st_mtime_ns)
+    share = before // (PARTS - 1) / len(processes)
+    began = _finish(run, processes, files[0].stat().st_mtime_ns, lambda done: progress(before + int(share * done)))
     meta = read_object(run / RUN_FILE, [])
+    about = {
+        "files": [path.name for path in files],
+        "formats": sorted(formats),
+        "left_out": dict(imported.left_out),
+        "problems": imported.problems,
+    }
     with opened(str(run)) as folder:
-        imported_from = [path.name for path in files]
         start = {"mono_ns": began, "wall_ns": began}
-        write_json(folder, RUN_FILE, meta | {"start": start, "git": None, "imported": imported_from})
+        write_json(folder, RUN_FILE, meta | {"start": start, "git": None, "imported": about})
     return imported._replace(
         processes=len(processes),
-        events=sum(process.writer.count for process, _ in processes),
         steps=sum(len(process.steps) or len(process.updates) for process, _ in processes),
     )
+
+
+def _present(one: FileImport, path: Path, alone: bool) -> list[Process]:
+    """The processes of a file that have events. Of several files, the name of one may say its rank."""
+    there = [process for process in one.processes.values() if process.writer.count]
+    if not there:
+        raise RunUnreadable(f"{path} has no events. Give a trace file with events.")
+    for process in one.processes.values():
+        if not process.writer.count:
+            process.writer.folder.rmdir()
+    found = _RANK.search(path.name)
+    if found and not alone and len(there) == 1 and there[0].rank is None:
+        there[0].rank = int(found[1])
+    return there
 
 
 def _advance(progress: Callable[[int], None], before: int, read: int) -> None:
     progress(before + read)
 
 
-def _finish(run: Path, processes: Sequence[tuple[Process, int]], recorded: int) -> int:
+def _finish(run: Path, processes: Sequence[tuple[Process, int]], recorded: int, progress: Callable[[int], None]) -> int:
     """Write what each process is, and give its folder its name; the start of the first one, in ns from 1970."""
     ranks = {process.rank for process, _ in processes if process.rank is not None}
     # Nobody says when these were: the first of them began at the time of the first file.
@@ -134,4 +153,5 @@ def _finish(run: Path, processes: Sequence[tuple[Process, int]], recorded: int) 
         process.writer.finish(about, process.steps)
         process.writer.folder.rename(run / f"{host}-{pid}-{n}")
         starts.append(first + base)
+        progress(place + 1)
     return min(starts)

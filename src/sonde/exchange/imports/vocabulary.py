@@ -11,7 +11,7 @@ from sonde.store import probe
 DEVICE = frozenset(
     {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "gpu_annotation"}
 )
-DEVICE_ANNOTATION = "gpu_user_annotation"
+ANNOTATION, DEVICE_ANNOTATION = "user_annotation", "gpu_user_annotation"
 _STEP = re.compile(r"ProfilerStep\s*#(\d{1,9})")
 _PHASES = {
     "forward": ("compute", "forward"),
@@ -19,11 +19,12 @@ _PHASES = {
     "backward": ("compute", "backward"),
     "optimizer": ("compute", "step"),
 }
+UPDATE = ("compute", "step")  # what ends a step in a trace of DFTracer
 _DATA = ("enumerate(dataloader)#", "dataloader", "data_load", "data loading")
 _COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:", "c10d::")
 # Not the backward pass: its kernels are launched by another thread, so its annotation on the device covers few of them.
 _DEVICE_TIMES = {"forward": probe.FORWARD, "step": probe.OPTIMIZER}
-_MARKED = ("user_annotation", "cpu_op", "")
+_MARKED = (ANNOTATION, "cpu_op", "")
 
 
 @lru_cache(maxsize=65536)
@@ -51,5 +52,5 @@ def profiler_step(name: str) -> int | None:
 
 def device_phase(name: str) -> str | None:
     """The phase that an annotation on a device is about."""
-    cat, known = known_as("user_annotation", name)
+    cat, known = known_as(ANNOTATION, name)
     return _DEVICE_TIMES.get(known) if cat == "compute" else None
