@@ -106,9 +106,74 @@ def test_evaluation_has_none(expected: set[str]) -> None:
 def test_any_tensor_has_one_or_is_left_out(tensor: Any, expected: set[str]) -> None:
     """Nothing fails."""
     with record() as recorded:
-        fingerprint.write("forward", "x", tensor)
+        fingerprint.write(fingerprint.named("forward", "x"), tensor)
     plain = tensor.layout is torch.strided and not tensor.is_meta
     assert len(recorded.named("x")) == plain
+
+
+@pytest.mark.skipif(fingerprint.native is None, reason="the C parts were not built")
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(3, 5),
+        torch.randn(4, 6, dtype=torch.float64)[:, ::2],
+        torch.randn(2, 3, 4).permute(2, 0, 1),
+        torch.randn(17).bfloat16(),
+        torch.arange(-8, 8, dtype=torch.int8),
+        torch.arange(40).reshape(5, 8).t(),
+        torch.tensor([True, False, True]),
+        torch.tensor(2.5),
+        torch.randn(3).expand(4, 3),
+    ],
+    ids=lambda one: f"{one.dtype}-{tuple(one.shape)}-{one.stride()}",
+)
+def test_c_and_torch_make_the_same(tensor: Any, expected: set[str]) -> None:
+    """A run of a machine without C can be compared with one of a machine that has it."""
+    net = model()
+    with record(fingerprint=1) as recorded:
+        train(net, sgd(net), 1)  # C gets to know torch
+        assert fingerprint.quick(fingerprint.named("forward", "c"), tensor)
+        fingerprint._write_slowly(fingerprint.named("forward", "torch"), tensor)
+    (one,), (other,) = recorded.named("c"), recorded.named("torch")
+    assert one["key"] == other["key"]
+    assert one["value"] == pytest.approx(other["value"])
+
+
+@pytest.mark.parametrize("quick", [True, False], ids=["c", "torch"])
+def test_a_tensor_can_be_resized_and_freed_afterwards(
+    quick: bool, monkeypatch: pytest.MonkeyPatch, expected: set[str]
+) -> None:
+    """NumPy would forbid it for good; and what was freed has no fingerprint."""
+    if not quick:
+        monkeypatch.setattr(fingerprint, "quick", fingerprint._never)
+    with record(fingerprint=1) as recorded:
+        net = model()
+        train(net, sgd(net), 1)
+        tensor = torch.ones(4)
+        fingerprint.write(fingerprint.named("forward", "whole"), tensor)
+        tensor.resize_(8)
+        tensor.untyped_storage().resize_(0)
+        fingerprint.write(fingerprint.named("forward", "freed"), tensor)
+    assert len(recorded.named("whole")) == 1
+    assert recorded.named("freed") == []
+
+
+def test_a_part_of_a_model_that_is_called_by_itself_has_them_too(expected: set[str]) -> None:
+    """A program may call the encoder of its model directly."""
+    net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 1))
+    optimizer = sgd(net)
+    with record(fingerprint=1) as recorded:
+        for part in (net, net[0]):
+            optimizer.zero_grad()
+            part(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    assert [(step, name) for step, direction, name in prints(recorded) if direction == "forward"] == [
+        (0, "0.0"),
+        (0, "1"),
+        (0, "output"),
+        (1, "0.0"),
+        (1, "output"),
+    ]
 
 
 def test_a_failure_switches_it_off_and_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +182,7 @@ def test_a_failure_switches_it_off_and_training_goes_on(monkeypatch: pytest.Monk
     def fail(*_args: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(fingerprint, "write", fail)
+    monkeypatch.setattr(fingerprint, "write_all", fail)
     with record(fingerprint=1) as recorded:
         net = model()
         train(net, sgd(net), 3)

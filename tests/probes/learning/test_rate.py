@@ -38,6 +38,23 @@ def test_a_schedule_is_recorded_step_by_step(expected: set[str]) -> None:
     assert rates(recorded) == [(0, 0.1, 0), (2, 0.05, 0), (4, 0.025, 0)]
 
 
+def test_a_rate_that_changes_after_many_plain_steps_is_recorded(expected: set[str]) -> None:
+    """Also in a group that was added, and in groups that were put back whole."""
+    with record() as recorded:
+        net, more = model(), torch.nn.Parameter(torch.zeros(1))
+        optimizer = sgd(net)
+        train(net, optimizer, 5)
+        optimizer.param_groups[0]["lr"] = 0.2
+        train(net, optimizer, 5)
+        optimizer.add_param_group({"params": [more], "lr": 0.3})
+        train(net, optimizer, 5)
+        state = optimizer.state_dict()
+        state["param_groups"][1]["lr"] = 0.4
+        optimizer.load_state_dict(state)
+        train(net, optimizer, 5)
+    assert rates(recorded) == [(0, 0.1, 0), (5, 0.2, 0), (10, 0.3, 1), (15, 0.4, 1)]
+
+
 def test_groups_have_their_own_rates(expected: set[str]) -> None:
     """The key says which."""
     with record() as recorded:

@@ -1,1 +1,1 @@
-"""Probes of learning itself: which optimizer, and its learning rate at each step."""
+"""Probes of learning itself: which optimizer, its learning rate at each step, and, in some steps, gradients, weights and activations."""

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from sonde.events import core
 from sonde.guard import guard
+from sonde.hooks.torch.engine import native
 from sonde.store.probe import OPTIMIZER_SETTINGS, PROBE, RATE, SETUP
 from sonde.store.record import ESSENTIAL
 from sonde.weak import WeakTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOST_GROUPS = 16  # parameter groups whose rates are recorded
 GROUP_BITS = 16
 PLAIN = (bool, int, float, str)
 
 _noting = guard("noting the learning rate of an optimizer")
-_listeners: list[Callable[[], None]] = []
+_listeners: list[Callable[[Any], None]] = []
 
 
-def at_step(listener: Callable[[], None]) -> Callable[[], None]:
-    """Call when an optimizer has stepped, in the step that it belongs to; returns the end of it."""
+def at_step(listener: Callable[[Any], None]) -> Callable[[], None]:
+    """Call with an optimizer that has stepped, in the step that it belongs to; returns the end of it."""
     _listeners.append(listener)
     return lambda: _listeners.remove(listener) if listener in _listeners else None
 
@@ -42,7 +40,7 @@ class Rates:
     def note(self, optimizer: Any, number: int) -> None:
         """An optimizer has stepped: record its rates, if they are not the last ones."""
         for listener in _listeners:
-            listener()
+            listener(optimizer)
         rates = [_rate(group) for group in optimizer.param_groups[:MOST_GROUPS]]
         known = self._known.get(optimizer)
         if rates == known:
@@ -54,17 +52,17 @@ class Rates:
             if rate is not None and (known is None or group >= len(known) or known[group] != rate):
                 core.counter(RATE, rate, PROBE, number << GROUP_BITS | group)
 
-    def following(self, optimizer: Any, number: int, stop: Callable[[], Any]) -> Callable[[], Any]:
-        """What ends a plain step of this optimizer: `stop`, and a look at the rates. Does not keep the optimizer alive."""
-        alive, note = weakref.ref(optimizer), self.note
+    def following(self, number: int) -> Callable[[Any], Any]:
+        """What notes the rates of an optimizer after each plain step. Python code runs only where one has changed."""
+        seen: list[object] = []
 
-        def ended() -> None:
-            stop()
-            here = alive()
-            if here is not None:
-                note(here, number)
+        @_noting
+        def look(optimizer: Any) -> None:
+            seen.clear()
+            self.note(optimizer, number)
+            seen[:] = [group.get("lr") for group in optimizer.param_groups]
 
-        return ended
+        return look if native is None else native.stepped(look, seen=seen, listeners=_listeners)
 
 
 def _rate(group: Any) -> float | None:
