@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis import exits
 from sonde.analysis.ledger.processes import Ledgers
+from sonde.analysis.parts.tables import PartTables
 from sonde.analysis.records import schema
+from sonde.analysis.records.enumerated import KIND, SUFFIX, enumerate_texts
+from sonde.analysis.records.gaps import Gaps, measured, record_gaps
 from sonde.analysis.records.load import ArgumentReader, Loaded, ThreadRecords, notes_text
-from sonde.analysis.records.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, STEPS_TABLE, is_plain
+from sonde.analysis.records.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, is_plain
+from sonde.analysis.records.owners import owners
 from sonde.analysis.select import named_tables, refuse_writing
-from sonde.analysis.tables import batches, items, layers, memory, phases, steps, system
+from sonde.analysis.tables import (
+    activations,
+    batches,
+    fields,
+    gradients,
+    items,
+    layers,
+    memory,
+    phases,
+    steps,
+    system,
+)
 from sonde.analysis.training import losses
+from sonde.analysis.training.named import NamedTime, named_time
 from sonde.analysis.training.source import RecordSource, SealedEvents
-from sonde.analysis.training.trainers import owners
-from sonde.errors import RunUnreadable
+from sonde.errors import IncompleteRun, RunUnreadable
 from sonde.lazy import numpy as np
 from sonde.store import probe
 from sonde.store.file import RegularFile, why
 from sonde.store.filesystem import has_working_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
+    from sonde.analysis.parts.manifest import Parts
     from sonde.analysis.records.columns import PackedRows
     from sonde.analysis.records.locate import Folder
 
@@ -51,28 +68,35 @@ NUMBERS = (
     ("worker", "BIGINT"),
     ("from_ns", "BIGINT"),
     ("process", "VARCHAR"),
+    ("owner_process", "VARCHAR"),
 )
 
 
 class Database:
-    """The tables of one run. `rows` has one entry per process, `notes` is what was wrong."""
+    """The tables of one run. `rows` has one entry per process, `notes` is what was wrong.
+
+    `folders` come with what stands before the names of their processes, and with their sealed parts. `owners`: for each loader
+    worker the process that it loads for, if that is known.
+    """
 
     def __init__(
         self,
-        folders: Sequence[Folder],
-        prefixes: Sequence[str],
+        folders: Sequence[tuple[Folder, str, Parts]],
         *,
         files: bool,
         threads: int | None = None,
         thrifty: bool = False,
+        memory: int | None = None,
         output: Path | None = None,
+        owners: Mapping[str, str] | None = None,
     ) -> None:
         import duckdb
 
         self._closed = False
+        self._owners = owners
         self._arguments: ArgumentReader | None = None
         self._sealed: list[str] = []
-        self._parts: list[str] = []
+        self._raw: list[str] = []
         self._rest: Callable[[], list[PackedRows]] | None = None
         self._files = files
         self._made: set[str] = set()
@@ -86,17 +110,38 @@ class Database:
         self.connection.execute("SET enable_progress_bar = false")  # commands draw their own
         if threads is not None:
             self.connection.execute(f"SET threads = {threads}")
+        if memory is not None:  # a query that needs more is refused, and writes no temporary files
+            self.connection.execute(f"SET memory_limit = '{memory}B'; SET temp_directory = ''")
         if thrifty:  # what a query has freed is not kept for the next one
             self.connection.execute("SET allocator_bulk_deallocation_flush_threshold = '256KB'")
         self.ledgers = Ledgers()
         self.source = RecordSource(self.connection)
-        self._allow(folders, output)
-        for folder, prefix in zip(folders, prefixes, strict=True):
+        self.parts = PartTables()
+        # Of processes in parts: what they saw of the ends of others, what a record cost, and time in the program's own spans.
+        self._exits: list[tuple[Any, ...]] = []
+        self._gaps: Gaps = {}
+        self._named: dict[str, list[NamedTime]] = {}
+        for folder, prefix, parts in folders:
+            self._add_parts(folder, prefix, parts)
+        self._allow([folder for folder, _, _ in folders], output)
+        for folder, prefix, parts in folders:
             if folder.sealed:
-                self._add_sealed(folder, prefix)
+                self._add_sealed(folder, prefix, parts.processes)
 
     def add(self, loaded: Loaded) -> None:
         """Add raw processes, and make the tables of all that is there."""
+        self.take(loaded)
+        if self._exits or (probe.PROCESS, probe.EXIT) in loaded.names:
+            exits.add_ends(self.rows, self._seen_exits())
+        exits.mark_finished(self.rows, self._busy(loaded))
+        exits.mark_unwritten(self.rows)
+        self.write_processes()
+        self.connection.execute(f"CREATE VIEW processes AS SELECT {schema.names(schema.PROCESSES)} FROM process_rows")
+        if not self._files:
+            self.connection.execute("SET lock_configuration = true")
+
+    def take(self, loaded: Loaded) -> None:
+        """Add raw processes, without what can only be said of them when all are known: how they ended."""
         self.notes += loaded.notes
         self.rows += [row | {"folder": None} for row in loaded.rows]
         self.rows.sort(key=lambda row: str(row["process"]))
@@ -105,23 +150,31 @@ class Database:
         for row, recording, seen in zip(loaded.rows, loaded.recordings, loaded.seen, strict=True):
             self.source.add_raw(row["process"], recording, row["offset_ns"], seen)
         self._register(loaded)
-        self._see(schema.BESIDE)
         self._rest = loaded.rest
+        self._see(schema.LOOSE, [])
+        self._see(schema.BESIDE, ["beside"])
         if self._rest is None:
-            self._see("events")
-        if (probe.PROCESS, probe.EXIT) in loaded.names:
-            exits.add_ends(self.rows, self.connection.execute(exits.MARKS).fetchall())
-        busy = {
-            row["process"]
-            for row, seen in zip(loaded.rows, loaded.seen, strict=True)
-            if any(one.open and one.cat == probe.PROBE for one in seen.named)
-        }
-        exits.mark_finished(self.rows, busy)
-        exits.mark_unwritten(self.rows)
-        self.write_processes()
-        self.connection.execute(f"CREATE VIEW processes AS SELECT {schema.names(schema.PROCESSES)} FROM process_rows")
-        if not self._files:
-            self.connection.execute("SET lock_configuration = true")
+            self._see("events", ["beside", "events"])
+
+    def _seen_exits(self) -> list[tuple[Any, ...]]:
+        """What processes saw of the ends of others, in the order of time."""
+        found = self.connection.execute(exits.MARKS).fetchall()
+        return sorted([*self._exits, *found], key=lambda mark: (mark[exits.MOMENT], mark[exits.TELLER]))
+
+    def _busy(self, loaded: Loaded) -> set[str]:
+        """The processes that ended in the middle of something."""
+        named = {row["process"]: seen.named for row, seen in zip(loaded.rows, loaded.seen, strict=True)}
+        named |= {process: self.source.name_counts[process] for process in self.parts.processes}
+        return {process for process, some in named.items() if any(one.open and one.cat == probe.PROBE for one in some)}
+
+    def take_rest(self) -> list[str]:
+        """Load all raw events, and make tables of all of them; queries for those beside the others, and for the others."""
+        beside = list(self._raw)
+        self.make("events")
+        self._see(schema.LOOSE, [])
+        enumerate_texts(self.connection)
+        some = (beside, self._raw[len(beside) :])
+        return [schema.raw_events(rows, SUFFIX, KIND) if rows else "" for rows in some]
 
     def write_processes(self) -> None:
         """Write the table of processes as it is known now."""
@@ -144,27 +197,45 @@ class Database:
     def make(self, table: str) -> None:
         """Make a table of those that are made when they are first asked for."""
         if table == "events" and self._rest is not None:
-            self._add_parts(self._rest())
+            self._add_rows(self._rest())
             self._rest = None
-            self._see("events")
+            self._see("events", ["beside", "events"])
         if table in self._made or table not in schema.MADE:
             return
         if not self._made:
-            self._create("process_numbers", NUMBERS, _numbers(self.rows))
+            owner = owners(self.rows) if self._owners is None else self._owners
+            self._create("process_numbers", NUMBERS, _numbers(self.rows, owner))
         self._made.add(table)
         if table in ("phases", "memory"):
             self.make("steps")
-        if table == "items":
+        if table in ("items", "fields"):
             self.make("batches")
         if table == "steps":
-            steps.create(self.connection, self.source, self.rows)
+            steps.create(self.connection, self.source, self.rows, self.parts)
         elif table == "losses":
-            losses.create(self.connection, self.source, self.rows)
+            losses.create(self.connection, self.source, self.rows, self.parts)
         elif table == "batches":
-            self.ledgers.register(self.connection, [str(row["process"]) for row in self.rows])
-            batches.create(self.connection, self.source, self.rows)
+            self.ledgers.register(self.connection)
+            batches.create(self.connection, self.source, self.rows, self.parts)
+        elif table in _FROM_PARTS:
+            _FROM_PARTS[table](self.connection, self.parts)
         else:
             _VIEWS[table](self.connection)
+
+    def record_gaps(self) -> list[tuple[float, int]]:
+        """What a record cost in each process that trained: the median in ns, and of how many it is."""
+        loose = [
+            (row["process"], row["events"]) for row in measured(self.rows) if row["process"] not in self.parts.processes
+        ]
+        found = {**self._gaps, **record_gaps(self.connection, schema.BESIDE, loose)}
+        return [gap for process in sorted(found) for gap in found[process]]
+
+    def named_time(self, process: str) -> list[NamedTime]:
+        """The program's own spans of a process outside of phases, and the time in them, the largest first."""
+        if process in self.parts.processes:
+            return self._named.get(process, [])
+        names = self.source.name_counts[process]
+        return named_time(self.connection, schema.BESIDE, [process], names).get(process, [])
 
     def keep(self, names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         """Make a table of these rows, for one answer; its name."""
@@ -187,17 +258,37 @@ class Database:
         """SQL may read the sealed files of the run, and nothing else, unless the user wants more; no link leads out."""
         if self._files:
             return
-        names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE, STEPS_TABLE)
+        names = (EVENTS_FILE, PROCESSES_FILE, LEDGER_TABLE)
         found = [folder.path.resolve() / name for folder in folders for name in names]
-        paths = [str(path) for path in found if is_plain(path)]
+        paths = [str(path) for path in (*found, *self.parts.files()) if is_plain(path)]
         paths += [] if output is None else [str(output)]
         if not has_working_folder():  # DuckDB would look for a place for temporary files in it
             self.connection.execute("SET temp_directory = ''")
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(schema.quoted, paths))}]")
         self.connection.execute("SET enable_external_access = false")
 
-    def _add_sealed(self, folder: Folder, prefix: str) -> None:
-        found = self._read_sealed(folder, PROCESSES_FILE, ALL)
+    def _add_parts(self, folder: Folder, prefix: str, parts: Parts) -> None:
+        self.parts.add(parts.whole, prefix)
+        self.notes += parts.notes
+        for note in parts.notes:
+            warnings.warn(f"{folder.path.name}: {note}", IncompleteRun, stacklevel=2)
+        for part in parts.whole:
+            self.source.add_part(part.summary, prefix)
+            self._exits += [(*mark[:-1], prefix + mark[-1]) for mark in part.summary.exits]
+            self._gaps |= {prefix + process: gaps for process, gaps in part.summary.gaps.items()}
+            self._named |= {prefix + process: named for process, named in part.summary.named.items()}
+            ledger = part.file("ledger")
+            for row in part.summary.rows:
+                process = str(row["process"])
+                self.rows.append(
+                    {**row, "process": prefix + process, "notes": [*row["notes"]], "folder": str(folder.path)}
+                )
+                if ledger is not None:
+                    self.ledgers.add_sealed(prefix + process, ledger, process, self.notes)
+
+    def _add_sealed(self, folder: Folder, prefix: str, but: Collection[str]) -> None:
+        """Add the processes of the sealed files that versions before the first release wrote, one for a whole run."""
+        found = [row for row in self._read_sealed(folder, PROCESSES_FILE, ALL) if row[_PROCESS] not in but]
         self._read_sealed(folder, EVENTS_FILE, schema.EVENTS, limit=" LIMIT 0")
         events = schema.quoted(str(folder.path.resolve() / EVENTS_FILE))
         for values in found:
@@ -211,9 +302,7 @@ class Database:
                 )
         listed = [str(values[_PROCESS]) for values in found]
         self._sealed.append(_sealed_events(events, prefix, listed))
-        self.source.add_sealed(
-            SealedEvents(self._sealed[-1], events, [prefix + process for process in listed], prefix, folder.path)
-        )
+        self.source.add_sealed(SealedEvents(self._sealed[-1], events, [prefix + process for process in listed], prefix))
 
     def _read_sealed(
         self, folder: Folder, name: str, columns: schema.Columns, limit: str = ""
@@ -244,17 +333,19 @@ class Database:
         self.connection.create_function("sonde_args", _reader(self._arguments), ["BIGINT", "BIGINT"], "VARCHAR")
         self._create("lanes", LANES, [_thread_row(id, lane) for id, lane in enumerate(loaded.lanes)])
         self._create("names", NAMES, [(0, None, None), *((id, *name) for id, name in enumerate(loaded.names, 1))])
-        self._add_parts(loaded.parts)
+        self._add_rows(loaded.parts)
 
-    def _add_parts(self, parts: Sequence[PackedRows]) -> None:
-        for number, part in enumerate(parts, len(self._parts)):
-            self.connection.register(f"part_{number}", part.arrays)
-            self._parts.append(part.select(f"part_{number}"))
+    def _add_rows(self, some: Sequence[PackedRows]) -> None:
+        for number, rows in enumerate(some, len(self._raw)):
+            self.connection.register(f"raw_{number}", rows.arrays)
+            self._raw.append(rows.select(f"raw_{number}"))
 
-    def _see(self, view: str) -> None:
-        """Make a view of all events that are there now."""
-        raw = [schema.raw_events(self._parts)] if self._parts else []
-        self.connection.execute(f"CREATE VIEW {view} AS {schema.joined(self._sealed + raw)}")
+    def _see(self, view: str, sealed: Sequence[str]) -> None:
+        """Make a view of all events that are there now, and of those of some files of sealed parts."""
+        raw = [schema.raw_events(self._raw)] if self._raw else []
+        columns = [name for name, _ in schema.EVENTS]
+        parts = [select for table in sealed for select in self.parts.selects(table, columns)]
+        self.connection.execute(f"CREATE OR REPLACE VIEW {view} AS {schema.joined(self._sealed + raw + parts)}")
 
     def _create(self, table: str, columns: schema.Columns, rows: Sequence[Sequence[object]]) -> None:
         arrays = {name: np.empty(len(rows), dtype=object) for name, _ in columns}
@@ -267,10 +358,12 @@ class Database:
         self.connection.unregister("given")
 
 
+_FROM_PARTS = {"items": items.create, "layers": layers.create}
 _VIEWS = {
     "phases": phases.create,
-    "items": items.create,
-    "layers": layers.create,
+    "gradients": gradients.create,
+    "activations": activations.create,
+    "fields": fields.create,
     "memory": memory.create,
     "system": system.create,
 }
@@ -299,15 +392,14 @@ def _fault(path: Path, said: str) -> str:
     return f"{path.name} is truncated or damaged ({reason})"
 
 
-def _numbers(rows: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+def _numbers(rows: Sequence[dict[str, Any]], owner: Mapping[str, str]) -> list[tuple[object, ...]]:
     places = {row["process"]: number for number, row in enumerate(rows)}
-    owner = owners(rows)
+    owned = [owner.get(row["process"], row["process"]) for row in rows]
     return [
         (
-            number, places[owner.get(row["process"], row["process"])], row["host"], row["rank"], row["pid"],
-            row["worker"], exits.began(row), row["process"],
+            number, places[whose], row["host"], row["rank"], row["pid"], row["worker"], exits.began(row), row["process"], whose,
         )
-        for number, row in enumerate(rows)
+        for number, (row, whose) in enumerate(zip(rows, owned, strict=True))
     ]  # fmt: skip
 
 

@@ -20,9 +20,10 @@ UNWRITTEN = "its end could not be written: the disk was full, or a file size lim
 MARKS = f"""
     SELECT host, key, start_ns, try_cast(args->>'$.code' AS BIGINT), try_cast(args->>'$.signal' AS BIGINT),
            args->>'$.{probe.EXIT_BY}', process
-    FROM {schema.BESIDE} WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL
+    FROM {schema.LOOSE} WHERE kind = 'mark' AND cat = '{probe.PROCESS}' AND name = '{probe.EXIT}' AND key IS NOT NULL
     ORDER BY start_ns, process, seq
 """
+MOMENT, TELLER = 2, 6  # the columns of these that say when, and who saw it
 
 Row = dict[str, Any]
 
@@ -70,10 +71,13 @@ def _weight(end: Ending) -> tuple[int, bool]:
 def add_ends(rows: Sequence[Row], marks: Sequence[tuple[Any, ...]]) -> None:
     """Put into the rows how processes ended, as those saw it that had started them."""
     asked = []
+    alike: dict[tuple[object, object], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row["host"], row["pid"]), []).append(row)
     for host, pid, moment, code, signal, by, teller in marks:
-        known = [row for row in rows if (row["host"], row["pid"]) == (host, pid) and began(row) <= moment]
-        row = max(known, key=began, default=None)
-        if row is not None and row["exit_code"] is None and row["signal"] is None:
+        known = [row for row in alike.get((host, pid), ()) if began(row) <= moment]
+        row = max(known, key=began, default={"exit_code": 0})
+        if row["exit_code"] is None and row["signal"] is None:
             row["exit_code"], row["signal"] = code, signal
             if code == 0 and row["state"] == DIED:
                 # It could not say so itself: torch ends persistent workers in the middle of what they do.
@@ -99,10 +103,12 @@ def mark_finished(rows: Sequence[Row], busy: Collection[str]) -> None:
     `busy`: those that ended in the middle of something. One that was started again was killed, too.
     """
     done = {row["host"] for row in rows if row["role"] == LAUNCHER and row.get("program_exit") == 0}
+    latest: dict[int, int] = {}  # when a process of each rank last began
     for row in rows:
-        again = row["rank"] is not None and any(
-            one["rank"] == row["rank"] and began(one) > (row["last_ns"] or 0) for one in rows
-        )
+        if row["rank"] is not None:
+            latest[row["rank"]] = max(latest.get(row["rank"], 0), began(row))
+    for row in rows:
+        again = row["rank"] is not None and latest[row["rank"]] > (row["last_ns"] or 0)
         left = row["host"] in done and row["process"] not in busy and row["role"] != LAUNCHER
         if left and not again and row["exception"] is None and was_ended(row["state"], row["exit_code"], row["signal"]):
             row["reason"], row["state"] = TERMINATED, ENDED

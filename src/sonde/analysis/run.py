@@ -10,11 +10,14 @@ from sonde.analysis.database import Database
 from sonde.analysis.drops import NO_FOLDER, Drops, ProcessDrops, drops_of
 from sonde.analysis.exits import Ending, ending
 from sonde.analysis.ledger.items import step_items
+from sonde.analysis.parts.manifest import checked, has_parts, read_parts, stamps
 from sonde.analysis.records import schema
 from sonde.analysis.records.load import Offsets, load, offsets_of
-from sonde.analysis.records.locate import PROCESSES_FILE, Folder, locate, size_of, stamp
+from sonde.analysis.records.locate import PROCESSES_FILE, Folder, id_of, locate, size_of, stamp
 from sonde.analysis.select import inside
 from sonde.errors import RunBusy, UnknownName
+from sonde.remote.cache import fetch
+from sonde.remote.place import is_url
 from sonde.store.alive import outcome, resolve_replaced, running, state_of
 from sonde.store.process import Info, read_info
 from sonde.store.usage import homeless
@@ -34,7 +37,7 @@ class Run:
     """One run. Use `open_run()` to get one.
 
     It shows the run as it was when records were first read; `refresh()` reads it again. Several folders are read as one
-    run, for hosts without a common one. `thrifty` saves memory at the cost of CPU time. Results may be written to the
+    run, for hosts without a common one. `thrifty` saves memory at the cost of CPU time; `memory` is what queries may use, in bytes. Results may be written to the
     file `output`.
     """
 
@@ -46,11 +49,13 @@ class Run:
         ordered: bool = False,
         threads: int | None = None,
         thrifty: bool = False,
+        memory: int | None = None,
         output: Path | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._ordered = ordered
         self._threads = threads
+        self._memory = memory
         self._thrifty = thrifty
         self._output = output
         self._paths = list(folders)
@@ -100,7 +105,7 @@ class Run:
     @property
     def sealed(self) -> bool:
         """Whether the run is sealed. Processes that joined later may still have raw records."""
-        return any(folder.sealed for folder in self._folders)
+        return any(folder.sealed or has_parts(folder.path) for folder in self._folders)
 
     @property
     def state(self) -> str:
@@ -132,7 +137,9 @@ class Run:
             return self.database.connection.sql(query)
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
-        """A whole table: events, processes, steps, phases, losses, batches, items, layers, memory or system."""
+        """A whole table: events, processes, steps, phases, losses, batches, items, layers, gradients,
+        activations, fields, memory or system.
+        """
         if name not in schema.TABLES:
             raise UnknownName(schema.unknown(name))
         self.database.make(name)
@@ -228,16 +235,19 @@ class Run:
             raise RunBusy(f"{self.path} keeps being sealed. Try again later.")
         return database
 
-    def _stamps(self) -> list[tuple[int, int] | None]:
-        return [stamp(folder.path / PROCESSES_FILE) for folder in self._folders]
+    def _stamps(self) -> list[object]:
+        return [(stamp(folder.path / PROCESSES_FILE), stamps(folder.path)) for folder in self._folders]
 
     def _load_once(self) -> Database:
         database = Database(
-            self._folders,
-            self._prefixes(),
+            [
+                (folder, prefix, checked(read_parts(folder.path, id_of(folder.meta))))
+                for folder, prefix in zip(self._folders, self._prefixes(), strict=True)
+            ],
             files=self._files,
             threads=self._threads,
             thrifty=self._thrifty,
+            memory=self._memory,
             output=self._output,
         )
         sealed = {(row["folder"], row["process"]) for row in database.rows}
@@ -265,12 +275,13 @@ def open_run(
     files: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
-    """Open a run folder, or several as one run. The run may be recording, killed or sealed.
+    """Open a run folder, or several as one run. The run may be recording, killed or sealed. A run at a URL is fetched first.
 
     `files=True` allows SQL to read and write other files (`COPY ... TO`, `read_csv`). `progress` is called with (done,
     total) while records load. Raises RunNotFound if there is no run.
     """
     folders = [path] if isinstance(path, str | os.PathLike) else list(path)
+    folders = [fetch(one).path if isinstance(one, str) and is_url(one) else one for one in folders]
     return Run(folders, files=files, progress=progress)
 
 

@@ -1,57 +1,55 @@
-"""Seals a finished run: the same tables as Parquet, sorted and small; raw files go only after those were read back.
+"""Seals a finished run in parts: the same tables as Parquet, sorted and small; raw files go only after those were read back.
 
-Rows come process by process, and within each group of 262,144 rows by start.
+Each step leaves the run whole, so that sealing can be killed at any moment. A part is put into its place when it is whole. Then
+the manifest lists it, and it counts: its processes are read from there, all others from their raw files. Raw files of listed
+processes go then.
 
-Each step leaves the run whole, so that sealing can be killed at any moment: all tables are written beside the old
-ones, compared with what was recorded, and renamed, that of the processes last. The list of processes is what counts: a process in
-it is read from the sealed events, any other from its raw files. Raw files of listed processes go then. Last come the rows of
-steps, which can be made again at any time (`kept`).
-
-So a list without events, or events of which the raw files do not have as many, are no sealing that was killed: a file was
-lost, as in a copy. Such a run is left as it is.
+A part that is listed and missing is no sealing that was killed: it was lost, as in a copy. Such a run is left as it is.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
+import shutil
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.database import ALL
-from sonde.analysis.ledger.sealed import write_sealed
-from sonde.analysis.records import schema
-from sonde.analysis.records.locate import (
-    EVENTS_FILE,
-    LEDGER_TABLE,
-    PROCESSES_FILE,
-    STEPS_FILE,
-    STEPS_TABLE,
-    is_plain,
-    locate,
-    process_folders,
-    size_of,
+from sonde.analysis.database import Database
+from sonde.analysis.parts.manifest import (
+    MANIFESTS,
+    PARTS,
+    UNFINISHED,
+    Parts,
+    SealedPart,
+    has_parts,
+    listed_by_others,
+    manifest_of,
+    manifest_text,
+    read_parts,
+    stamps,
+    whole_part,
 )
-from sonde.analysis.run import Run
-from sonde.analysis.tables import steps
-from sonde.analysis.training.cache import describe, read_cached_steps, text_of
+from sonde.analysis.parts.plan import plan
+from sonde.analysis.records.load import Offsets, offsets_of
+from sonde.analysis.records.locate import EVENTS_FILE, PROCESSES_FILE, id_of, is_plain, locate, process_folders, size_of
+from sonde.analysis.sealing.engines import in_loop
+from sonde.analysis.sealing.part import sync, write_text
 from sonde.errors import FolderRefused, RunBusy, RunUnreadable
 from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of
-from sonde.store.folder import ARGS_FILE, FILE_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
+from sonde.store.folder import ARGS_FILE, FOLDER_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
 from sonde.store.process import read_info
 from sonde.store.reading.rings import read_rings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    import duckdb
+    from sonde.analysis.records.locate import Folder
+    from sonde.analysis.sealing.engines import Engine
+    from sonde.store.process import Info
 
 RAW_FILES = (RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE, LEDGER_FILE)
-UNFINISHED = ".sealing-"  # how the names of unfinished files begin
-
-# Version 2 of the format writes whole numbers as differences, unless a column has few values: then as a dictionary.
-_FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 262144, DICTIONARY_SIZE_LIMIT 4096"
 
 
 class SealResult(NamedTuple):
@@ -63,30 +61,107 @@ class SealResult(NamedTuple):
     after: int
 
 
-def seal(path: str | Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None) -> SealResult:
-    """Seal a run. Sealing again takes in processes that joined since, and clears what an interrupted sealing left.
+def seal(
+    path: str | Path,
+    *,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    engine: Engine = in_loop,
+) -> SealResult:
+    """Seal a run. Sealing again takes in processes that joined since, and goes on where an interrupted sealing ended.
 
     Raises RunBusy while the run is recording. Of a process on another host that did not end properly nobody here can say
-    whether it still runs: RunBusy as well, unless `force`. Raises RunUnreadable if one of its sealed tables is missing, and
-    FolderRefused if the tables cannot be written, as on a full disk.
+    whether it still runs: RunBusy as well, unless `force`. Raises RunUnreadable if one of its parts is missing, and
+    FolderRefused if the tables cannot be written, as on a full disk. `progress` is called with (done, total) parts.
     """
-    folder = locate(path).path
-    with _alone(folder):
-        _refuse_busy(folder, force=force)
-        if is_plain(folder / PROCESSES_FILE) and not is_plain(folder / EVENTS_FILE):
-            raise RunUnreadable(_incomplete(folder, EVENTS_FILE))
-        _clear_unfinished(folder)
-        with Run([folder], files=True, ordered=True, progress=progress) as run:
-            before = run.size
-            if not run.sealed:
-                _refuse_loss(run, folder)
-            if not run.sealed or any(row["folder"] is None for row in run.rows):
-                _write_or_leave(run, folder)
-            rows = run.rows
-            _remove_raw(folder, [str(row["process"]) for row in rows])
-        if read_cached_steps(folder) is None:
-            _keep_steps(folder)
-        return SealResult(sum(row["events"] for row in rows), len(rows), before, size_of(folder))
+    folder = locate(path)
+    with _alone(folder.path):
+        infos = _refuse_busy(folder.path, force=force)
+        _refuse_incomplete(folder)
+        parts = read_parts(folder.path, _id(folder))
+        if parts.lost:
+            raise RunUnreadable(f"{' '.join(parts.notes)} Nothing was changed.")
+        _clear_unfinished(folder.path)
+        before = size_of(folder.path)
+        found = _Sealing(folder, parts)
+        if parts.whole:
+            found.list_parts()  # again: the list may have been lost
+        found.remove_raw(found.sealed)
+        found.seal(infos, engine, progress)
+        return SealResult(*found.counts(), before, size_of(folder.path))
+
+
+class _Sealing:
+    """A run folder that is being sealed, and the parts that it has so far."""
+
+    def __init__(self, folder: Folder, parts: Parts) -> None:
+        self._folder = folder
+        self._parts = {part.name: part for part in parts.whole}
+        self._others = listed_by_others(folder.path)
+        with closing(Database([(folder, "", parts)], files=True)) as database:  # what is sealed, one way or another
+            self._rows = database.rows
+
+    @property
+    def sealed(self) -> list[str]:
+        """The processes that are sealed."""
+        return [str(row["process"]) for row in self._rows]
+
+    def seal(self, infos: dict[Path, Info], engine: Engine, progress: Callable[[int, int], None] | None) -> None:
+        """Seal what is not sealed yet, and let the raw files of each part go when it is listed."""
+        known: Offsets = {(row["host"], row["boot_id"]): row["offset_ns"] for row in self._rows}
+        left = [(one, info) for one, info in infos.items() if one.name not in set(self.sealed)]
+        wanted = plan(_id(self._folder), left, offsets_of(infos.values(), known), set(self._parts))
+        if wanted and not self._parts:
+            self.list_parts()  # none: what is not listed then was not finished
+        for done, part in enumerate(engine(str(self._folder.path), wanted), 1):
+            made = whole_part(self._folder.path / PARTS / part.name, part.run, part.processes)
+            if made is not None:
+                self._take(made)
+            if progress is not None:
+                progress(done, len(wanted))
+
+    def remove_raw(self, processes: Iterable[str]) -> None:
+        """Remove the raw files of processes that are sealed."""
+        for process in processes:
+            one = self._folder.path / process
+            for path in (*(one / name for name in RAW_FILES), *_rings_elsewhere(one)):
+                if is_plain(path):
+                    path.unlink()
+
+    def counts(self) -> tuple[int, int]:
+        """How many events and processes are sealed."""
+        return sum(row["events"] for row in self._rows), len(self._rows)
+
+    def list_parts(self) -> None:
+        """Write the manifest."""
+        manifest = manifest_of(self._folder.path)
+        beside, text = manifest.with_name(f"{UNFINISHED}{manifest.name}"), manifest_text(_id(self._folder), self._own())
+        try:
+            if is_plain(manifest) and manifest.read_text() == text:
+                return
+            manifest.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            write_text(beside, text)
+            os.replace(beside, manifest)
+            sync(manifest.parent)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise FolderRefused(
+                f"Cannot write {manifest}: {error.strerror}. Free disk space, then seal again."
+            ) from None
+
+    def _own(self) -> list[SealedPart]:
+        """The parts that no other host lists."""
+        return [part for part in self._parts.values() if part.name not in self._others]
+
+    def _take(self, part: SealedPart) -> None:
+        self._parts[part.name] = part
+        self.list_parts()
+        self._rows += part.summary.rows
+        self.remove_raw(part.summary.processes)
+
+
+def _id(folder: Folder) -> str:
+    return id_of(folder.meta) or ""
 
 
 @contextmanager
@@ -102,9 +177,11 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _refuse_busy(folder: Path, *, force: bool) -> None:
+def _refuse_busy(folder: Path, *, force: bool) -> dict[Path, Info]:
+    """Refuse a run that is recording, or may be; what the processes say of themselves."""
     folders = process_folders(folder)
-    for one, info in zip(folders, resolve_replaced([read_info(one, []) for one in folders]), strict=True):
+    infos = resolve_replaced([read_info(one, []) for one in folders])
+    for one, info in zip(folders, infos, strict=True):
         pid = running(info)
         if pid is not None:
             raise RunBusy(f"{folder} is still recording: process {pid} ({one.name}) is running. Seal it after it ends.")
@@ -113,34 +190,23 @@ def _refuse_busy(folder: Path, *, force: bool) -> None:
                 f"Process {info.pid} on {info.host} may still be recording to {folder}. Seal the run on that host, "
                 "or use --force if you know that it has ended."
             )
+    return dict(zip(folders, infos, strict=True))
 
 
-def _refuse_loss(run: Run, folder: Path) -> None:
-    """Refuse a run without a list of processes, if what lies there of sealed tables has more than the raw files would give."""
-    if not any(is_plain(folder / name) for name in (EVENTS_FILE, LEDGER_TABLE, STEPS_TABLE, STEPS_FILE)):
-        return
-    sealed = _counts(run, folder / EVENTS_FILE)
-    raw = {str(row["process"]): int(row["events"]) for row in run.rows}
-    if sealed is None:
-        lost = any(not _has_records(one) for one in process_folders(folder))
-    else:
-        lost = any(count > raw.get(process, 0) for process, count in sealed.items())
-    if lost:
-        lacking = [name for name in (EVENTS_FILE, PROCESSES_FILE) if not is_plain(folder / name)]
-        raise RunUnreadable(_incomplete(folder, " and ".join(lacking)))
+def _refuse_incomplete(folder: Folder) -> None:
+    """Refuse a run that was sealed, and of which a list of what that was is lost, and raw records too.
 
-
-def _counts(run: Run, events: Path) -> dict[str, int] | None:
-    """How many events of each process are in a sealed table; None: it is not there, or cannot be read."""
-    import duckdb
-
-    if not is_plain(events):
-        return None
-    query = f"SELECT process, count(*) FROM read_parquet({schema.quoted(str(events))}) GROUP BY 1"
-    try:
-        return {str(process): count for process, count in run.database.connection.execute(query).fetchall()}
-    except duckdb.Error:
-        return None
+    Versions before the first release sealed all processes into one table of events, with a table of the processes.
+    """
+    lacking = [name for name in (EVENTS_FILE, PROCESSES_FILE) if not is_plain(folder.path / name)]
+    if len(lacking) == 2:
+        lost = has_parts(folder.path) and not stamps(folder.path)
+        lacking = [f"{PARTS}/{MANIFESTS}"] if lost else []
+    if lacking and not all(_has_records(one) for one in folder.processes):
+        raise RunUnreadable(
+            f"The sealed tables of {folder.path} are incomplete: {lacking[0]} is missing. Nothing was changed. Restore the "
+            "missing file from a backup, then seal again."
+        )
 
 
 def _has_records(process: Path) -> bool:
@@ -148,117 +214,12 @@ def _has_records(process: Path) -> bool:
     return any(is_plain(process / name) for name in (RINGS_FILE, SEGMENT_FILE)) or bool(_rings_elsewhere(process))
 
 
-def _incomplete(folder: Path, lacking: str) -> str:
-    return (
-        f"The sealed tables of {folder} are incomplete: {lacking} {'are' if ' and ' in lacking else 'is'} missing. "
-        "Nothing was changed. Restore the missing files from a backup, then seal again."
-    )
-
-
 def _clear_unfinished(folder: Path) -> None:
-    for one in folder.glob(f"{UNFINISHED}*"):
-        one.unlink()
-
-
-def _write_or_leave(run: Run, folder: Path) -> None:
-    """Write all tables, or leave nothing behind."""
-    import duckdb
-
-    try:
-        _write(run, folder)
-    except (duckdb.IOException, OSError) as error:
-        _clear_unfinished(folder)
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0].rpartition(": ")[2].partition('"')[0]
-        raise FolderRefused(
-            f"Cannot write the tables of {folder}: {reason}. Its records are unchanged. Free disk space or copy the "
-            "run to another disk, then seal again."
-        ) from None
-
-
-def _write(run: Run, folder: Path) -> None:
-    """Write all tables, compare them with the run, and put them in place."""
-    events = folder / f"{UNFINISHED}{EVENTS_FILE}"
-    processes = folder / f"{UNFINISHED}{PROCESSES_FILE}"
-    database = run.database
-    connection = database.connection
-    connection.execute("SET threads = 1")  # rows keep their order on the way to the file
-    _copy(connection, f"SELECT {schema.names(schema.EVENTS)} FROM events", events)
-    ledgers = database.ledgers.all()  # before the processes: what is wrong with them is a note there
-    database.write_processes()  # again: reading all arguments may have told more
-    _copy(connection, f"SELECT {schema.names(ALL)} FROM process_rows ORDER BY process", processes)
-    _compare(connection, schema.EVENTS, "events", events)
-    _compare(connection, ALL, "process_rows", processes)
-    if ledgers:
-        ledger = folder / f"{UNFINISHED}{LEDGER_TABLE}"
-        _create(ledger)
-        write_sealed(connection, ledgers, ledger)
-        _sync(ledger)
-        os.replace(ledger, folder / LEDGER_TABLE)
-    os.replace(events, folder / EVENTS_FILE)
-    os.replace(processes, folder / PROCESSES_FILE)
-    _sync(folder)
-
-
-def _keep_steps(folder: Path) -> None:
-    """Write the rows of the steps beside the sealed tables. Where it does not go, they are made anew for each reader."""
-    import duckdb
-
-    table, beside = folder / f"{UNFINISHED}{STEPS_TABLE}", folder / f"{UNFINISHED}{STEPS_FILE}"
-    try:
-        for name in (STEPS_FILE, STEPS_TABLE):  # of other tables, if there are any
-            (folder / name).unlink(missing_ok=True)
-        with Run([folder], files=True, threads=1) as run:
-            run.table("steps")
-            connection = run.database.connection
-            found = describe(connection, steps.ROWS, steps.COLUMNS, run.database.source.name_counts)
-            if found is None:
-                return
-            query, about = found
-            _copy(connection, query, table)
-            columns = [(name, type) for name, type in steps.COLUMNS.items() if name not in about["known"]]
-            _compare(connection, columns, f"({query})", table)
-        _create(beside)
-        beside.write_text(text_of(about, folder, table))
-        _sync(beside)
-        os.replace(table, folder / STEPS_TABLE)
-        os.replace(beside, folder / STEPS_FILE)
-        _sync(folder)
-    except (duckdb.Error, OSError, RunUnreadable):
-        _clear_unfinished(folder)
-
-
-def _create(path: Path) -> None:
-    """Make a file with the right mode, which DuckDB only fills."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
-    os.close(descriptor)
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
-    _create(path)
-    connection.execute(f"COPY ({query}) TO {schema.quoted(str(path))} ({_FORMAT}, USE_TMP_FILE false)")
-    _sync(path)
-
-
-def _compare(connection: duckdb.DuckDBPyConnection, columns: schema.Columns, table: str, path: Path) -> None:
-    """Every value of every row goes into a sum; any difference shows in it."""
-    check = f"SELECT count(*), sum(hash({schema.names(columns)})) FROM "
-    expected = connection.execute(f"{check}{table}").fetchall()
-    found = connection.execute(f"{check}read_parquet({schema.quoted(str(path))})").fetchall()
-    if found != expected:
-        path.unlink()
-        raise RunUnreadable(
-            f"{path.name} differs after reading it back ({found} instead of {expected}). The run is unchanged; check "
-            "the disk, then seal again."
-        )
-
-
-def _remove_raw(folder: Path, sealed: list[str]) -> None:
-    """Remove the raw files of processes that are in the sealed list."""
-    for process in sealed:
-        one = folder / process
-        for path in (*(one / name for name in RAW_FILES), *_rings_elsewhere(one)):
-            if is_plain(path):
-                path.unlink()
+    for one in (*folder.glob(f"{UNFINISHED}*"), *(folder / PARTS).glob(f"{UNFINISHED}*")):
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one)
+        else:
+            one.unlink()
 
 
 def _rings_elsewhere(process: Path) -> list[Path]:
@@ -272,11 +233,3 @@ def _rings_elsewhere(process: Path) -> list[Path]:
     except OSError:
         return []
     return [path] if same and read_rings(path, path.lstat().st_uid, []).header is not None else []
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from tests.analysis.oldform import seal_in_one
 
 from sonde.analysis.ledger.ledger import SAMPLE, WHOLE
 from sonde.analysis.ledger.processes import Ledgers
@@ -19,6 +20,7 @@ from sonde.analysis.ledger.sealed import write_sealed
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.errors import UnknownName
+from sonde.store.folder import host
 from sonde.store.ledger import ALONE, DATA, Packer, Writer, pack_digest, pack_text
 from sonde.store.probe import batch_key
 from sonde.testing import build_training
@@ -82,7 +84,7 @@ def test_sealed_and_raw_give_the_same(tmp_path: Path) -> None:
         items = run.items(step=2).fetchall()
     seal(path)
     assert not list(path.glob("*/ledger.bin"))
-    assert (path / "ledger.parquet").stat().st_mode & 0o777 == 0o600
+    assert (path / "parts" / f"{host()}-0000" / "ledger.parquet").stat().st_mode & 0o777 == 0o600
     with open_run(path) as run:
         assert run.sql(BATCHES).fetchall() == raw
         assert run.items(step=2).fetchall() == items
@@ -137,12 +139,25 @@ def test_what_a_ledger_lacks_is_among_the_notes(tmp_path: Path) -> None:
 
 def test_a_damaged_sealed_ledger_is_a_note(tmp_path: Path) -> None:
     """The rest of the run can be read."""
-    path = trained(tmp_path / "run")
-    seal(path)
+    path = seal_in_one(trained(tmp_path / "run"))
     (path / "ledger.parquet").write_bytes(b"PAR1" * 30)
     with open_run(path) as run:
         assert {row[6] for row in run.sql(BATCHES).fetchall()} == {None}
         assert "Cannot read the ledger" in run.notes[0]
+
+
+@pytest.mark.filterwarnings("ignore::sonde.errors.IncompleteRun")
+def test_a_damaged_ledger_of_a_part_is_a_note(tmp_path: Path) -> None:
+    """Cut or changed, the rest of the part can be read."""
+    path = trained(tmp_path / "run")
+    seal(path)
+    table = path / "parts" / f"{host()}-0000" / "ledger.parquet"
+    whole = table.read_bytes()
+    for damaged in (whole[:-20], whole.replace(b"flags", b"fLags")):
+        table.write_bytes(damaged)
+        with open_run(path) as run:
+            assert {row[6] for row in run.sql(BATCHES).fetchall()} == {None}
+            assert f"parts/{host()}-0000/ledger.parquet" in run.notes[0]
 
 
 # ── the items of a step ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -250,7 +265,7 @@ def sealed_bytes(tmp_path: Path, dataset: int, batch: int, count: int) -> float:
     batches = [(number, tuple(shuffled[number * batch : (number + 1) * batch])) for number in range(count // batch)]
     write_ledger(folder / "ledger.bin", batches)
     seal(path)
-    return (path / "ledger.parquet").stat().st_size / (count // batch * batch)
+    return (path / "parts" / f"{host()}-0000" / "ledger.parquet").stat().st_size / (count // batch * batch)
 
 
 def test_a_shuffled_item_costs_at_most_two_bytes(tmp_path: Path) -> None:
@@ -260,13 +275,12 @@ def test_a_shuffled_item_costs_at_most_two_bytes(tmp_path: Path) -> None:
     (folder,) = path.glob("*-1000-0")
     write_ledger(folder / "ledger.bin", [(n, tuple(range(64 * n, 64 * n + 64))) for n in range(2000)])
     seal(path)
-    assert (path / "ledger.parquet").stat().st_size / 128_000 < 0.2
+    assert (path / "parts" / f"{host()}-0000" / "ledger.parquet").stat().st_size / 128_000 < 0.2
 
 
 def sealed_with_recipes(path: Path) -> Path:
     """A run as an earlier version sealed it: the batches 0 to 5 of each rank are places in an order."""
-    run = trained(path)
-    seal(run)
+    run = seal_in_one(trained(path))
     table = run / "ledger.parquet"
     with duckdb.connect() as connection:
         connection.execute(
@@ -337,8 +351,7 @@ def test_an_empty_book_is_none(tmp_path: Path) -> None:
 
 def test_a_damaged_column_of_a_sealed_ledger_is_a_note(tmp_path: Path) -> None:
     """One bit makes another name of it."""
-    path = trained(tmp_path / "run")
-    seal(path)
+    path = seal_in_one(trained(tmp_path / "run"))
     table = path / "ledger.parquet"
     table.write_bytes(table.read_bytes().replace(b"flags", b"fLags"))
     with open_run(path) as run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,6 @@ class Ledgers:
         self._raw: dict[str, tuple[Path, list[str]]] = {}
         self._sealed: dict[str, tuple[str, str, list[str]]] = {}
         self._read_already: dict[str, Ledger | None] = {}
-        self._numbered: list[str] = []
 
     def add_raw(self, process: str, folder: Path, notes: list[str]) -> None:
         """A process whose files are there; what is wrong with its ledger becomes a note."""
@@ -51,13 +49,12 @@ class Ledgers:
         found = [(process, self.of(process)) for process in sorted({*self._raw, *self._sealed})]
         return [(process, one) for process, one in found if one is not None]
 
-    def register(self, connection: duckdb.DuckDBPyConnection, processes: Sequence[str]) -> None:
-        """Make the function `sonde_indices(number, key)`, where a number is that of a process in this list."""
-        self._numbered = list(processes)
-        connection.create_function(FUNCTION, self._answer, ["BIGINT", "BIGINT"], "BIGINT[]")
+    def register(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Make the function `sonde_indices(process, key)`."""
+        connection.create_function(FUNCTION, self._answer, ["VARCHAR", "BIGINT"], "BIGINT[]")
 
-    def _answer(self, number: int, key: int) -> list[int]:
-        found = self.of(self._numbered[number])
+    def _answer(self, process: str, key: int) -> list[int]:
+        found = self.of(process)
         return (found.indices(key) if found is not None else None) or []  # DuckDB takes no None from a function
 
     def _read(self, process: str) -> Ledger | None:

@@ -13,6 +13,7 @@ from sonde.analysis.live.items import Slowest
 from sonde.analysis.live.layers import CATEGORIES, LayerTotals
 from sonde.analysis.live.tail import Fresh, Tail, nothing
 from sonde.analysis.live.window import OTHER, Window, code_of
+from sonde.analysis.parts.manifest import has_parts
 from sonde.analysis.records import label
 from sonde.analysis.records.locate import locate, process_folders
 from sonde.analysis.records.plain import HIGHEST_NAME
@@ -156,7 +157,7 @@ class Live:
         self.notes: list[str] = []
         self.exits: dict[int, dict[str, Any]] = {}
         self.gone = False  # the run folder is not there any more
-        if folder.sealed:
+        if folder.sealed or has_parts(folder.path):
             from sonde.analysis.live.sealed import sealed_tails  # loads all tables, which a live run does without
 
             self.sources = {tail.folder.name: LiveProcess(tail) for tail in sealed_tails(folder.path)}

@@ -1,24 +1,15 @@
-"""What recording cost a run: how many records there are, times what one of them takes, measured in the run itself.
-
-Between the end of `optimizer` and the mark `update`, and between the end of `input_wait` and the counter `samples`, no code
-but Sonde's own runs. What lies between two such records is therefore the price of a record as that program paid it, with the
-state of its caches.
-"""
+"""What recording cost a run: how many records there are, times what one of them takes, measured in the run itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.records.plain import middle_of
-from sonde.analysis.records.schema import BESIDE, quoted
-from sonde.store import probe
+from sonde.analysis.records.gaps import measured
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
-PAIRS = ((probe.OPTIMIZER, probe.UPDATE), (probe.INPUT_WAIT, probe.SAMPLES))
 FEWEST = 20  # pairs: the median of fewer says nothing
 
 
@@ -42,8 +33,8 @@ class Cost:
 
 def cost(run: Run) -> Cost:
     """What recording cost."""
-    rows = [row for row in run.rows if row["role"] not in ("launcher", "worker") and row["events"]]
-    gaps = _gaps(run, [(row["process"], row["events"]) for row in rows])
+    rows = measured(run.rows)
+    gaps = run.database.record_gaps()
     pairs = sum(count for _, count in gaps)
     each = sum(ns for ns, _ in gaps) / len(gaps) if pairs >= FEWEST else None
     records = sum(row["events"] for row in rows)
@@ -80,26 +71,3 @@ def _basis(each: float | None) -> str:
         "Sonde's own code between them, hooks included. It is measured in training processes and used for loader "
         "workers too."
     )
-
-
-def _gaps(run: Run, processes: Sequence[tuple[str, int]]) -> list[tuple[float, int]]:
-    """For each kind of pair in each process: the median time between the two, and how many there are."""
-    if not processes:
-        return []
-    middles = [(process, *middle_of(events)) for process, events in processes]
-    where = " OR ".join(f"process = {quoted(one)} AND seq BETWEEN {low} AND {high}" for one, low, high in middles)
-    found = run.sql(
-        f"""
-        WITH near AS (
-            SELECT process, lane, seq, depth, name, start_ns, dur_ns FROM {BESIDE}
-            WHERE cat = '{probe.PROBE}' AND name IN ({", ".join(quoted(name) for pair in PAIRS for name in pair)}) AND ({where})
-        )
-        SELECT median(b.start_ns - a.start_ns - a.dur_ns), count(*)
-        FROM near a JOIN near b ON b.process = a.process AND b.seq = a.seq + 1 AND b.lane = a.lane
-        WHERE (a.name, b.name) IN ({", ".join(f"({quoted(a)}, {quoted(b)})" for a, b in PAIRS)})
-          AND b.start_ns >= a.start_ns + a.dur_ns
-          AND (a.name <> '{probe.OPTIMIZER}' OR a.depth = b.depth)  -- not inside a backward pass, which goes on behind it
-        GROUP BY a.process, a.name ORDER BY a.process, a.name
-        """
-    ).fetchall()
-    return [(float(ns), int(count)) for ns, count in found if ns is not None]

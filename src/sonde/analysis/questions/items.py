@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sonde.analysis.records.schema import BESIDE, quoted
-from sonde.analysis.training.trainers import owners
-from sonde.store import probe
-from sonde.store.probe import batch_key
+from sonde.analysis.records.schema import quoted
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
-
-_ITEMS = f"{BESIDE} WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITEM}'"
 
 
 @dataclass(frozen=True)
@@ -96,46 +91,19 @@ def items(run: Run, most: int) -> ItemSummary:
 
 def items_of(run: Run, steps: Sequence[tuple[str, int]], most: int) -> dict[tuple[str, int], list[StepItem]]:
     """For each (process, step) the items of its batches that took longest."""
-    batches = _batches(run, steps)
-    if not batches:
-        return {}
-    owner = owners(run.rows)
-    workers = {row["process"]: row["worker"] for row in run.rows}
-    keys = ", ".join(str(key) for _, key in batches)
-    fetches = run.sql(
-        f"SELECT process, seq, key FROM {BESIDE} WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' "
-        f"AND key IN ({keys})"
-    ).fetchall()
-    step_of = {
-        (process, seq): batches[owner.get(process, process), key]
-        for process, seq, key in fetches
-        if (owner.get(process, process), key) in batches
-    }
-    found: dict[tuple[str, int], list[StepItem]] = {}
-    for process, parent, key, text, dur in _inside(run, list(step_of)):
-        place = step_of.get((process, parent))
-        if place is not None and len(found.setdefault(place, [])) < most:
-            found[place].append(StepItem(key if text is None else None, text, workers.get(process), dur))
-    return found
-
-
-def _batches(run: Run, steps: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[str, int]]:
-    """(process, key of a batch) -> (process, step)."""
     if not steps:
         return {}
     wanted = ", ".join(f"({quoted(process)}, {step})" for process, step in steps)
+    processes = ", ".join({quoted(process) for process, _ in steps})
     rows = run.sql(
-        f"SELECT process, step, loader, round, batch FROM batches WHERE (process, step) IN ({wanted}) AND loader IS NOT NULL"
+        f"""
+        SELECT process, step, index, id, worker, dur_ns FROM items
+        WHERE process IN ({processes}) AND (process, step) IN ({wanted}) AND loader IS NOT NULL AND dur_ns IS NOT NULL
+        ORDER BY dur_ns DESC, start_ns, position
+        """
     ).fetchall()
-    return {(process, batch_key(*key)): (process, step) for process, step, *key in rows}
-
-
-def _inside(run: Run, fetches: Sequence[tuple[str, int]]) -> list[tuple[Any, ...]]:
-    """The items in some fetches, the longest first; an item that did not end is longer than all."""
-    if not fetches:
-        return []
-    wanted = ", ".join(f"({quoted(process)}, {seq})" for process, seq in fetches)
-    return run.sql(
-        f"SELECT process, parent, key, args->>'$.key', dur_ns FROM {_ITEMS} AND (process, parent) IN ({wanted}) "
-        "ORDER BY dur_ns DESC NULLS FIRST, seq"
-    ).fetchall()
+    found: dict[tuple[str, int], list[StepItem]] = {}
+    for process, step, *item in rows:
+        if len(found.setdefault((process, step), [])) < most:
+            found[process, step].append(StepItem(*item))
+    return found

@@ -9,7 +9,7 @@ from sonde.analysis.records.schema import quoted
 from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -51,13 +51,8 @@ class TableBuilder:
         if self._count >= LEAST_PART:
             self._close()
 
-    def take(self, part: PackedRows) -> None:
-        """Take rows that are packed already."""
-        self._close()
-        self._parts.append(part)
-
-    def register(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Make the view of all rows."""
+    def register(self, connection: duckdb.DuckDBPyConnection, sealed: Sequence[str] = ()) -> None:
+        """Make the view of all rows; `sealed`: queries that give further ones."""
         self._close()
         give_back()  # now, and not after each part: what the next process needs would have to be got anew
         selects, people = [], _process_columns(connection)
@@ -66,7 +61,7 @@ class TableBuilder:
             selects.append(self._select(connection, part, f"{self._name}_{number}", people))
         nothing = ", ".join(f"NULL::{type} AS {name}" for name, type in self._columns.items())
         known = f"SELECT {', '.join(PROCESS_COLUMNS)} FROM process_numbers"
-        rows = " UNION ALL ".join(selects) or f"SELECT * FROM (SELECT {nothing}), ({known}) WHERE false"
+        rows = " UNION ALL ".join([*selects, *sealed]) or f"SELECT * FROM (SELECT {nothing}), ({known}) WHERE false"
         connection.execute(f"CREATE OR REPLACE VIEW {self._name} AS {rows}")
 
     def _select(

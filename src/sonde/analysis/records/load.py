@@ -53,7 +53,7 @@ class ProcessSummary(NamedTuple):
 class Loaded(NamedTuple):
     """Raw processes, ready for DuckDB. The first name and the first lane have the id 1 and 0.
 
-    `rest` loads the records that were left in the files; None: there are none.
+    `rest` gives the records that are not among these parts, as they were left in the files; None: there are none.
     """
 
     parts: list[PackedRows]
@@ -118,6 +118,7 @@ class FolderLoader:
         self._columns = Columns(part_size(rows), ordered=ordered)
         # Apart, because they need more room than spans; not if the rows are to stay in order.
         self._counters = Columns(part_size(rows))
+        self._plain = Columns(part_size(rows), ordered=True)  # of rows in order, those that only tables are made of
         self._names: dict[tuple[str, str], int] = {}
         self._lanes: dict[tuple[int, int], int] = {}
         self._rows = rows
@@ -149,34 +150,54 @@ class FolderLoader:
         infos = resolve_replaced([one.info for one in recordings])
         for recording, info, called, seen in zip(recordings, infos, self._called, self.loaded.seen, strict=True):
             self.loaded.rows.append(_row(recording, info, *called, seen.last))
+        if self._ordered:
+            return self.loaded._replace(rest=self._plain.finish)
         return self.loaded._replace(rest=self._load_rest if self._left else None)
 
     def _take(self, recording: ProcessRecording, number: int, process: str, offset: int) -> ProcessSummary:
         """Take the records; of a long run those that only steps are made of are left in the file."""
         self._columns.next_process()
+        self._plain.next_process()
         table = self._name_table(recording)
         first, last, unnamed, left = FAR, -1, 0, 0
-        name_counts, plain = NameCounter(recording.names), Plain(recording.names, *middle_of(len(recording)))
-        one = _Left(recording, number, process, offset, table, plain)
+        name_counts = NameCounter(recording.names)
+        one = _Left(recording, number, process, offset, table, self._sieve(recording))
         for chunk in recording.chunks():
             names = np.take(table, chunk.records["name"], mode="clip")
             unnamed += len(names) - int(np.count_nonzero(names))
             first, last = min(first, int(chunk.records["start"].min())), max(last, _last(chunk))
             name_counts.add(chunk.records["name"], chunk.records["kind"], chunk.threads)
-            passes = one.passes(chunk) if self._long else np.zeros(len(names), np.bool_)
-            left += int(np.count_nonzero(passes))
-            self._add(one, _some(chunk, ~passes) if self._long else chunk)
+            left += self._take_chunk(one, chunk)
         if left:
             self._left.append(one)
         if unnamed:
             recording.notes.append(f"names.jsonl lacks the names of {unnamed} records")
         return ProcessSummary(name_counts.rows(), first if last >= 0 else None, last if last >= 0 else None)
 
-    def _add(self, of: _Left, chunk: Chunk) -> None:
+    def _sieve(self, recording: ProcessRecording) -> Plain:
+        if self._ordered:
+            return Plain(recording.names, -1, -1, sealed=True)
+        return Plain(recording.names, *middle_of(len(recording)))
+
+    def _take_chunk(self, of: _Left, chunk: Chunk) -> int:
+        """Take a chunk; how many of its records are left in the file. In order, these are taken too, but apart."""
+        if not (self._ordered or self._long):
+            self._add(of, chunk, self._columns_for(chunk))
+            return 0
+        passes = of.passes(chunk)
+        self._add(of, _some(chunk, ~passes), self._columns_for(chunk))
+        if self._ordered:
+            self._add(of, _some(chunk, passes), self._plain)
+            return 0
+        return int(np.count_nonzero(passes))
+
+    def _columns_for(self, chunk: Chunk) -> Columns:
+        return self._counters if chunk.counters and not self._ordered else self._columns
+
+    def _add(self, of: _Left, chunk: Chunk, columns: Columns) -> None:
         if not len(chunk.records):
             return
         names = np.take(of.table, chunk.records["name"], mode="clip")
-        columns = self._counters if chunk.counters and not self._ordered else self._columns
         columns.add(chunk, self._threads_of(of.recording, of.number, of.process, chunk.threads), names, of.offset)
 
     def _load_rest(self) -> list[PackedRows]:
@@ -184,7 +205,7 @@ class FolderLoader:
         self._columns, self._counters = Columns(part_size(self._rows)), Columns(part_size(self._rows))
         for one in self._left:
             for chunk in one.recording.chunks():
-                self._add(one, _some(chunk, one.passes(chunk)))
+                self._add(one, _some(chunk, one.passes(chunk)), self._columns_for(chunk))
             one.recording.close()
         return self._columns.finish() + self._counters.finish()
 

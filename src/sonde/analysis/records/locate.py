@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sonde.errors import RunNotFound, nearest
-from sonde.store.folder import PROCESS_FILE, RUN_FILE
+from sonde.store.folder import PROCESS_FILE, PULLED_FILE, RUN_FILE
 from sonde.store.process import is_ours, read_object
 from sonde.store.reading.reader import FILES
+from sonde.store.untrusted import Fields
 
 EVENTS_FILE = "events.parquet"
 PROCESSES_FILE = "processes.parquet"
 LEDGER_TABLE = "ledger.parquet"
-STEPS_TABLE = "steps.parquet"
-STEPS_FILE = "steps.json"  # what belongs to that table
+MOST_NOTES = 100  # of a run that was pulled
 SHOWN = 10  # entries of a folder that an error message lists
 
 
@@ -45,7 +45,15 @@ def locate(path: str | Path) -> Folder:
     if is_plain(folder / PROCESSES_FILE) and not sealed:
         what = "is a symbolic link and was not followed" if (folder / EVENTS_FILE).is_symlink() else "is missing"
         notes.append(f"{EVENTS_FILE} {what}: the sealed tables are incomplete; restore it from a backup")
+    if is_plain(folder / PULLED_FILE):  # what its hosts have not pushed
+        notes += Fields(read_object(folder / PULLED_FILE, [])).texts("notes", MOST_NOTES)
     return Folder(folder, meta, processes, sealed, notes)
+
+
+def id_of(meta: dict[str, Any]) -> str | None:
+    """The id of a run, by what run.json says: the name that its folder got first. None: it does not say."""
+    id = meta.get("id")
+    return id if isinstance(id, str) and id else None
 
 
 def process_folders(folder: Path) -> list[Path]:

@@ -63,11 +63,14 @@ class NameCounter:
         self._counts[lane] = self._counts[lane] + found if lane in self._counts else found
 
 
-def count_names(connection: duckdb.DuckDBPyConnection, source: str) -> list[NameCount]:
-    """The same of a sealed process. `source`: its events, a table and a condition."""
+def count_names(connection: duckdb.DuckDBPyConnection, events: str) -> dict[str, list[NameCount]]:
+    """The same of processes in a sealed file. `events`: the query that gives them."""
     rows = connection.execute(
         f"""
-        SELECT kind, coalesce(cat, ''), coalesce(name, ''), coalesce(lane, 0), open, count(*) FROM {source} GROUP BY ALL
+        SELECT process, kind, coalesce(cat, ''), coalesce(name, ''), coalesce(lane, 0), open, count(*) FROM ({events}) GROUP BY ALL
         """
     ).fetchall()
-    return sorted(NameCount(*row) for row in rows)
+    found: dict[str, list[NameCount]] = {}
+    for process, *row in sorted(rows):
+        found.setdefault(process, []).append(NameCount(*row))
+    return found

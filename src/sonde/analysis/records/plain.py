@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 HIGHEST_NAME = 2 * record.MAX_NAMES  # name ids above this are damage
 FAR = 2**62  # times beyond this are damage
 MIDDLE = 20_000  # records in the middle of a process that are loaded all the same
-_STEP, _WAIT, _UPDATE = 1, 2, 3
+_STEP, _WAIT, _UPDATE, _LOADED = 1, 2, 3, 4
 _STEPS = {
     **dict.fromkeys((probe.H2D, probe.FORWARD, probe.BACKWARD, probe.OPTIMIZER, probe.SAMPLES, probe.LOSS), _STEP),
     probe.INPUT_WAIT: _WAIT,
     probe.UPDATE: _UPDATE,
 }
+# A sealed run has tables of batches and items too.
+_SEALED = {probe.FETCH: _LOADED, probe.ITEM: _LOADED}
 
 
 def middle_of(events: int) -> tuple[int, int]:
@@ -32,14 +34,15 @@ def middle_of(events: int) -> tuple[int, int]:
 class Plain:
     """Tells which records only steps are made of: completed, without arguments; no first batch of an iterator, no aborted step.
 
-    Those with numbers from `low` to `high` are wanted anyhow.
+    Those with numbers from `low` to `high` are wanted anyhow. `sealed`: also what only batches and items are made of, and
+    collectives.
     """
 
-    def __init__(self, names: Mapping[int, tuple[str, str]], low: int, high: int) -> None:
+    def __init__(self, names: Mapping[int, tuple[str, str]], low: int, high: int, *, sealed: bool = False) -> None:
         known = {id: name for id, (cat, name) in names.items() if 0 < id <= HIGHEST_NAME and cat == probe.PROBE}
         self.table = np.zeros(max(known, default=0) + 2, dtype=np.uint8)
         for id, name in known.items():
-            self.table[id] = _STEPS.get(name, 0)
+            self.table[id] = _STEPS.get(name, _sealed_code(name) if sealed else 0)
         self.low, self.high = low, high
 
     def of(self, records: NDArray[np.void], kinds: NDArray[np.uint8], seqs: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -47,7 +50,7 @@ class Plain:
         codes = np.take(self.table, records["name"], mode="clip")
         found: NDArray[np.bool_] = (codes != 0) & (kinds <= record.MARK)
         if np.count_nonzero(records["args"]):
-            found &= records["args"] == 0
+            found &= (records["args"] == 0) | (codes == _LOADED)
         keys = records["key"]
         waits, updates = np.flatnonzero(codes == _WAIT), np.flatnonzero(codes == _UPDATE)
         found[waits[probe.number_of(keys[waits]) == 0]] = False
@@ -55,6 +58,10 @@ class Plain:
         if len(seqs) and seqs.min() <= self.high and seqs.max() >= self.low:
             found &= (seqs < self.low) | (seqs > self.high)
         return found
+
+
+def _sealed_code(name: str) -> int:
+    return _STEP if name.startswith(probe.COMMUNICATION) else _SEALED.get(name, 0)
 
 
 def last_of(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> int:

@@ -181,6 +181,58 @@ LAYERS = (
     ("compiled", "BOOLEAN"),
     ("process", "VARCHAR"),
 )
+GRADIENTS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("optimizer", "BIGINT"),
+    ("param_group", "BIGINT"),
+    ("model", "VARCHAR"),
+    ("layer", "VARCHAR"),
+    ("norm", "DOUBLE"),
+    ("zeros", "DOUBLE"),
+    ("nonfinite", "DOUBLE"),
+    ("weight_norm", "DOUBLE"),
+    ("update_norm", "DOUBLE"),
+    ("update_ratio", "DOUBLE"),
+    ("process", "VARCHAR"),
+)
+ACTIVATIONS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("model", "VARCHAR"),
+    ("layer", "VARCHAR"),
+    ("mean", "DOUBLE"),
+    ("std", "DOUBLE"),
+    ("zeros", "DOUBLE"),
+    ("saturated", "DOUBLE"),
+    ("dead", "DOUBLE"),
+    ("calls", "BIGINT"),
+    ("process", "VARCHAR"),
+)
+FIELDS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("loader", "BIGINT"),
+    ("round", "BIGINT"),
+    ("batch", "BIGINT"),
+    ("field", "VARCHAR"),
+    ("size", "BIGINT"),
+    ("low", "DOUBLE"),
+    ("high", "DOUBLE"),
+    ("mean", "DOUBLE"),
+    ("std", "DOUBLE"),
+    ("nonfinite", "DOUBLE"),
+    ("distinct", "BIGINT"),
+    ("tokens", "BIGINT"),
+    ("padding", "DOUBLE"),
+    ("process", "VARCHAR"),
+)
 MEMORY = (
     ("host", "VARCHAR"),
     ("rank", "BIGINT"),
@@ -211,13 +263,17 @@ COLUMNS: dict[str, Columns] = {
     "batches": BATCHES,
     "items": ITEMS,
     "layers": LAYERS,
+    "gradients": GRADIENTS,
+    "activations": ACTIVATIONS,
+    "fields": FIELDS,
     "memory": MEMORY,
     "system": SYSTEM,
 }
 TABLES = tuple(COLUMNS)
 # The events without most of those that only steps are made of: of a long raw run they stay in their files until all events
-# are asked for. What failed, is open or has arguments is here in any case.
+# are asked for. In sealed parts, those of batches and items are not here either. What failed or is open is here in any case.
 BESIDE = "beside"
+LOOSE = "loose"  # the same of processes that are in no sealed part: of these, tables have to be made
 MADE = TABLES[2:]  # of the others, when they are first asked for
 
 _KINDS = ((record.SPAN, "span"), (record.COUNTER, "counter"), (record.MARK, "mark"))
@@ -252,11 +308,15 @@ def names(columns: Columns) -> str:
     return ", ".join(f'"{name}"' for name, _ in columns)
 
 
-def raw_events(parts: Sequence[str]) -> str:
-    """The events of raw parts, each given by the query that selects its rows."""
-    columns = ", ".join(f'{_RAW.get(name, f"raw.{name}")} AS "{name}"' for name, _ in EVENTS)
+def raw_events(parts: Sequence[str], suffix: str = "", kind: str = "VARCHAR") -> str:
+    """The events of raw parts, each given by the query that selects its rows. `suffix`: of the tables with their texts."""
+    made = {**_RAW, "kind": f"({_RAW['kind']})::{kind}"}
+    columns = ", ".join(f'{made.get(name, f"raw.{name}")} AS "{name}"' for name, _ in EVENTS)
     rows = " UNION ALL ".join(parts)
-    return f"SELECT {columns} FROM ({rows}) raw JOIN lanes ON raw.lane = lanes.id JOIN names ON raw.name = names.id"
+    return (
+        f"SELECT {columns} FROM ({rows}) raw JOIN lanes{suffix} lanes ON raw.lane = lanes.id "
+        f"JOIN names{suffix} names ON raw.name = names.id"
+    )
 
 
 def joined(selects: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.ledger.processes import FUNCTION
 from sonde.analysis.records import schema
-from sonde.analysis.records.builder import TableBuilder
+from sonde.analysis.records.builder import PROCESS_COLUMNS, TableBuilder
 from sonde.analysis.training.intervals import NONE
 from sonde.analysis.training.purpose import UNKNOWN, WORDS
 from sonde.analysis.training.reader import NO_VALUE, Wanted, arrays
@@ -15,11 +15,12 @@ from sonde.lazy import numpy as np
 from sonde.store import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
 
+    from sonde.analysis.parts.tables import PartTables
     from sonde.analysis.training.source import RecordSource
     from sonde.analysis.training.trainers import Trainer
 
@@ -28,29 +29,32 @@ if TYPE_CHECKING:
 ROWS = "batch_rows"
 _GAPS = ("step", "epoch", "worker", "size", "start_ns", "wait_ns", "fetch_ns", "collate_ns")
 _COLUMNS = dict.fromkeys(("number", "key", "purpose", *_GAPS), "BIGINT")
+SEALED = (*_COLUMNS, *PROCESS_COLUMNS)  # what a sealed part has of them, but for the number
+TOGETHER = 1 << 20  # fetches and items that are read at a time
 _PURPOSES = ", ".join(f"'{word}'" for word in WORDS)
 _MADE = {
     **probe.key_columns("key"),
     "purpose": f"[{_PURPOSES}][purpose + 1]",
-    "indices": f"nullif({FUNCTION}(b.number, b.key), [])",  # read only where a query asks for it
+    "indices": f"nullif({FUNCTION}(b.process, b.key), [])",  # read only where a query asks for it
 }
 
 
-def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
+def create(
+    connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]], sealed: PartTables
+) -> None:
     """Make the table."""
     found = TableBuilder(ROWS, _COLUMNS, _GAPS)
-    seen = set()
-    for trainer in trainers(source, rows):
-        seen.add(trainer.number)
+    fetches = _Fetches(connection, source, rows, sealed.processes)
+    for trainer in trainers(source, rows, sealed.processes):
         number, waited, sizes = trainer.number, _waited(trainer), trainer.counters.get(probe.SAMPLES)
         del trainer  # before more is read: they are large
-        found.add(_columns(number, waited, _Fetched(connection, number, sizes)))
+        found.add(_columns(number, waited, fetches.of(number, sizes)))
         found.next_process()
-    for number in _others(connection, seen):
+    for number in fetches.left():
         wanted = Wanted({}, [], {probe.SAMPLES})
         sizes = source.read(rows[number]["process"], wanted).counters[probe.SAMPLES]
-        found.add(_columns(number, None, _Fetched(connection, number, sizes)))
-    found.register(connection)
+        found.add(_columns(number, None, fetches.of(number, sizes)))
+    found.register(connection, sealed.selects("batches", ["NULL::BIGINT AS number", *SEALED[1:]]))
     columns = ", ".join(f'{_MADE.get(name, f"b.{name}")} AS "{name}"' for name, _ in schema.BATCHES)
     connection.execute(f"CREATE OR REPLACE VIEW batches AS SELECT {columns} FROM {ROWS} b")
 
@@ -87,33 +91,95 @@ def _waited(trainer: Trainer) -> _Waited:
     )
 
 
-class _Fetched:
-    """The fetches for one process, by itself or by its workers, sorted by their keys."""
+class _Fetched(NamedTuple):
+    """The fetches for one process, by itself or by its workers, sorted by their keys; and the sizes of batches that are known."""
+
+    key: Ints
+    start: Ints
+    worker: Ints
+    lasting: Ints
+    collating: Ints
+    size_key: Ints
+    size: Ints
+
+
+class _Fetches:
+    """The fetches for all processes. They are read for several of these at a time: each time, all events are looked at."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, number: int, sizes: Mapping[str, NDArray[Any]] | None
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        source: RecordSource,
+        rows: Sequence[dict[str, Any]],
+        sealed: Collection[str],
     ) -> None:
-        ours = f"(SELECT process, number, worker FROM process_numbers WHERE owner = {number})"
-        found = arrays(connection, _FETCHES.format(ours=ours))
-        order = np.lexsort((found["start_ns"], found["key"]))
-        self.key, self.start = found["key"][order], found["start_ns"][order]
-        self.worker, self.lasting = found["worker"][order], found["dur_ns"][order]
-        items = arrays(connection, _ITEMS.format(ours=ours))
-        loading = _looked_up(items["fetch"], items["dur_ns"], found["fetch"][order])
-        known = (loading != NONE) & (self.lasting != NONE)
-        self.collating = np.where(known, np.maximum(self.lasting - loading, 0), NONE)
-        self.size_key, self.size = _sizes(sizes)
+        self._connection = connection
+        owner = dict(connection.execute("SELECT number, owner FROM process_numbers").fetchall())
+        counts: dict[int, int] = {}
+        for number, row in enumerate(rows):
+            named = () if row["process"] in sealed else source.name_counts[row["process"]]
+            fetched = [one.count for one in named if one.cat == probe.PROBE and one.name in (probe.FETCH, probe.ITEM)]
+            if any(one.kind == "span" and one.cat == probe.PROBE and one.name == probe.FETCH for one in named):
+                counts[owner[number]] = counts.get(owner[number], 0) + sum(fetched)
+        self._groups = _groups(counts)
+        self._left = dict.fromkeys(sorted(counts))
+        self._held: dict[int, _Fetched] = {}
+
+    def of(self, number: int, sizes: Mapping[str, NDArray[Any]] | None) -> _Fetched:
+        """The fetches for one process, which is not asked for again."""
+        if number in self._groups and number not in self._held:
+            self._held = self._read(self._groups[number])
+        self._left.pop(number, None)
+        nothing = np.zeros(0, np.int64)
+        found = self._held.pop(number, None) or _Fetched(*(nothing,) * 7)
+        key, size = _sizes(sizes)
+        return found._replace(size_key=key, size=size)
+
+    def left(self) -> list[int]:
+        """The processes that were not asked for: they did not train."""
+        return list(self._left)
+
+    def _read(self, numbers: Sequence[int]) -> dict[int, _Fetched]:
+        some = ", ".join(map(str, numbers))
+        ours = f"(SELECT process, number, owner, worker FROM process_numbers WHERE owner IN ({some}))"
+        found = arrays(self._connection, _FETCHES.format(ours=ours))
+        items = arrays(self._connection, _ITEMS.format(ours=ours))
+        loading = _looked_up(items["fetch"], items["dur_ns"], found["fetch"])
+        known = (loading != NONE) & (found["dur_ns"] != NONE)
+        found["collating"] = np.where(known, np.maximum(found["dur_ns"] - loading, 0), NONE)
+        order = np.lexsort((found["start_ns"], found["key"], found["owner"]))
+        columns = [found[name][order] for name in ("key", "start_ns", "worker", "dur_ns", "collating")]
+        turns = np.searchsorted(found["owner"][order], [*numbers, numbers[-1] + 1])
+        nothing = np.zeros(0, np.int64)
+        return {
+            number: _Fetched._make([*(column[low:high] for column in columns), nothing, nothing])
+            for number, low, high in zip(numbers, turns, turns[1:], strict=False)
+        }
+
+
+def _groups(counts: Mapping[int, int]) -> dict[int, list[int]]:
+    """For each process those that are read together with it."""
+    groups: dict[int, list[int]] = {}
+    group: list[int] = []
+    held = 0
+    for number in sorted(counts):
+        if held + counts[number] > TOGETHER:
+            group, held = [], 0
+        group.append(number)
+        groups[number] = group
+        held += counts[number]
+    return groups
 
 
 _FETCHES = f"""
-    SELECT key, start_ns, coalesce(dur_ns, {NO_VALUE}) AS dur_ns, coalesce(p.worker, {NO_VALUE}) AS worker,
+    SELECT p.owner, key, start_ns, coalesce(dur_ns, {NO_VALUE}) AS dur_ns, coalesce(p.worker, {NO_VALUE}) AS worker,
            p.number::BIGINT << 32 | seq AS fetch
-    FROM {schema.BESIDE} JOIN {{ours}} p USING (process)
+    FROM {schema.LOOSE} JOIN {{ours}} p USING (process)
     WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' AND key IS NOT NULL
 """
 _ITEMS = f"""
     SELECT p.number::BIGINT << 32 | parent AS fetch, sum(dur_ns)::BIGINT AS dur_ns
-    FROM {schema.BESIDE} JOIN {{ours}} p USING (process)
+    FROM {schema.LOOSE} JOIN {{ours}} p USING (process)
     WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.ITEM}' AND parent IS NOT NULL AND dur_ns IS NOT NULL
     GROUP BY 1
 """
@@ -172,14 +238,3 @@ def _looked_up(keys: Ints, values: Ints, wanted: Ints) -> Ints:
     order = np.argsort(keys, kind="stable")
     place = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
     return np.where(keys[place] == wanted, values[place], NONE)
-
-
-def _others(connection: duckdb.DuckDBPyConnection, seen: set[int]) -> list[int]:
-    """Processes for which something was fetched, and which did not train."""
-    found = connection.execute(
-        f"""
-        SELECT DISTINCT owner FROM {schema.BESIDE} JOIN process_numbers p USING (process)
-        WHERE kind = 'span' AND cat = '{probe.PROBE}' AND name = '{probe.FETCH}' ORDER BY 1
-        """
-    ).fetchall()
-    return [number for (number,) in found if number not in seen]

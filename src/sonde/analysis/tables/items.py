@@ -10,6 +10,8 @@ from sonde.store import probe
 if TYPE_CHECKING:
     import duckdb
 
+    from sonde.analysis.parts.tables import PartTables
+
 _VALUES = {
     "host": "p.host",
     "rank": "p.rank",
@@ -51,7 +53,7 @@ _MARKED = _VALUES | {
 _PROBE = f"kind = 'span' AND cat = '{probe.PROBE}'"
 
 
-def create(connection: duckdb.DuckDBPyConnection) -> None:
+def create(connection: duckdb.DuckDBPyConnection, sealed: PartTables) -> None:
     """Make the table. The step of an item is that of its batch: the table `batches` must be there."""
     people = "JOIN process_numbers p ON p.process = i.process JOIN process_numbers o ON o.number = p.owner"
     connection.execute(
@@ -60,8 +62,8 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
         SELECT {_columns(_TIMED)} FROM (
             SELECT e.*, f.key AS batch, e.args->>'$.key' AS text,
                    row_number() OVER (PARTITION BY e.process, e.parent ORDER BY e.seq) - 1 AS position
-            FROM (SELECT * FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.ITEM}') e
-            LEFT JOIN (SELECT process, seq, key FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.FETCH}') f
+            FROM (SELECT * FROM {schema.LOOSE} WHERE {_PROBE} AND name = '{probe.ITEM}') e
+            LEFT JOIN (SELECT process, seq, key FROM {schema.LOOSE} WHERE {_PROBE} AND name = '{probe.FETCH}') f
                 ON f.process = e.process AND f.seq = e.parent
         ) i {people}
         UNION ALL
@@ -69,20 +71,19 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
             SELECT process, key AS batch, start_ns, error, unnest(indices) AS item, unnest(range(len(indices))) AS position
             FROM (
                 SELECT *, json_extract(args, '$.indices[*]') AS indices
-                FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.FETCH}' AND args IS NOT NULL
+                FROM {schema.LOOSE} WHERE {_PROBE} AND name = '{probe.FETCH}' AND args IS NOT NULL
             )
         ) i {people}
         UNION ALL
-        SELECT {_columns(_MARKED)} FROM {schema.BESIDE} i {people}
+        SELECT {_columns(_MARKED)} FROM {schema.LOOSE} i {people}
         WHERE i.kind = 'span' AND i.cat = 'data' AND i.name = 'item'
-          AND i.process NOT IN (SELECT DISTINCT process FROM {schema.BESIDE} WHERE {_PROBE} AND name = '{probe.ITEM}')
+          AND i.process NOT IN (SELECT DISTINCT process FROM {schema.LOOSE} WHERE {_PROBE} AND name = '{probe.ITEM}')
         """
     )
     columns = ", ".join(f'{"b" if name == "step" else "i"}."{name}"' for name, _ in schema.ITEMS)
-    connection.execute(
-        f"CREATE OR REPLACE VIEW items AS SELECT {columns} FROM item_rows i "
-        "LEFT JOIN batches b USING (process, loader, round, batch)"
-    )
+    loose = f"SELECT {columns} FROM item_rows i LEFT JOIN batches b USING (process, loader, round, batch)"
+    selects = [loose, *sealed.selects("items", [name for name, _ in schema.ITEMS])]
+    connection.execute(f"CREATE OR REPLACE VIEW items AS {' UNION ALL '.join(selects)}")
 
 
 def _columns(values: dict[str, str]) -> str:

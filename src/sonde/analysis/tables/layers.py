@@ -10,6 +10,8 @@ from sonde.store import probe
 if TYPE_CHECKING:
     import duckdb
 
+    from sonde.analysis.parts.tables import PartTables
+
 _MODEL = "(about.args->>'$.model')"
 _MADE = {
     **{name: f"p.{name}" for name in ("host", "rank", "pid", "process")},
@@ -24,15 +26,16 @@ _MADE = {
 }
 
 
-def create(connection: duckdb.DuckDBPyConnection) -> None:
+def create(connection: duckdb.DuckDBPyConnection, sealed: PartTables) -> None:
     """Make the table. A layer of which only the description is known (it was compiled) has a row without a step."""
     columns = ", ".join(f'{_MADE.get(name, name)} AS "{name}"' for name, _ in schema.LAYERS)
+    more = [f"UNION ALL {select}" for select in sealed.selects("layers", [name for name, _ in schema.LAYERS])]
     connection.execute(
         f"""
         CREATE OR REPLACE VIEW layers AS
         WITH described AS (
             SELECT process, name AS layer, arg_max(key, seq) AS key, arg_max(args, seq) AS args
-            FROM {schema.BESIDE} WHERE kind = 'mark' AND cat = '{probe.LAYER_INFO}' GROUP BY ALL
+            FROM {schema.LOOSE} WHERE kind = 'mark' AND cat = '{probe.LAYER_INFO}' GROUP BY ALL
         ), counted AS (
             SELECT process, count(DISTINCT args->>'$.model') FILTER (layer <> args->>'$.model') AS models FROM described GROUP BY process
         ), timed AS (
@@ -41,9 +44,9 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
                    sum(dur_ns) FILTER (cat = '{probe.LAYER_BACKWARD}')::BIGINT AS backward_ns,
                    max(key) FILTER (cat = '{probe.LAYER}') AS activation_bytes,
                    count(*) FILTER (cat = '{probe.LAYER}') AS calls
-            FROM {schema.BESIDE} WHERE kind = 'span' AND NOT open AND cat IN ('{probe.LAYER}', '{probe.LAYER_BACKWARD}') GROUP BY ALL
+            FROM {schema.LOOSE} WHERE kind = 'span' AND NOT open AND cat IN ('{probe.LAYER}', '{probe.LAYER_BACKWARD}') GROUP BY ALL
         )
         SELECT {columns} FROM timed FULL JOIN described about USING (process, layer)
-        LEFT JOIN counted USING (process) JOIN process_numbers p USING (process)
+        LEFT JOIN counted USING (process) JOIN process_numbers p USING (process) {" ".join(more)}
         """
     )

@@ -43,7 +43,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
         )
         SELECT {columns} FROM measured m
         ASOF LEFT JOIN process_numbers a ON a.host = m.host AND a.pid = m.about AND m.start_ns >= a.from_ns
-        ASOF LEFT JOIN (SELECT number, start_ns, step FROM {steps.ROWS}) s
-            ON s.number = a.owner AND m.start_ns >= s.start_ns
+        ASOF LEFT JOIN (SELECT process, start_ns, step FROM {steps.ROWS}) s
+            ON s.process = a.owner_process AND m.start_ns >= s.start_ns
         """
     )

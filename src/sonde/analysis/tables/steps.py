@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records import schema
-from sonde.analysis.records.builder import TableBuilder, give_back
+from sonde.analysis.records.builder import PROCESS_COLUMNS, TableBuilder, give_back
 from sonde.analysis.training import losses
 from sonde.analysis.training.intervals import BACKWARD, COMMUNICATION, NONE
 from sonde.analysis.training.reader import DEVICE_TIMES
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+    from sonde.analysis.parts.tables import PartTables
     from sonde.analysis.training.fold import Folded
     from sonde.analysis.training.source import RecordSource
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 ROWS = "step_rows"  # what `steps` and `phases` are made of
+IMPORTED = "import"  # the core of processes that `sonde import` wrote
 WARMUP = 3  # so many first steps of a process are warm-up
 BLOCK = 1 << 15  # steps at a time: so few stay near the processor
 
@@ -45,6 +47,7 @@ COLUMNS = {
     "loss": "DOUBLE",
 }
 _GAPS = {*_PLAIN, *_WIDE} - {"number"}
+SEALED = (*COLUMNS, *PROCESS_COLUMNS)  # what a sealed part has of them, but for the number
 
 _MADE = {
     # DuckDB takes NaN in an array for "none", and NaN is the loss that matters most.
@@ -52,43 +55,22 @@ _MADE = {
 }
 
 
-def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
+def create(
+    connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]], sealed: PartTables
+) -> None:
     """Make the table, and the rows that `phases` is made of too."""
     give_back()  # what loading used is in pieces, too small for what comes now
     found = TableBuilder(ROWS, COLUMNS, _GAPS)
-    ends, done = _add_cached(found, connection, source, rows)
-    for trainer in trainers(source, rows, done):
+    ends = []
+    for trainer in trainers(source, rows, sealed.processes):
         ends.append(_add(found, trainer, _Facts(trainer)))
         del trainer  # before rows are packed, and the next one is read: they are large
         found.next_process()
     for end in ends:
         found.add(end)
-    found.register(connection)
+    found.register(connection, sealed.selects("steps", ["NULL::BIGINT AS number", *SEALED[1:]]))
     columns = ", ".join(f'{_MADE.get(name, f"s.{name}")} AS "{name}"' for name, _ in schema.STEPS)
     connection.execute(f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s WHERE whole")
-
-
-def _add_cached(
-    found: TableBuilder, connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]
-) -> tuple[list[dict[str, NDArray[Any]]], set[str]]:
-    """Add the steps that are kept of sealed processes; what came after them, and all these processes."""
-    import duckdb
-
-    numbers = {row["process"]: number for number, row in enumerate(rows)}
-    ends: list[dict[str, NDArray[Any]]] = []
-    done: set[str] = set()
-    for sealed, kept in source.cached:
-        if kept is None or kept.columns != [*COLUMNS]:
-            continue
-        try:
-            parts = [*kept.parts(connection, COLUMNS, numbers)]
-        except duckdb.Error:
-            continue  # somebody removed or replaced it just now
-        for part in parts:
-            found.take(part)
-        ends += kept.ends(COLUMNS, numbers)
-        done.update(sealed.processes)
-    return ends, done
 
 
 def _add(found: TableBuilder, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]]:
@@ -98,7 +80,7 @@ def _add(found: TableBuilder, trainer: Trainer, facts: _Facts) -> dict[str, NDAr
     count = len(updates.time)
     aborted = np.append(updates.key & probe.UPDATE_ABORTED != 0, False)
     skipped = np.append(updates.key & probe.UPDATE_SKIPPED != 0, False)
-    warm = int(np.flatnonzero(~aborted)[:WARMUP][-1])  # the last row of the warm-up
+    warm = _last_of_warmup(trainer, aborted)
     for low in range(0, count + 1, BLOCK):
         high = min(low + BLOCK, count + 1)
         folded = timeline.fold(low, high)
@@ -121,6 +103,15 @@ def _add(found: TableBuilder, trainer: Trainer, facts: _Facts) -> dict[str, NDAr
             columns = {name: column[:-1] for name, column in columns.items()}
         found.add(columns)
     return after
+
+
+def _last_of_warmup(trainer: Trainer, aborted: NDArray[np.bool_]) -> int:
+    """The last row of the warm-up. A trace of another tool may begin later: there, the numbers of the steps tell."""
+    rows = np.flatnonzero(~aborted)[:WARMUP].tolist()
+    if trainer.row["core"] == IMPORTED:
+        steps = trainer.timeline.updates.step
+        rows = [row for row in rows if row < len(steps) and steps[row] < WARMUP]
+    return int(rows[-1]) if rows else -1
 
 
 def _times(folded: Folded) -> dict[str, Ints]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+    from sonde.analysis.parts.tables import PartTables
     from sonde.analysis.training.source import RecordSource
     from sonde.analysis.training.timeline import Timeline
     from sonde.analysis.training.trainers import Trainer
@@ -48,10 +49,12 @@ class StepLosses(NamedTuple):
     parts: Ints
 
 
-def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]]) -> None:
+def create(
+    connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Sequence[dict[str, Any]], sealed: PartTables
+) -> None:
     """Make the table."""
     found = TableBuilder(ROWS, _COLUMNS, _GAPS)
-    for trainer in trainers(source, rows):
+    for trainer in trainers(source, rows, sealed.processes):
         losses, updates = losses_of(trainer), trainer.timeline.updates
         if losses is None:
             continue
@@ -61,7 +64,8 @@ def create(connection: duckdb.DuckDBPyConnection, source: RecordSource, rows: Se
     found.register(connection)
     made = {"loss": "coalesce(loss, 'NaN'::DOUBLE)"}  # DuckDB takes NaN in an array for "none"
     columns = ", ".join(f'{made.get(name, name)} AS "{name}"' for name, _ in schema.LOSSES)
-    connection.execute(f"CREATE OR REPLACE VIEW losses AS SELECT {columns} FROM {ROWS}")
+    selects = [f"SELECT {columns} FROM {ROWS}", *sealed.selects("losses", [name for name, _ in schema.LOSSES])]
+    connection.execute(f"CREATE OR REPLACE VIEW losses AS {' UNION ALL '.join(selects)}")
 
 
 def losses_of(trainer: Trainer) -> StepLosses | None:

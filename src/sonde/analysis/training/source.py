@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis.records.names import NameCount, count_names
 from sonde.analysis.records.schema import quoted
-from sonde.analysis.training.cache import CachedSteps, read_cached_steps
 from sonde.analysis.training.reader import Room, Trail, Wanted, read_raw, read_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import duckdb
 
+    from sonde.analysis.parts.summary import Summary
     from sonde.analysis.records.load import ProcessSummary
     from sonde.store.reading.reader import ProcessRecording
 
 
 class SealedEvents(NamedTuple):
-    """Sealed processes, the query for their events, the file as SQL, what of their names is not in the file, and the folder."""
+    """Processes in one sealed file: the query for their events, the file as SQL, and what of their names is not in the file."""
 
     events: str
     file: str
     processes: Sequence[str]
     prefix: str
-    folder: Path
 
     def of(self, process: str) -> str:
         """The events of one of them, as a table and a condition."""
@@ -41,12 +39,19 @@ class RecordSource:
         self._connection = connection
         self._sealed: list[SealedEvents] = []
         self._raw: dict[str, tuple[ProcessRecording, int, list[NameCount]]] = {}
+        self._parts: dict[str, list[NameCount]] = {}
         self._firsts: list[int] = []
         self._room = Room()
 
     def add_sealed(self, sealed: SealedEvents) -> None:
         """Know some sealed processes."""
         self._sealed.append(sealed)
+
+    def add_part(self, summary: Summary, prefix: str) -> None:
+        """Know the processes of a sealed part, whose steps are made already."""
+        self._parts |= {prefix + process: names for process, names in summary.names.items()}
+        if summary.first_ns is not None:
+            self._firsts.append(summary.first_ns)
 
     def add_raw(self, process: str, recording: ProcessRecording, offset: int, seen: ProcessSummary) -> None:
         """Know a raw process. `offset` is added to its times."""
@@ -57,22 +62,11 @@ class RecordSource:
     @cached_property
     def name_counts(self) -> Mapping[str, list[NameCount]]:
         """The names of each process."""
-        found = {process: name_counts for process, (_, _, name_counts) in self._raw.items()}
-        for sealed, kept in self.cached:
-            if kept is None:
-                found |= {process: count_names(self._connection, sealed.of(process)) for process in sealed.processes}
-            else:
-                found |= kept.name_counts
+        found = {process: name_counts for process, (_, _, name_counts) in self._raw.items()} | self._parts
+        for sealed in self._sealed:
+            found |= {process: [] for process in sealed.processes}
+            found |= count_names(self._connection, sealed.events)
         return found
-
-    @cached_property
-    def cached(self) -> list[tuple[SealedEvents, CachedSteps | None]]:
-        """The sealed processes, and what is kept of their steps."""
-        return [(sealed, self._cached_of(sealed)) for sealed in self._sealed]
-
-    def _cached_of(self, sealed: SealedEvents) -> CachedSteps | None:
-        kept = read_cached_steps(sealed.folder, sealed.prefix)
-        return kept if kept is not None and set(kept.name_counts) == set(sealed.processes) else None
 
     def first_ns(self) -> int | None:
         """When the first event began."""

@@ -108,25 +108,6 @@ def _updates(found: Columns) -> tuple[Updates, Ints]:
     return Updates(found["start_ns"], found["step"], found["epoch"], bits), found["lane"]
 
 
-def owners(rows: Sequence[Row]) -> dict[str, str]:
-    """For each loader worker the process whose batches it fetches.
-
-    That is its parent; where the parent is unknown (a fork server), the one that is no worker and has the same host and rank.
-    """
-    pids = {(row["host"], row["pid"]): row["process"] for row in rows if row["role"] != WORKER}
-    places: dict[tuple[object, object], list[str]] = {}
-    for row in rows:
-        if row["role"] in ("main", "trainer", "child"):
-            places.setdefault((row["host"], row["rank"]), []).append(row["process"])
-    found = {}
-    for row in rows:
-        alike = places.get((row["host"], row["rank"]), [])
-        owner = pids.get((row["host"], row["parent_pid"])) or (alike[0] if len(alike) == 1 else None)
-        if row["role"] == WORKER and owner is not None:
-            found[row["process"]] = owner
-    return found
-
-
 # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

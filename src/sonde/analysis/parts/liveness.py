@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde.analysis.parts.manifest import read_parts
 from sonde.analysis.records import schema
 from sonde.analysis.records.locate import PROCESSES_FILE, is_plain
 from sonde.analysis.records.plain import FAR, last_of
@@ -28,7 +29,9 @@ WRITTEN = (RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE, LEDGER_FILE)
 
 def last_seen(run: Path, processes: Sequence[tuple[Path, Info]]) -> int | None:
     """The last sign of life of any of these processes of a run, in wall-clock ns; None: nothing tells."""
-    sealed = _sealed(run) if is_plain(run / PROCESSES_FILE) else {}
+    sealed = {row["process"]: row["last_ns"] for part in read_parts(run, None).whole for row in part.summary.rows}
+    if is_plain(run / PROCESSES_FILE):
+        sealed |= _sealed(run)
     found = [sealed.get(folder.name) or _raw(folder, info) for folder, info in processes]
     return max((moment for moment in found if moment is not None), default=None)
 
