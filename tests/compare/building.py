@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sonde.compare.intervals import BLOCKS
-from sonde.compare.summary import POINTS, STEP, Items, Rank, Steps, Summary
+from sonde.compare.summary import POINTS, STEP, ItemTimes, Rank, Steps, Summary
 from sonde.testing import MS, TRAINING, build_run, training_processes
 
 SCATTER = 0.03
@@ -74,7 +74,7 @@ def kept(
         "ranks": [],
         "layers": [],
         "memory": {},
-        "items": Items(0, 0, None, [], []),
+        "items": ItemTimes(0, 0, None, [], []),
         "findings": [],
         "setup": {},
         "losses": [],

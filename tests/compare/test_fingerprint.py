@@ -12,8 +12,8 @@ torch: Any = pytest.importorskip("torch")
 from tests.probes.training import model, sgd, train  # noqa: E402
 
 from sonde.analysis.run import open_run  # noqa: E402
+from sonde.compare.divergence import Numbers, compare_numbers, describe_divergence  # noqa: E402
 from sonde.compare.fingerprint import compare_fingerprints  # noqa: E402
-from sonde.compare.numbers import Numbers, compare_numbers, told  # noqa: E402
 from sonde.testing import record  # noqa: E402
 
 
@@ -65,7 +65,7 @@ def test_the_first_layer_that_differs_is_named(tmp_path: Path, spoil: Any, direc
     first = stream.first_difference
     assert first is not None
     assert (first.step, first.direction, first.layer) == (3, direction, layer)
-    assert f"`{layer}` ({direction}) differs" in told(first)
+    assert f"`{layer}` ({direction}) differs" in describe_divergence(first)
 
 
 def test_runs_with_other_intervals_are_compared_where_both_have_some(tmp_path: Path) -> None:

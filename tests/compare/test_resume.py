@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from sonde.analysis.run import open_run
-from sonde.compare.numbers import compare_numbers
+from sonde.compare.divergence import compare_numbers
 from sonde.compare.resume import Resume, resumes
 
 SCRIPT = Path(__file__).with_name("resuming.py")

@@ -25,4 +25,4 @@ def test_the_schema_has_the_parts_that_were_promised() -> None:
     assert set(parts["verdict"]["enum"]) == words
     assert {"ratio", "low", "high"} <= SCHEMA["$defs"]["StepTime"]["properties"].keys()
     assert {"identical", "first_difference"} <= SCHEMA["$defs"]["Numbers"]["properties"].keys()
-    assert "step" in SCHEMA["$defs"]["Difference"]["properties"]
+    assert "step" in SCHEMA["$defs"]["Divergence"]["properties"]

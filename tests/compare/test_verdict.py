@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.compare.building import MS, kept
 
-from sonde.compare.summary import POINTS, Found, Item, Items, Layer, Memory, Rank
+from sonde.compare.summary import POINTS, FoundProblem, ItemTime, ItemTimes, Layer, Memory, Rank
 from sonde.compare.verdict import compare_times
 
-INPUT = Found("INPUT_BOUND", "critical", "Steps wait.", "Set num_workers=2.")
+INPUT = FoundProblem("INPUT_BOUND", "critical", "Steps wait.", "Set num_workers=2.")
 
 
 def test_a_slower_phase_makes_a_slower_run_and_is_named() -> None:
@@ -166,8 +166,8 @@ def test_memory_is_compared() -> None:
 def test_items_that_were_slow_and_are_not_any_more() -> None:
     """The table has the slowest of both."""
     points = [[1.0 * MS] * POINTS] * 10
-    a = Items(100, 50, 1.0 * MS, points, [Item("7", 4, 200.0 * MS), Item("8", 4, 2.0 * MS)])
-    b = Items(100, 50, 1.0 * MS, points, [Item("8", 4, 2.0 * MS)])
+    a = ItemTimes(100, 50, 1.0 * MS, points, [ItemTime("7", 4, 200.0 * MS), ItemTime("8", 4, 2.0 * MS)])
+    b = ItemTimes(100, 50, 1.0 * MS, points, [ItemTime("8", 4, 2.0 * MS)])
     found = compare_times(kept(items=a), kept(items=b)).items
     assert [(one.item, one.a_ns, one.b_ns) for one in found.rows] == [("7", 200 * MS, None), ("8", 2 * MS, 2 * MS)]
     assert found.load.verdict == "same"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.compare.numbers import FINGERPRINT, Difference, Stream
+from sonde.compare.divergence import FINGERPRINT, Divergence, Stream
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _differ(one: _Print, other: _Print) -> bool:
     return one.digest != other.digest
 
 
-def _difference(one: _Print, other: _Print) -> Difference:
+def _difference(one: _Print, other: _Print) -> Divergence:
     gap = abs(other.value - one.value)
     known = gap if math.isfinite(gap) else None
-    return Difference(one.step, FINGERPRINT, one.rank, one.value, other.value, known, one.name, one.direction)
+    return Divergence(one.step, FINGERPRINT, one.rank, one.value, other.value, known, one.name, one.direction)

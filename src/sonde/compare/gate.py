@@ -24,7 +24,7 @@ from sonde.finding import SEVERITIES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sonde.compare.numbers import Numbers
+    from sonde.compare.divergence import Numbers
 
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
 EXIT_CODES = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}

@@ -45,7 +45,7 @@ class Resume:
     text: list[str] = field(default_factory=list)
 
 
-class Part(NamedTuple):
+class TrainingProcess(NamedTuple):
     """The training of one process."""
 
     run: Run
@@ -53,30 +53,30 @@ class Part(NamedTuple):
     rank: int
 
 
-def parts(run: Run) -> list[list[Part]]:
+def training_processes(run: Run) -> list[list[TrainingProcess]]:
     """The processes that trained, by rank, in the order of time: more than one is a restart."""
     rows = run.sql("SELECT coalesce(rank, 0), process FROM steps GROUP BY ALL ORDER BY 1, min(start_ns)").fetchall()
-    found: dict[int, list[Part]] = {}
+    found: dict[int, list[TrainingProcess]] = {}
     for rank, process in rows:
-        found.setdefault(rank, []).append(Part(run, process, rank))
+        found.setdefault(rank, []).append(TrainingProcess(run, process, rank))
     return list(found.values())
 
 
 def restarts(run: Run) -> list[Resume]:
     """The restarts inside one run: one process of a rank trained after another, and read a checkpoint before."""
-    pairs = [(one, other) for ranks in parts(run) for one, other in pairwise(ranks)]
+    pairs = [(one, other) for ranks in training_processes(run) for one, other in pairwise(ranks)]
     return [check(one, other) for one, other in pairs if resumed(one, other)]
 
 
 def resumes(a: Run, b: Run) -> list[Resume]:
     """B as the continuation of A, rank by rank, if it is one."""
-    before = {ranks[0].rank: ranks[-1] for ranks in parts(a)}
-    after = {ranks[0].rank: ranks[0] for ranks in parts(b)}
+    before = {ranks[0].rank: ranks[-1] for ranks in training_processes(a)}
+    after = {ranks[0].rank: ranks[0] for ranks in training_processes(b)}
     pairs = [(before[rank], after[rank]) for rank in sorted(before.keys() & after.keys())]
     return [check(one, other) for one, other in pairs if a.path != b.path and resumed(one, other)]
 
 
-def resumed(one: Part, other: Part) -> bool:
+def resumed(one: TrainingProcess, other: TrainingProcess) -> bool:
     """Whether the second goes on from the first: the first saved a checkpoint, and the second read one before its first step."""
     saved = _rows(one, f"SELECT 1 FROM {_events(one, probe.CHECKPOINT)} LIMIT 1")
     begun = _rows(other, f"SELECT min(start_ns + dur_ns) FROM steps WHERE process = {quoted(other.process)}")[0][0]
@@ -85,7 +85,7 @@ def resumed(one: Part, other: Part) -> bool:
     return bool(saved and read) and (earlier or 0) < (begun or 0)
 
 
-def check(one: Part, other: Part) -> Resume:
+def check(one: TrainingProcess, other: TrainingProcess) -> Resume:
     """What a restart did to the data, the learning rate and the loss."""
     step, moment = _checkpoint(one)
     last = _rows(one, f"SELECT max(step) FROM steps WHERE process = {quoted(one.process)}")[0][0]
@@ -157,7 +157,7 @@ class _Batch(NamedTuple):
         return self.loader, self.round
 
 
-def _items(one: Part, other: Part, moment: int) -> _Items | None:
+def _items(one: TrainingProcess, other: TrainingProcess, moment: int) -> _Items | None:
     """What the round in which it stopped had before the checkpoint, and what the first round after the restart had."""
     before, after = _batches(one), _batches(other)
     if not before or not after:
@@ -175,13 +175,13 @@ def _items(one: Part, other: Part, moment: int) -> _Items | None:
     return _Items(done & again, whole - done - again if whole is not None and ended else None)
 
 
-def _whole(part: Part, batches: Sequence[_Batch]) -> Counter[Any] | None:
+def _whole(part: TrainingProcess, batches: Sequence[_Batch]) -> Counter[Any] | None:
     """The items of a complete round: the first, if another one followed."""
     first = [batch for batch in batches if batch.turn == batches[0].turn]
     return _content(part, first) if len(first) < len(batches) else None
 
 
-def _batches(part: Part) -> list[_Batch]:
+def _batches(part: TrainingProcess) -> list[_Batch]:
     """The training batches of the dataset that gave the most, in their order."""
     rows = _rows(
         part,
@@ -194,7 +194,7 @@ def _batches(part: Part) -> list[_Batch]:
     return [_Batch._make(row[:4]) for row in rows if row[4] == usual[0][0]]
 
 
-def _content(part: Part, batches: Sequence[_Batch]) -> Counter[Any] | None:
+def _content(part: TrainingProcess, batches: Sequence[_Batch]) -> Counter[Any] | None:
     book = part.run.database.ledgers.of(part.process)
     if book is None:
         return None
@@ -215,7 +215,7 @@ def _named(items: Counter[Any]) -> list[str]:
 # ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _checkpoint(part: Part) -> tuple[int | None, int]:
+def _checkpoint(part: TrainingProcess) -> tuple[int | None, int]:
     """The last step that ended before the last checkpoint was saved, and when that was."""
     ((moment,),) = _rows(part, f"SELECT max(start_ns) FROM {_events(part, probe.CHECKPOINT)}")
     if moment is None:
@@ -226,12 +226,12 @@ def _checkpoint(part: Part) -> tuple[int | None, int]:
     return step, moment
 
 
-def _rate(part: Part, where: str) -> float | None:
+def _rate(part: TrainingProcess, where: str) -> float | None:
     rows = _rows(part, f"SELECT value FROM {_events(part, probe.RATE)} AND key = 0 AND {where} LIMIT 1")
     return rows[0][0] if rows else None
 
 
-def _losses(part: Part, where: str, order: str) -> list[float]:
+def _losses(part: TrainingProcess, where: str, order: str) -> list[float]:
     rows = _rows(
         part,
         f"SELECT loss FROM steps WHERE process = {quoted(part.process)} AND isfinite(loss) AND {where} "
@@ -248,9 +248,9 @@ def _jumps(before: list[float], after: list[float]) -> bool:
     return float(np.median(after) - np.median(before)) > JUMP * max(scatter, 1e-9 * abs(float(np.median(before))))
 
 
-def _events(part: Part, name: str) -> str:
+def _events(part: TrainingProcess, name: str) -> str:
     return f"events WHERE process = {quoted(part.process)} AND cat = '{probe.PROBE}' AND name = '{name}'"
 
 
-def _rows(part: Part, query: str) -> list[tuple[Any, ...]]:
+def _rows(part: TrainingProcess, query: str) -> list[tuple[Any, ...]]:
     return part.run.sql(query).fetchall()

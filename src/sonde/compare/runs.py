@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+from sonde.compare.divergence import Numbers, compare_numbers
 from sonde.compare.fingerprint import compare_fingerprints
 from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER
-from sonde.compare.numbers import Numbers, compare_numbers
 from sonde.compare.resume import Resume, restarts, resumes
 from sonde.compare.summary import Summary, item_medians, summarize
 from sonde.compare.verdict import MIXED, NOT_COMPARABLE, ItemRow, Times, compare_times
@@ -21,7 +21,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class About:
+class RunInfo:
     """Which run it is."""
 
     id: str
@@ -37,8 +37,8 @@ class About:
 class Comparison(Times):
     """Two runs, A (the baseline) and B."""
 
-    a: About = None  # type: ignore[assignment]  # given by keyword, behind fields with defaults
-    b: About = None  # type: ignore[assignment]
+    a: RunInfo = None  # type: ignore[assignment]  # given by keyword, behind fields with defaults
+    b: RunInfo = None  # type: ignore[assignment]
     numbers: Numbers = None  # type: ignore[assignment]
     resume: list[Resume] = field(default_factory=list)  # empty: B does not go on from a checkpoint of A
     schema_version: int = SCHEMA_VERSION
@@ -54,7 +54,7 @@ class Restarts:
 
 
 @dataclass(frozen=True)
-class Row:
+class RankedRun:
     """One run of a ranking. `ratio`, `low`, `high` of the median step, against the baseline."""
 
     run: str
@@ -82,7 +82,7 @@ class Ranking:
 
     baseline: str
     by: str
-    ranking: list[Row]
+    ranking: list[RankedRun]
     comparisons: list[Comparison]
     schema_version: int = SCHEMA_VERSION
 
@@ -133,16 +133,16 @@ def _known_items(a: Run, b: Run, rows: list[ItemRow]) -> list[ItemRow]:
     return [ItemRow(row.item, row.a_ns or mine.get(row.item), row.b_ns or theirs.get(row.item)) for row in rows]
 
 
-def _about(one: Summary) -> About:
+def _about(one: Summary) -> RunInfo:
     verdict = one.findings[0].kind if one.findings else None
-    return About(one.run, one.name, one.path, one.ended, one.steps.count, one.steps.warmup, verdict)
+    return RunInfo(one.run, one.name, one.path, one.ended, one.steps.count, one.steps.warmup, verdict)
 
 
-def _row(one: Summary, against: Comparison | None) -> Row:
+def _row(one: Summary, against: Comparison | None) -> RankedRun:
     steps, time = one.steps, None if against is None else against.step_time
     waited = steps.means.get("input_wait")
     rss = one.memory.get("rss")
-    return Row(
+    return RankedRun(
         run=one.run,
         name=one.name,
         baseline=against is None,
@@ -163,10 +163,10 @@ def _row(one: Summary, against: Comparison | None) -> Row:
     )
 
 
-def _place(row: Row, by: str) -> tuple[bool, float, float]:
+def _place(row: RankedRun, by: str) -> tuple[bool, float, float]:
     """What to sort by: the best first, and what is not known last."""
     if by == "verdict":
         return False, ORDER.index(row.verdict), row.p50_ns or 0.0
-    value = getattr(row, by, None) if by in Row.__dataclass_fields__ else getattr(row, f"{by}_ns")
+    value = getattr(row, by, None) if by in RankedRun.__dataclass_fields__ else getattr(row, f"{by}_ns")
     more = by in ("samples_per_s", "steps")
     return value is None, (-value if more else value) if value is not None else 0.0, 0.0

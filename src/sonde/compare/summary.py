@@ -105,7 +105,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Item:
+class ItemTime:
     """An item of a dataset, by the median of its own loads."""
 
     name: str
@@ -114,18 +114,18 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemTimes:
     """The items that loaders loaded. `blocks`: quantiles of load time, as those of steps."""
 
     loads: int
     different: int
     p50_ns: float | None
     points: list[list[float]]
-    slowest: list[Item]
+    slowest: list[ItemTime]
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundProblem:
     """A finding of the diagnosis."""
 
     kind: str
@@ -151,8 +151,8 @@ class Summary:
     ranks: list[Rank]
     layers: list[Layer]
     memory: dict[str, Memory]
-    items: Items
-    findings: list[Found]
+    items: ItemTimes
+    findings: list[FoundProblem]
     setup: dict[str, Any]  # what may be the cause of a difference: see setup.py
     losses: list[float]  # the first of them
     loss: float | None  # the last of them
@@ -180,8 +180,8 @@ def summarize(run: Run) -> Summary:
         ranks=_ranks(run, width) if steps.count else [],
         layers=_layers(run, width) if any(cat.startswith("layer") for cat, _ in seen) else [],
         memory=_memory(run),
-        items=_items(run) if (probe.PROBE, probe.ITEM) in seen else Items(0, 0, None, [], []),
-        findings=[Found(one.kind, one.severity, one.why, one.next) for one in found.findings],
+        items=_items(run) if (probe.PROBE, probe.ITEM) in seen else ItemTimes(0, 0, None, [], []),
+        findings=[FoundProblem(one.kind, one.severity, one.why, one.next) for one in found.findings],
         setup=setup_of(run),
         losses=_losses(run, "ASC", MOST_LOSSES),
         loss=next(iter(_losses(run, "DESC", 1)), None),
@@ -238,8 +238,8 @@ def _summary(content: Mapping[str, Any]) -> Summary:
     found["layers"] = [Layer(**one) for one in content["layers"]]
     found["memory"] = {name: Memory(**one) for name, one in content["memory"].items()}
     items = dict(content["items"])
-    found["items"] = Items(**{**items, "slowest": [Item(**one) for one in items["slowest"]]})
-    found["findings"] = [Found(**one) for one in content["findings"]]
+    found["items"] = ItemTimes(**{**items, "slowest": [ItemTime(**one) for one in items["slowest"]]})
+    found["findings"] = [FoundProblem(**one) for one in content["findings"]]
     summary = Summary(**found)
     parts = [summary.steps.blocks, *(summary.steps.phase(name) for name in summary.steps.means)]
     if not all(np.isfinite(part).all() for part in parts):
@@ -365,11 +365,11 @@ def _memory(run: Run) -> dict[str, Memory]:
     return found
 
 
-def _items(run: Run) -> Items:
+def _items(run: Run) -> ItemTimes:
     loads = f"items WHERE {LOADED}"
     ((count, middle),) = run.sql(f"SELECT count(*), quantile_cont(dur_ns, 0.5) FROM {loads}").fetchall()
     if not count:
-        return Items(0, 0, None, [], [])
+        return ItemTimes(0, 0, None, [], [])
     blocks = min(intervals.BLOCKS, max(1, count // 4))
     rows = run.sql(
         f"SELECT quantile_disc(dur_ns, {PLACES}) FROM (SELECT dur_ns, ntile({blocks}) OVER (ORDER BY start_ns) AS part "
@@ -380,12 +380,12 @@ def _items(run: Run) -> Items:
     slowest = run.sql(
         f"SELECT index, id, loads, median_ns FROM ({each}) ORDER BY median_ns DESC, index, id LIMIT {MOST_ITEMS}"
     ).fetchall()
-    return Items(
+    return ItemTimes(
         count,
         different,
         middle,
         [row[0] for row in rows],
-        [Item(str(index) if id is None else str(id), loads, median) for index, id, loads, median in slowest],
+        [ItemTime(str(index) if id is None else str(id), loads, median) for index, id, loads, median in slowest],
     )
 
 

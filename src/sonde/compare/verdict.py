@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import units
 from sonde.compare import intervals
 from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
-from sonde.compare.summary import STEP, Found, Item, Summary, as_blocks
+from sonde.compare.summary import STEP, FoundProblem, ItemTime, Summary, as_blocks
 from sonde.diagnosis.evidence import PHASE_WORDS
 from sonde.diagnosis.speed import PARTS
 from sonde.finding import CRITICAL, SEVERITIES
@@ -80,7 +80,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Items:
+class ComparedItems:
     """The items that loaders loaded. `slower` and `faster`: of those that were among the slowest of either run."""
 
     a: int
@@ -111,13 +111,13 @@ class Distribution:
 class Findings:
     """Findings that only B has, only A has, and both."""
 
-    new: list[Found]
-    gone: list[Found]
-    both: list[Found]
+    new: list[FoundProblem]
+    gone: list[FoundProblem]
+    both: list[FoundProblem]
 
 
 @dataclass(frozen=True)
-class Setting:
+class ChangedSetting:
     """Something that both runs were made with, and that differs. None: not recorded, or not there."""
 
     name: str
@@ -138,9 +138,9 @@ class Times:
     ranks: list[Named]
     layers: list[Named]
     memory: list[Named]
-    items: Items
+    items: ComparedItems
     findings: Findings
-    settings: list[Setting]
+    settings: list[ChangedSetting]
     distribution: Distribution | None
     notes: list[str] = field(default_factory=list)
 
@@ -253,7 +253,7 @@ def _verdict(a: Summary, b: Summary, step: StepTime, margins: dict[str, float]) 
         return NOT_COMPARABLE, reasons
     named = {"p50": step, "p10": step.p10, "mean": step.mean}
     judged = {name: one for name, one in named.items() if one is not None and one.verdict is not None}
-    texts = {name: _told(name, one) for name, one in judged.items()}
+    texts = {name: _change(name, one) for name, one in judged.items()}
     words = {one.verdict for one in judged.values()}
     if FASTER in words and SLOWER in words:
         return MIXED, list(texts.values())
@@ -293,7 +293,7 @@ def _unsure(a: Summary, b: Summary) -> list[str]:
 _WORDS = {"p50": "The median step takes", "p10": "The fastest tenth of the steps takes", "mean": "The mean step takes"}
 
 
-def _told(name: str, one: Ratio) -> str:
+def _change(name: str, one: Ratio) -> str:
     low, high = ("?" if end is None else f"{end:.2f}" for end in (one.low, one.high))
     return f"{_WORDS[name]} {units.duration(one.b)} instead of {units.duration(one.a)}: {one.ratio:.2f}x ({low} to {high})."
 
@@ -357,14 +357,14 @@ def _where(phases: list[Phase]) -> list[str]:
     """The phases that explain most of the difference."""
     moved = [one for one in phases if one.verdict in (FASTER, SLOWER) and one.difference_ns is not None]
     moved.sort(key=lambda one: -abs(one.difference_ns or 0.0))
-    told = [f"{PHASE_WORDS[one.phase]} {signed(one.difference_ns)}" for one in moved[:3]]
-    return [f"In a step: {', '.join(told)}."] if told else []
+    moves = [f"{PHASE_WORDS[one.phase]} {signed(one.difference_ns)}" for one in moved[:3]]
+    return [f"In a step: {', '.join(moves)}."] if moves else []
 
 
 def signed(ns: float | None) -> str:
     """`+1.2 ms`, `-3 ms`."""
     if ns is None:
-        return units.NOTHING
+        return units.MISSING
     return ("+" if ns >= 0 else "") + units.duration(ns)
 
 
@@ -416,16 +416,16 @@ def _interval(one: list[float], other: list[float]) -> Interval | None:
     return intervals.ratio(np.array(one, np.float64).reshape(-1, 1), np.array(other, np.float64).reshape(-1, 1), "mean")
 
 
-def _items(a: Summary, b: Summary, margin: float) -> Items:
+def _items(a: Summary, b: Summary, margin: float) -> ComparedItems:
     blocks = [as_blocks(one.items.points) for one in (a, b)]
     load = _ratio(a.items.p50_ns, b.items.p50_ns, intervals.ratio(blocks[0], blocks[1], "p50"), margin)
     mine, theirs = ({item.name: item for item in one.items.slowest} for one in (a, b))
     names = sorted({*mine, *theirs}, key=lambda name: -max(_of(mine, name) or 0.0, _of(theirs, name) or 0.0))
     rows = [ItemRow(name, _of(mine, name), _of(theirs, name)) for name in names]
-    return Items(a.items.different, b.items.different, load, rows)
+    return ComparedItems(a.items.different, b.items.different, load, rows)
 
 
-def _of(items: dict[str, Item], name: str) -> float | None:
+def _of(items: dict[str, ItemTime], name: str) -> float | None:
     return items[name].median_ns if name in items else None
 
 
@@ -438,9 +438,9 @@ def _findings(a: Summary, b: Summary) -> Findings:
     )
 
 
-def differing(a: dict[str, Any], b: dict[str, Any]) -> list[Setting]:
+def differing(a: dict[str, Any], b: dict[str, Any]) -> list[ChangedSetting]:
     """What differs between two setups, in the order of the first."""
-    return [Setting(name, a.get(name), b.get(name)) for name in {**a, **b} if a.get(name) != b.get(name)]
+    return [ChangedSetting(name, a.get(name), b.get(name)) for name in {**a, **b} if a.get(name) != b.get(name)]
 
 
 def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
@@ -470,7 +470,7 @@ def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
     return found
 
 
-def _next(verdict: str, step: StepTime, settings: list[Setting], findings: Findings, b: Summary) -> str:
+def _next(verdict: str, step: StepTime, settings: list[ChangedSetting], findings: Findings, b: Summary) -> str:
     if verdict == NOT_COMPARABLE:
         return "Record both runs with the same model, batch size and hardware, for at least 50 steps each."
     if verdict == INCONCLUSIVE:

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sonde.native import slots as slots
 
-PARTS = ("core", "fingerprint", "finite", "gate", "layers", "loader", "points", "sigterm", "slots", "stats")
+PARTS = (
+    "core",
+    "fingerprint",
+    "finite",
+    "gate",
+    "layers",
+    "loader",
+    "moments",
+    "points",
+    "prints",
+    "sigterm",
+    "slots",
+    "stats",
+)
 MISSING: str | None = None  # why there is no C; None: there is
 MAIN = True  # False: a subinterpreter. The parts belong to the main one: put into `sys.modules` here, they would be cleared with it
 

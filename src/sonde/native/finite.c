@@ -571,8 +571,6 @@ static PyObject *pass_call(PyObject *self, PyObject *const *args, size_t flags, 
 
 /* ---- batches ---- */
 
-static PyObject *call_made(vectorcallfunc vector, PyObject *layer, PyObject *original, PyObject *outs, PyObject *ins);
-
 static int bits_of_number(double value)
 {
     return isnan(value) ? NAN_ : isinf(value) ? INF : 0;
@@ -605,45 +603,6 @@ static int look_into(PyObject *value, int deeper)
     Py_XDECREF(held);
     PyErr_Clear();
     return found;
-}
-
-/* What collates a batch is called, and its result looked at; what is found there is told. */
-static PyObject *collate_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
-{
-    Call *call = (Call *)self;
-    PyObject *result = PyObject_Vectorcall(call->function, args, flags, names);
-    if (!result || args_in(flags) < 1 || look_into(result, DEEPEST) == 0)
-        return result;
-    Py_XDECREF(PyObject_CallFunctionObjArgs(call->layer, args[0], result, NULL));
-    if (interrupted())
-        Py_CLEAR(result);
-    return result;
-}
-
-/* What makes that of what collates. */
-static PyObject *collating_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
-{
-    if (names || args_in(flags) != 1)
-        return PyErr_Format(PyExc_TypeError, "there is one function that collates");
-    return call_made(collate_call, ((Call *)self)->layer, args[0], NULL, NULL);
-}
-
-#include "recent.h"
-
-/* A batch has come, as `_arrived` of nonfinite/batches.py sees it: that one is asked where something is unusual. */
-static PyObject *arrived_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
-{
-    Call *call = (Call *)self;
-    Recent *recent = (Recent *)call->layer;
-    Py_INCREF(self);
-    int noted = !names && args_in(flags) == 3 && recent->told < call->end && noted_arrival(recent, call->outs, args);
-    PyObject *result = noted ? Py_NewRef(Py_None) : NULL;
-    if (noted)
-        forget_last();
-    else if (!interrupted())
-        result = PyObject_Vectorcall(call->function, args, flags, names);
-    Py_DECREF(self);
-    return result;
 }
 
 /* ---- the types ---- */
@@ -684,23 +643,6 @@ static PyObject *watched(PyObject *Py_UNUSED(module), PyObject *args)
 static PyObject *passing(PyObject *Py_UNUSED(module), PyObject *original)
 {
     return call_made(pass_call, NULL, original, NULL, NULL);
-}
-
-static PyObject *collating(PyObject *Py_UNUSED(module), PyObject *told)
-{
-    return call_made(collating_call, told, told, NULL, NULL);
-}
-
-static PyObject *arriving(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *recent, *fields, *slow;
-    long long most;
-    if (!PyArg_ParseTuple(args, "O!O!LO", recent_type, &recent, &PyTuple_Type, &fields, &most, &slow))
-        return NULL;
-    PyObject *made = call_made(arrived_call, recent, slow, fields, NULL);
-    if (made)
-        ((Call *)made)->end = most;
-    return made;
 }
 
 static PyObject *hook(PyObject *Py_UNUSED(module), PyObject *args)
@@ -772,9 +714,6 @@ static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
 static PyMethodDef functions[] = {
     {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
     {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
-    {"collating", collating, METH_O, "What makes, of what collates a batch, what is called in its place."},
-    {"recent", recent_made, METH_NOARGS, "What knows the last batches that came."},
-    {"arriving", arriving, METH_VARARGS, "What is told of batches that come."},
     {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
     {"passing", passing, METH_O, "What is called in the place of a backward pass."},
     {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input; which output of the node."},
@@ -793,6 +732,5 @@ int fill_finite(PyObject *module)
                                  {&s_requires_grad, "requires_grad"}, {&s_name, "name"}, {NULL, NULL}};
     call_type = callable_type("sonde.native.finite.Call", sizeof(Call), PLAIN_CALL, call_members, NULL);
     hook_type = callable_type("sonde.native.finite.Hook", sizeof(Hook), PLAIN_CALL, NULL, NULL);
-    recent_type = add_type(NULL, &recent_spec);
-    return !call_type || !hook_type || !recent_type || make_names(names) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    return !call_type || !hook_type || make_names(names) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -21,27 +21,6 @@ def look(tensor: object, /) -> int:
 def look_into(value: object, /) -> int:
     """The same for plain containers of tensors and numbers."""
 
-def collating(told: Function, /) -> Callable[[Function], Function]:
-    """What makes, of a function that collates a batch, what is called in its place: where the result is not finite, or cannot be told
-    here, `told` gets the samples and the result.
-    """
-
-class Recent:
-    """The last batches that came: `_Recent` of `nonfinite/batches.py`, of which plain ones are added by `arriving`."""
-
-    count: int
-    told: int
-    def add(self, row: tuple[Any, ...], /) -> None: ...
-    def rows(self) -> list[tuple[Any, ...]]: ...
-
-def recent() -> Recent:
-    """What knows no batch yet."""
-
-def arriving(recent: Recent, fields: tuple[str, ...], most: int, slow: Function, /) -> Function:
-    """What is told of batches that come, in the place of `slow`, which does it of a batch that is not plain, or of which nothing is
-    known. `recent` gets to know it. `fields`: where a dictionary has the ids of its items. `most`: as MOST_FOUND of `nonfinite/batches.py`.
-    """
-
 def watched(
     layer: object, original: Function, outs: tuple[Any, ...], ins: tuple[Any, ...], own: bool, hooks: object, /
 ) -> Call:

@@ -1,4 +1,4 @@
-/* Batches of loaders: the fast paths of `hooks/torch/loader.py` and `probes/loader/wait.py`, for plain batches. `native/loader.pyi` says what
+/* Batches of loaders: the fast paths of `hooks/torch/loader.py` and `probes/loader/`, for plain batches. `native/loader.pyi` says what
    is plain.
 
    A batch goes through four functions of torch, of which each has a place here: asking the sampler, sending that to a worker, making
@@ -725,7 +725,7 @@ typedef struct {
     PyObject *key;   /* its number in the records */
     PyObject *span;
     PyObject *given; /* what torch gets in the place of what it asked for */
-    PyObject *items; /* the same, where items are made one by one: an `_Items` */
+    PyObject *items; /* the same, where items are made one by one: an `Items` */
     PyObject *index; /* the number of a single item */
     PyObject *item;  /* what ends that */
     PyObject *stream, *loop; /* of an iterable dataset: what it is read from, and what stands in its place meanwhile */

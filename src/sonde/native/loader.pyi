@@ -1,4 +1,4 @@
-"""Batches of loaders: the fast paths of plain batches. `hooks/torch/loader.py` and `probes/loader/wait.py` do all others.
+"""Batches of loaders: the fast paths of plain batches. `hooks/torch/loader.py` and `probes/loader/` do all others.
 
 A batch is plain if it is waited for in the main thread, outside of any other wait, while training goes on and is recorded whole (`ready`
 of `points`), and `judge` says so.
@@ -35,14 +35,14 @@ def batches(
     samples: Any,
     fetch: Any,
     item: Any,
-    items: type,  # the class `_Items`
+    items: type,  # the class `Items`
     together: Callable[[tuple[int, ...]], Any],  # (numbers): the span of a batch that is made at once
     original: Callable[[Any, Any], Any],  # (numbers, dataset): the numbers in the innermost dataset
     enter_late: Callable[[Any, int, int], None],  # (batch, key, flags): write into the ledger where C cannot
     deliver_late: Callable[[Any, Any, Any], None],  # (iterator, batch, data): it turned out not to be plain
     fail_late: Callable[[Any, BaseException], None],  # (batch, exception): the wait failed
     end_late: Callable[[int], None],  # (key of the first batch): there was no further one
-    unmade: Function,  # a fetch failed: see `_unmade` of `probes/loader/wait.py`
+    unmade: Function,  # a fetch failed: see `unmade` of `probes/loader/fetch.py`
     tick: Callable[[], object],  # called now and then,
     pause: int,  # at most once in so many ns
     worker: Any,  # in a worker: an object whose `number` is that of the batch; elsewhere None, as the next two

@@ -13,7 +13,7 @@
 #include <string.h>
 
 static PyTypeObject *gate_type, *fast_path_type;
-static PyObject *s_cpu, *s_item, *s_made_by, *s_training;
+static PyObject *s_cpu, *s_groups, *s_item, *s_made_by, *s_rate, *s_training;
 static _Thread_local uint64_t inside; /* the bits of the gates that this thread is inside of */
 
 static int in_backward(PyObject *task)
@@ -298,7 +298,8 @@ static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t fla
     return result;
 }
 
-/* Both of steps of optimizers. CALLED: a list of what is called for the leader: at the begin, at the end, and after it (None: nothing). */
+/* Both of steps of optimizers. CALLED: a list of what is called for the leader: at the begin, at the end, with the optimizer that has stepped,
+   and after it (None: nothing). */
 enum { STEP_COMPILER, STEP_FLAG, TASK, CALLED };
 static const char *const step_names[] = {"compiler", "flag", "task", "called", NULL};
 
@@ -320,14 +321,45 @@ static PyObject *ends_call(PyObject *self, PyObject *const *args, size_t flags, 
     if (args_in(flags) < 1 || stepping != args[0] || !leads(args[0]))
         return go_slow(self, args, flags, names);
     Py_CLEAR(stepping);
-    for (int i = 1; i < 3; i++) {
+    for (int i = 1; i < 4; i++) {
         PyObject *told = PyList_GetItem(part(self, CALLED), i);
         if (told != Py_None)
-            Py_XDECREF(PyObject_CallNoArgs(told));
+            Py_XDECREF(i == 2 ? PyObject_CallFunctionObjArgs(told, args[0], NULL) : PyObject_CallNoArgs(told));
         if (interrupted())
             return NULL;
     }
     Py_RETURN_NONE;
+}
+
+enum { SEEN, LISTENERS };
+static const char *const stepped_names[] = {"seen", "listeners", NULL};
+
+/* Is the rate of this group the number that was seen last? A tensor may have another value and be the same. */
+static int same_rate(PyObject *group, PyObject *seen)
+{
+    if (!group || !PyDict_CheckExact(group))
+        return 0;
+    PyObject *rate = PyDict_GetItemWithError(group, s_rate);
+    return rate == seen && PyFloat_CheckExact(rate);
+}
+
+/* Every rate of an optimizer is looked at after each of its steps, and hardly ever is one new. */
+static int same_rates(PyObject *optimizer, PyObject *seen)
+{
+    Py_ssize_t count = PyList_Size(seen);
+    PyObject *groups = count > 0 ? PyObject_GetAttr(optimizer, s_groups) : NULL;
+    int same = groups && PyList_CheckExact(groups) && PyList_Size(groups) == count;
+    for (Py_ssize_t i = 0; same && i < count; i++)
+        same = same_rate(PyList_GetItem(groups, i), PyList_GetItem(seen, i));
+    Py_XDECREF(groups);
+    return same;
+}
+
+static PyObject *stepped_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (args_in(flags) == 1 && PyList_Size(part(self, LISTENERS)) == 0 && same_rates(args[0], part(self, SEEN)))
+        Py_RETURN_NONE;
+    return go_slow(self, args, flags, names);
 }
 
 enum { ADVANCE, END, PAUSE };
@@ -504,6 +536,7 @@ FAST_PATH(forward, forward_names)
 FAST_PATH(backward, backward_names)
 FAST_PATH(begins, step_names)
 FAST_PATH(ends, step_names)
+FAST_PATH(stepped, stepped_names)
 FAST_PATH(ended, ended_names)
 FAST_PATH(replaced, replaced_names)
 
@@ -579,6 +612,7 @@ static PyMethodDef functions[] = {
     {"backward", NAMED(backward), "That of backward passes."},
     {"begins", NAMED(begins), "That of the begin of an optimizer's step."},
     {"ends", NAMED(ends), "That of its end."},
+    {"stepped", NAMED(stepped), "That of a look at the learning rates of an optimizer that has stepped."},
     {"ended", NAMED(ended), "That of the end of a step of training."},
     {"replaced", NAMED(replaced), "What calls other functions for some modules."},
     {"blocks", NAMED(set_blocks), "Say what blocks do."},
@@ -593,7 +627,8 @@ static PyMethodDef functions[] = {
 
 int fill_points(PyObject *module)
 {
-    static const Name names[] = {{&s_cpu, "is_cpu"}, {&s_item, "item"}, {&s_made_by, "grad_fn"}, {&s_training, "training"}, {NULL, NULL}};
+    static const Name names[] = {{&s_cpu, "is_cpu"}, {&s_groups, "param_groups"}, {&s_item, "item"}, {&s_made_by, "grad_fn"},
+                                 {&s_rate, "lr"}, {&s_training, "training"}, {NULL, NULL}};
     if (make_names(names) < 0 || PyModule_AddFunctions(module, functions) != 0)
         return -1;
     gate_type = callable_type("sonde.native.points.Gate", sizeof(Gate), FUNCTION, NULL, gate_slots);

@@ -76,7 +76,9 @@ def begins(
     compiler: dict[str, Any],  # where the compiler's flag is,
     flag: str,  # and its name
     task: Callable[[], int],  # which backward pass is under way; -1: none
-    called: list[Callable[[], Any] | None],  # for the leader: at the begin, at the end, and after it (None: nothing)
+    called: list[
+        Callable[..., Any] | None
+    ],  # for the leader: at the begin, at the end, with it when it has stepped, after it (None: nothing)
 ) -> Function:
     """The fast path of the begin of an optimizer's step."""
 
@@ -87,9 +89,12 @@ def ends(
     compiler: dict[str, Any],
     flag: str,
     task: Callable[[], int],
-    called: list[Callable[[], Any] | None],
+    called: list[Callable[..., Any] | None],
 ) -> Function:
     """The fast path of the end of an optimizer's step, with the same arguments."""
+
+def stepped(slow: Function, /, *, seen: list[object], listeners: list[Any]) -> Function:
+    """The fast path of a look at an optimizer that has stepped: nothing, if all rates are those `seen` and nobody listens."""
 
 def ended(slow: Function, /, *, advance: Callable[[Any], bool], span: Any, pause: int) -> Function:
     """The fast path of the end of a step of training: `advance(span)` writes it; `slow` is called at most once in `pause` ns."""

@@ -5,16 +5,10 @@
    chosen at run time. Sums are taken of the distance from the first finite element: the spread of values far from zero keeps
    its digits. */
 #include "shared/abi.h"
+#include "shared/wide.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
-#define BY_HAND
-#else
-#define WIDE
-#endif
 
 #define LANES 32
 #define BLOCK 4096

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.compare.building import training
 
 from sonde.analysis.run import open_run
-from sonde.compare.numbers import Numbers, compare_numbers
+from sonde.compare.divergence import Numbers, compare_numbers
 
 
 def compared(a: Path, b: Path) -> Numbers:

@@ -25,7 +25,7 @@ MOST_TRIED = 1000  # batches that differ and belong to no step, before the searc
 
 
 @dataclass(frozen=True)
-class Difference:
+class Divergence:
     """Where two runs first differ in one respect. `a` and `b`: the values, or the items."""
 
     step: int
@@ -45,7 +45,7 @@ class Stream:
     what: str
     compared: int
     first_step: int | None
-    first_difference: Difference | None
+    first_difference: Divergence | None
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Numbers:
     """Whether the numbers of two runs are the same; None: there is nothing to compare."""
 
     identical: bool | None
-    first_difference: Difference | None
+    first_difference: Divergence | None
     steps: int  # that both have
     shift: int = 0  # of a resumed run that counts from 0: its step 0 is this step of A
     streams: list[Stream] = field(default_factory=list)
@@ -70,8 +70,8 @@ def compare_numbers(a: Run, b: Run, *more: Stream | None) -> Numbers:
         *(() if shift else (_batches(a, b), *more)),
     ]
     found = joined([one for one in streams if one is not None])
-    told = f"Step 0 of B is taken for step {shift} of A, where its losses begin. {found.text}"
-    return replace(found, text=told, shift=shift) if shift else found
+    text = f"Step 0 of B is taken for step {shift} of A, where its losses begin. {found.text}"
+    return replace(found, text=text, shift=shift) if shift else found
 
 
 def joined(streams: Sequence[Stream]) -> Numbers:
@@ -91,12 +91,12 @@ def joined(streams: Sequence[Stream]) -> Numbers:
     return Numbers(not parted, parted[0] if parted else None, steps, streams=list(streams), text=text)
 
 
-def _order(one: Difference) -> tuple[int, int]:
+def _order(one: Divergence) -> tuple[int, int]:
     """The earlier first; in one step causes before what follows from them."""
     return one.step, (BATCH, RATE, FINGERPRINT, LOSS).index(one.what)
 
 
-def _text(known: Sequence[Stream], parted: Sequence[Difference], steps: int) -> str:
+def _text(known: Sequence[Stream], parted: Sequence[Divergence], steps: int) -> str:
     names = ", ".join(PLURALS.get(one.what, one.what) for one in known)
     if not parted:
         return f"Identical: {names} of all {units.plural(steps, 'common step')}."
@@ -105,7 +105,7 @@ def _text(known: Sequence[Stream], parted: Sequence[Difference], steps: int) -> 
     begun = "Different from the start" if first.step <= begins else f"Identical up to step {first.step - 1}"
     same = [PLURALS.get(one.what, one.what) for one in known if one.first_difference is None]
     rest = f" The same throughout: {', '.join(same)}." if same else ""
-    return f"{begun}; {'; '.join(told(one) for one in parted)}.{rest}"
+    return f"{begun}; {'; '.join(describe_divergence(one) for one in parted)}.{rest}"
 
 
 PLURALS = {LOSS: "losses", RATE: "learning rates", BATCH: "batches", FINGERPRINT: "fingerprints"}
@@ -117,7 +117,7 @@ DIRECTIONS = {
 }
 
 
-def told(one: Difference) -> str:
+def describe_divergence(one: Divergence) -> str:
     """A difference in words."""
     who = f" of rank {one.rank}" if one.rank else ""
     if one.what == BATCH:
@@ -192,7 +192,7 @@ def _stream(what: str, mine: Series, theirs: Series) -> Stream:
             place = int(np.argmax(differs))
             values = float(left[place]), float(right[place])
             gap = abs(values[1] - values[0])
-            parted.append(Difference(int(steps[place]), what, rank, *values, gap if np.isfinite(gap) else None))
+            parted.append(Divergence(int(steps[place]), what, rank, *values, gap if np.isfinite(gap) else None))
     return Stream(what, compared, begins, min(parted, key=lambda one: (one.step, one.rank), default=None))
 
 
@@ -256,7 +256,7 @@ def _trainers(run: Run) -> dict[int, str]:
     return found
 
 
-def _parting(run: Run, process: str, rank: int, left: Ledger, right: Ledger) -> Difference | None:
+def _parting(run: Run, process: str, rank: int, left: Ledger, right: Ledger) -> Divergence | None:
     """The first batch of a training step whose items differ."""
     for tried, place in enumerate(_differing(left, right)):
         if tried >= MOST_TRIED:
@@ -267,7 +267,7 @@ def _parting(run: Run, process: str, rank: int, left: Ledger, right: Ledger) -> 
             f"AND batch = {number} AND step IS NOT NULL AND purpose <> 'evaluate' LIMIT 1"
         ).fetchall()
         if rows:
-            return Difference(rows[0][0], BATCH, rank, *_items(left, right, place))
+            return Divergence(rows[0][0], BATCH, rank, *_items(left, right, place))
     return None
 
 
