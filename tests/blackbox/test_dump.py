@@ -20,10 +20,11 @@ import torch
 from tests.flow.boxes import dumps, folders, loader, only, train
 
 import sonde
-from sonde.blackbox import dump as writer, fingerprint
+from sonde.blackbox import dump as writer
 from sonde.blackbox.box import _box, trigger
 from sonde.store import folder
 from sonde.testing import Recorded, record
+from sonde.values.parts import MOST_PARTS
 
 ARRAYS: dict[str, Any] = {
     "plain": torch.arange(12.0).reshape(3, 4),
@@ -117,8 +118,8 @@ def test_what_has_no_room_at_all_is_described(tmp_path: Path) -> None:
 def test_parts_that_are_not_taken_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without those that are excluded; of very many, how many there are at least."""
     full, few = (
-        [np.ones(1)] * fingerprint.MOST_PARTS,
-        dict.fromkeys(range(fingerprint.MOST_PARTS + 3), 1) | {"patient": 2},
+        [np.ones(1)] * MOST_PARTS,
+        dict.fromkeys(range(MOST_PARTS + 3), 1) | {"patient": 2},
     )
     monkeypatch.setattr(writer, "MOST_COUNTED", 100)
     recorded = written(tmp_path, full, few, [*full, 1], full * 2, exclude="patient")

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from sonde.store.probe import FETCH, INPUT_WAIT, ITEM, ITER, ITER_END, PREFETCH, SAMPLES, read_batch_key
-from sonde.testing import Recorded
+from sonde.testing import Recorded, record
 
 
 class Numbers(Dataset[Any]):
@@ -150,3 +150,12 @@ def shape(recorded: Recorded) -> list[tuple[str, str | None]]:
     ours = [e for e in recorded.events if e["name"] in (INPUT_WAIT, PREFETCH, FETCH, ITEM, ITER, ITER_END, SAMPLES)]
     names = {(event["pid"], event["seq"]): event["name"] for event in recorded.events}
     return [(event["name"], names.get((event["pid"], event["parent"]))) for event in ours]
+
+
+def record_epochs(data: Any, epochs: int = 1) -> Recorded:
+    """The recording of so many loops over a loader."""
+    with record() as recorded:
+        for _ in range(epochs):
+            for _ in data:
+                pass
+    return recorded

@@ -15,12 +15,13 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from tests.probes.data import KINDS, Anew, Nested, Numbers, Rows, Stream, Together, Words, fetched, shape, waits  # noqa: E402
+from tests.probes.training import model, sgd, train  # noqa: E402
 
 from sonde import open_run  # noqa: E402
 from sonde.hooks.torch import loader as hooks  # noqa: E402
 from sonde.hooks.torch.engine import native  # noqa: E402
-from sonde.probes.loader import wait as probe  # noqa: E402
-from sonde.probes.loader.wait import Failed, Failures  # noqa: E402
+from sonde.probes.loader import listeners as probe  # noqa: E402
+from sonde.probes.loader.listeners import Failed, Failures  # noqa: E402
 from sonde.store.probe import ITER_END  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
 
@@ -148,6 +149,17 @@ def test_a_plain_batch_runs_no_python_of_ours_but_the_list_of_its_items(name: st
     assert waits(recorded) == [(0, number) for number in range(11)]
 
 
+def test_a_plain_step_runs_no_python_of_ours() -> None:
+    """Neither for its phases nor for its learning rate, but for what is done now and then."""
+    with record() as recorded:
+        net = model()
+        optimizer = sgd(net)
+        train(net, optimizer, 5)
+        seen = [python_frames(partial(train, net, optimizer, 1)) for _ in range(9)]
+    assert min(seen, key=len) == []
+    assert len(recorded.named("update")) == 14
+
+
 def test_loaders_that_take_turns_are_told_apart() -> None:
     """More of them than are remembered at a time."""
     with record() as recorded:
@@ -268,7 +280,7 @@ def test_an_interrupt_of_a_listener_reaches_the_program() -> None:
             raise KeyboardInterrupt
 
     with record() as recorded:
-        leave = probe.at_delivery(listen, lambda guarded: listen)
+        leave = probe.at_delivery(listen)
         batches = iter(DataLoader(Numbers(10), batch_size=2))
         next(batches), next(batches)
         with pytest.raises(KeyboardInterrupt):

@@ -18,16 +18,17 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from sonde import config
-from sonde.blackbox import dump, fingerprint, sigterm
+from sonde.blackbox import dump, sigterm
 from sonde.blackbox.batches import DeliveredBatch, Ring
 from sonde.blackbox.trigger import blamed, causes_of, failures, reason_of
 from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, serving
-from sonde.guard import guard, pass_on
+from sonde.guard import guard, pass_on, warn
 from sonde.hooks.torch.loader import start_in_workers
 from sonde.nonfinite import alarm
+from sonde.nonfinite.batches import also_held
 from sonde.probes import at_uninstall, step
-from sonde.probes.loader import ledger, wait as loader
+from sonde.probes.loader import listeners
 from sonde.probes.phases import loss
 from sonde.store.probe import DUMP, PROBE
 from sonde.store.record import ESSENTIAL
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sonde.hooks.torch.loader import Batch
-    from sonde.native import fingerprint as native
 
 REQUEST = "dump"  # the file that asks for it
 CHECK_NS = 250_000_000  # between two looks for a request
@@ -46,12 +46,7 @@ RESERVE = 16 << 20  # bytes of address space that are given back when there is n
 WAIT_SECONDS = 30.0  # for the dump of another thread
 
 
-_State: Any = (
-    object if fingerprint.native is None else fingerprint.native.State
-)  # C reads `due`, `suspect` and `ring` for each batch
-
-
-class _BoxState(_State):  # type: ignore[misc]  # which class it is is known when it runs
+class _BoxState:
     """The black box of this process."""
 
     def __init__(self) -> None:
@@ -87,11 +82,16 @@ class _BoxState(_State):  # type: ignore[misc]  # which class it is is known whe
     # ── what the probes tell ──
 
     def deliver(self, batch: Batch | None, key: int | None, data: Any) -> None:
-        """A batch was delivered. Of usual ones C does the same (`delivery` in `native/fingerprint.c`)."""
+        """A batch was delivered."""
         if self.suspect or monotonic_ns() >= self.due:
             self.check()
         if self.ring is not None:
             self.ring.keep(batch, key, data)
+
+    def held(self) -> list[tuple[Any, int]]:
+        """The parts of the batches it keeps, each with the key of its batch."""
+        kept = [] if self.ring is None else self.ring.kept
+        return [(part, one.key) for one in kept if one.key is not None for _, part in one.parts]
 
     def check(self) -> None:
         """The program is at a place where there is time to look around."""
@@ -129,7 +129,9 @@ def blackbox(batches: int = 3) -> None:
     control what is saved. Raises SettingError for an invalid number.
     """
     given: object = batches
-    wanted = config.settle(blackbox="none" if given is None else given)[0].blackbox  # an argument None would not count
+    wanted = config.load_leniently(blackbox="none" if given is None else given)[
+        0
+    ].blackbox  # an argument None would not count
     if not wanted:
         stop()
     elif serving() is not None:
@@ -150,9 +152,7 @@ def start(batches: int) -> None:
     recorder.add(blackbox=batches)
     if _box.ring is not None:
         ring = Ring(batches, recorder.settings)
-        ring.held.extend(_box.ring.kept)
-        ring.newer = _box.ring.newer
-        _box.ring.held.clear()  # C may still know it
+        ring.kept.extend(_box.ring.kept)
         _box.ring = ring
         return
     _box.forget()
@@ -163,26 +163,17 @@ def start(batches: int) -> None:
     _box.request = _request(recorder.run)  # an old one is not meant for us
     _box.leave += [
         at_failure(fail),
-        loader.at_delivery(_box.deliver, None if fingerprint.native is None else _delivery),
-        loader.at_failure(failures),
+        listeners.at_delivery(_box.deliver),
+        listeners.at_failure(failures),
         loss.at_loss(_box.note_loss),
         step.at_update(_box.check),
         alarm.subscribe(_Alarms()),
+        also_held(_box.held),
         start_in_workers(begin_worker),
         sigterm.unwatch,
         lambda: atexit.unregister(_box.write_nonfinite),
     ]
     atexit.register(_box.write_nonfinite)  # of the last step of a program that ends without finish()
-
-
-def _delivery(slow: Callable[..., None]) -> Callable[..., None]:
-    """What keeps usual batches in C, and calls `slow` for all others."""
-    made: native.Delivery = fingerprint.native.delivery(
-        slow, box=_box, context=core.get_context, kept=DeliveredBatch, **ledger.digest_parts()
-    )
-    if _box.ring is not None:
-        _box.ring.newer = made.newer
-    return made
 
 
 def stop() -> None:
@@ -196,9 +187,6 @@ def stop() -> None:
     while _box.leave:
         with guard("switching the black box off"):
             _box.leave.pop()()
-    if _box.ring is not None:
-        with guard("switching the black box off"):
-            _box.ring.clear()
     _box.forget()
 
 
@@ -206,7 +194,7 @@ def begin_worker() -> None:
     """Called in each loader worker: it keeps and writes nothing, and tells what failed."""
     _box.worker = failures.in_worker = True
     if _box.ring is None:  # one that is not forked, of a process that switched it on by a call
-        _box.leave.append(loader.at_failure(failures))
+        _box.leave.append(listeners.at_failure(failures))
     _box.in_child()
 
 
@@ -334,6 +322,4 @@ def _announce(why: str, name: str, run: str) -> None:
 
 @guard("writing a message to the log")
 def _say(message: str) -> None:
-    import logging
-
-    logging.getLogger("sonde").warning("%s", message)
+    warn("%s", message)

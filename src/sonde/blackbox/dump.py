@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde import config
+from sonde import ranks
 from sonde.blackbox import fingerprint
 from sonde.events import args as arguments, core
 from sonde.guard import guard
@@ -29,6 +29,7 @@ from sonde.store.probe import read_batch_key
 from sonde.store.reading.running import running
 from sonde.values.note import Note
 from sonde.values.npy import as_array, pieces
+from sonde.values.parts import MOST_PARTS, parts_of
 from sonde.values.snapshot import freeze
 from sonde.values.walk import Keep
 
@@ -181,7 +182,7 @@ class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
 
 
 def _facts(dump: _DumpWriter, recorder: Recorder) -> dict[str, Any]:
-    ranks = config.ranks()
+    here = ranks.current()
     ours = recorder.facts if recorder.pid == os.getpid() else {}
     step, epoch = core.get_context()
     return {
@@ -191,8 +192,8 @@ def _facts(dump: _DumpWriter, recorder: Recorder) -> dict[str, Any]:
         "monotonic_ns": monotonic_ns(),
         "host": folder.host(),
         "pid": os.getpid(),
-        "rank": ranks.rank,
-        "world_size": ranks.world_size,
+        "rank": here.rank,
+        "world_size": here.world_size,
         "worker": None,
         "role": ours.get("role"),
         "step": step,
@@ -307,13 +308,13 @@ def _describe(dump: _DumpWriter, place: int, kept: DeliveredBatch, row: dict[str
             dump.arrays.append(_Array(array.nbytes, -place, order, _name(kept, place), one, array))
     if kept.state:
         dump.leave_out(f"The values of {_name(kept, place)}: they were {_STATES[kept.state]}.")
-    elif len(kept.parts) >= fingerprint.MOST_PARTS:
+    elif len(kept.parts) >= MOST_PARTS:
         _count_more(dump, kept, _name(kept, place), keep)
 
 
 def _count_more(dump: _DumpWriter, kept: DeliveredBatch, name: str, keep: Keep) -> None:
     """Say how many parts were not taken, if there are any."""
-    found = len(fingerprint.parts_of(kept.data, keep.exclude, MOST_COUNTED))
+    found = len(parts_of(kept.data, keep.exclude, MOST_COUNTED))
     more = found - len(kept.parts)
     if more > 0:
         least = "At least " if found >= MOST_COUNTED else ""

@@ -7,28 +7,21 @@ Of plain batches C does it (`native/fingerprint.c`), with the same result.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from struct import Struct, pack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
 from sonde.hooks.torch import memory, private
 from sonde.native import fingerprint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+from sonde.values.parts import MOST_PARTS, Parts, collect
 
 native: Any = fingerprint  # None: C was not built
 WHOLE = 16_384  # bytes of an array that are read whole
 BLOCKS = 16  # of a longer one, evenly spaced
-MOST_PARTS = 64
-MOST_DEPTH = 4
 MOST_ROW = 1024  # texts and numbers of a list that are read
-FIRST = 8  # elements that tell whether a list is taken apart
-
-Parts = list[tuple[tuple[Any, ...], Any]]  # the way to each part (keys and places), and the part
 
 
 class Fingerprint(NamedTuple):
@@ -48,7 +41,7 @@ def glance(data: Any, exclude: frozenset[str] = frozenset()) -> tuple[Parts, Fin
         return found
     _prepare()
     parts: Parts = []
-    complete = _collect(data, (), exclude, parts, MOST_PARTS)
+    complete = collect(data, (), exclude, parts, MOST_PARTS)
     return parts, look(parts, complete)
 
 
@@ -71,50 +64,6 @@ def _prepare() -> None:
             digest=xxh3_64_intdigest,
             look=Fingerprint,
         )
-
-
-def parts_of(data: Any, exclude: Container[str] = (), most: int = MOST_PARTS) -> Parts:
-    """The arrays and other values in a batch, without fields whose names are excluded. They stay if the batch is emptied."""
-    found: Parts = []
-    _collect(data, (), exclude, found, most)
-    return found
-
-
-def _collect(data: Any, way: tuple[Any, ...], exclude: Container[str], found: Parts, most: int) -> bool:
-    """Were all parts reached?"""
-    pairs = None if len(way) >= MOST_DEPTH else _pairs(data)
-    if pairs is None:
-        found.append((way, data))
-        return True
-    complete = True
-    for key, part in pairs:
-        if key in exclude:
-            continue
-        if len(found) >= most:
-            return False
-        complete &= _collect(part, (*way, key), exclude, found, most)
-    return complete
-
-
-def _pairs(data: Any) -> Iterable[tuple[Any, Any]] | None:
-    """What lies in a container, by key or place; None: this is one part."""
-    kind = type(data)
-    if kind is tuple or kind is list:
-        return enumerate(data) if any(map(_nests, data[:FIRST])) else None
-    if isinstance(data, Mapping):
-        return data.items()
-    if isinstance(data, tuple) and hasattr(kind, "_fields"):
-        return zip(kind._fields, data, strict=False)
-    if hasattr(kind, "__dataclass_fields__"):
-        fields = sys.modules["dataclasses"].fields(data)
-        return ((field.name, getattr(data, field.name, None)) for field in fields)  # it may not be set
-    return None
-
-
-def _nests(part: Any) -> bool:
-    """Is this an array or a container? A list without any, as of texts, is one part."""
-    kind = type(part)  # that of a tensor has a shape, though a nested one itself has none
-    return hasattr(kind, "shape") or hasattr(kind, "__dataclass_fields__") or isinstance(part, list | tuple | Mapping)
 
 
 def look(parts: Parts, complete: bool = True) -> Fingerprint:

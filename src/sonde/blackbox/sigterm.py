@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 from sonde.native import sigterm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 native: Any = sigterm  # None: C was not built
 MOST_RAISED = 16  # errors of torch about workers that ended, before it is given up

@@ -14,7 +14,7 @@ from sonde.blackbox import dump, workers
 from sonde.blackbox.batches import MOST_IDS
 from sonde.events.recorder import parent_pid, serving
 from sonde.guard import guard
-from sonde.probes.loader import wait as loader
+from sonde.probes.loader.listeners import Failed, Failures
 from sonde.store import folder
 from sonde.store.file import read_small
 
@@ -42,7 +42,7 @@ class FailedWait(NamedTuple):
     key: int | None
 
 
-class LoaderFailures(loader.Failures):
+class LoaderFailures(Failures):
     """Batches that were never delivered, in this process and in its workers."""
 
     def __init__(self) -> None:
@@ -51,11 +51,11 @@ class LoaderFailures(loader.Failures):
 
     def clear(self) -> None:
         """None is known."""
-        self.here: list[loader.Failed] = []
-        self.of_workers: dict[int, list[loader.Failed]] = {}  # by process
+        self.here: list[Failed] = []
+        self.of_workers: dict[int, list[Failed]] = {}  # by process
         self.waits: list[FailedWait] = []
 
-    def unmade(self, failed: loader.Failed) -> None:
+    def unmade(self, failed: Failed) -> None:
         """A batch could not be made, here or, if this is a worker, for the process that started it."""
         self.here = [*self.here[-MOST_FAILED + 1 :], failed]
         if self.in_worker:
@@ -65,14 +65,14 @@ class LoaderFailures(loader.Failures):
         """The wait for a batch ended with this exception."""
         self.waits = [*self.waits[-MOST_FAILED + 1 :], FailedWait(id(error), batch, key)]
 
-    def read_workers(self, run: str) -> dict[int, list[loader.Failed]]:
+    def read_workers(self, run: str) -> dict[int, list[Failed]]:
         """What the workers of this process have reported, by process; reading a report removes its file."""
         for path in sorted(Path(run, dump.FOLDER).glob(f"{FAILED}{folder.host()}-*")):
             with guard("reading a loader worker's report of a failure"):
                 report = json.loads(read_small(path, MOST_BYTES))
                 if report["parent"] == os.getpid():
                     pid = int(path.name.rpartition("-")[2])
-                    self.of_workers[pid] = [loader.Failed(*row) for row in report["failed"]]
+                    self.of_workers[pid] = [Failed(*row) for row in report["failed"]]
                     path.unlink()
         return self.of_workers
 
@@ -171,7 +171,7 @@ def _last_gone(run: str, wait: FailedWait | None) -> list[workers.Gone]:
     return found
 
 
-def _write_failed(failed: list[loader.Failed]) -> None:
+def _write_failed(failed: list[Failed]) -> None:
     """In a worker: say what failed, for the process that started it."""
     recorder = serving()
     if recorder is None:

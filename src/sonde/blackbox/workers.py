@@ -14,7 +14,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.guard import guard
-from sonde.probes.loader.wait import Failed
+from sonde.probes.loader.listeners import Failed
 from sonde.store import folder
 from sonde.store.alive import DIED, ENDED, state_of
 from sonde.store.probe import FETCH, ITEM, PROBE

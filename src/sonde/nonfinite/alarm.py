@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sonde.errors import NonFinite
 from sonde.events import core
+from sonde.guard import warn
 from sonde.hooks.torch import private
 from sonde.nonfinite import backward, batches, certificate, check, fallback, forward
 from sonde.nonfinite.backward import SeenGradient
@@ -301,7 +302,7 @@ class Alarm:
         dump = next(filter(None, [one.raised(facts) for one in _listeners]), None)
         said = certificate.sentence(facts)
         if self.action == "warn":
-            _warn(said)
+            warn(said)
         return NonFinite(said, facts) if self.action == "stop" else None, dump
 
     def _confirm(self, state: Provisional) -> None:
@@ -352,9 +353,3 @@ def _has_peers() -> bool:
         return False
     size: int = distributed.get_world_size()
     return size > 1
-
-
-def _warn(message: str) -> None:
-    import logging
-
-    logging.getLogger("sonde").warning(message)

@@ -7,14 +7,12 @@ place that is known to be bad and the lowest one above it that is known to be go
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sonde.hooks.torch import private
 from sonde.nonfinite import operation
 from sonde.nonfinite.certificate import Location
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LAST = 1 << 62
 # Layers of torch without parameters whose gradient is, at most, about what came to them: they make nothing of finite numbers.

@@ -14,10 +14,9 @@ import os
 import sys
 import weakref
 from collections import deque
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sonde import config
 from sonde.events.recorder import serving
@@ -25,21 +24,17 @@ from sonde.guard import guard
 from sonde.hooks.torch import loader as hooks, memory, private
 from sonde.nonfinite import check, fallback
 from sonde.probes.layers.backward import tensors_of
-from sonde.probes.loader import wait
+from sonde.probes.loader import listeners
 from sonde.store.probe import batch_key
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
 DATASET, COLLATE, LOADER, LOOP = "dataset", "collate", "loader", "loop"
-MOST_FOUND = 64  # batches of one process that are told of; a dataset may be full of them
+MOST_FOUND = 64  # batches of one process that are reported; a dataset may be full of them
 RECENT = 4  # batches that are known
 MOST_REFERENCES = 4  # to tensors of each
 IN_FRAME = 1  # CO_OPTIMIZED of `inspect`: variables are in no dict of the program
 HELD_BY_FRAME = 3  # references to its copy of variables while it is looked at: the frame, a variable, an argument
 MOST_FRAMES = 60  # of the stack, and of each so many variables, that are searched for a batch
 MOST_LOCALS = 100
-BLACKBOX = "sonde.blackbox.box"  # is asked for what it holds, if it is in use
 ID_FIELDS = ("object_id", "id", "ids")
 MOST_TEXT = 200
 
@@ -62,30 +57,14 @@ class Arrival(NamedTuple):
         return None if self.batch is None else self.batch.indices
 
 
-class _Recent:
-    """The last batches, each a row of which an Arrival is made when somebody asks for it."""
-
-    def __init__(self) -> None:
-        self._rows: deque[tuple[Any, ...]] = deque(maxlen=RECENT)
-        self.count = 0  # batches that came
-        self.told = 0  # batches that were not finite
-
-    def add(self, row: tuple[Any, ...]) -> None:
-        """A batch has come."""
-        self._rows.append(row)
-        self.count += 1
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """The last ones, oldest first."""
-        return list(self._rows)
-
-
 class _State:
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        self.recent = _Recent() if check.native is None else check.native.recent()
+        self.recent: deque[Arrival] = deque(maxlen=RECENT)
+        self.count = 0  # batches that came
+        self.reported = 0  # batches that were not finite
         self.renew: Callable[[], None] = fallback.engine().renew
         self.fields: tuple[str, ...] = ID_FIELDS
         self.found: dict[int, str] = {}  # stage by key
@@ -94,6 +73,7 @@ class _State:
 
 
 _state = _State()
+_holders: list[Callable[[], Iterable[tuple[Any, int]]]] = []
 
 
 def install() -> Callable[[], None]:
@@ -101,8 +81,8 @@ def install() -> Callable[[], None]:
     _state.forget()
     _state.fields = _id_fields()
     _state.leave = [
-        wait.at_delivery(_arrived, _arriving()),
-        wait.around_collate(_collating()),
+        listeners.at_delivery(_arrived),
+        listeners.around_collate(_collating),
         hooks.start_in_workers(begin_worker, _path()),
     ]
     return leave
@@ -123,30 +103,29 @@ def begin_worker(path: str | None) -> None:
     inherited = bool(_state.leave)
     if not inherited:
         _state.forget()
-        _state.leave = [wait.around_collate(_collating())]
+        _state.leave = [listeners.around_collate(_collating)]
     _state.file = path
 
 
 def newest() -> Arrival | None:
     """The batch that was delivered last to this process."""
-    rows = _state.recent.rows()
-    return Arrival(*rows[-1]) if rows else None
+    return _state.recent[-1] if _state.recent else None
 
 
 def count() -> int:
     """How many were delivered."""
-    return _state.recent.count
+    return _state.count
 
 
 def meant(given: Iterable[Any] = ()) -> Arrival | None:
     """The batch that these tensors are of, or else those that the program has in hand; the newest if that is not known."""
     owners = {place: key for part, key in _held() if (place := address(part)) is not None}
-    known = {key: one for one in _state.recent.rows() if (key := one[1]) is not None}
+    known: dict[int | None, Arrival] = {one.key: one for one in _state.recent if one.key is not None}
     for group in chain((given,), in_hand()) if owners else ():
         keys = {owners.get(place) for one in group if (place := address(one)) is not None}
         keys &= known.keys()
         if len(keys) == 1:
-            return Arrival(*known[keys.pop()])
+            return known[keys.pop()]
         if keys:  # of several at once: a loop that has fetched ahead, or one that remembers
             break
     return newest()
@@ -159,7 +138,7 @@ def stage(arrival: Arrival | None) -> str | None:
     if arrival.key is not None and arrival.key not in _state.found:
         _read_workers()
     found = _state.found.get(arrival.key) if arrival.key is not None else None
-    if found is None and (_state.recent.told >= MOST_FOUND or arrival.key is None) and is_bad(arrival):
+    if found is None and (_state.reported >= MOST_FOUND or arrival.key is None) and is_bad(arrival):
         return LOADER
     return found
 
@@ -168,12 +147,18 @@ def broken(arrival: Arrival | None) -> Arrival | None:
     """A batch that was not finite when it came: this one, or else the newest of the last ones; None: there is none."""
     if stage(arrival) is not None:
         return arrival
-    return next((one for row in reversed(_state.recent.rows()) if stage(one := Arrival(*row)) is not None), None)
+    return next((one for one in reversed(list(_state.recent)) if stage(one) is not None), None)
 
 
 def is_bad(arrival: Arrival) -> bool:
     """Is this batch, as far as it is still there, not finite now?"""
     return any(check.look(one) for reference in arrival.tensors or () if (one := reference()) is not None)
+
+
+def also_held(parts: Callable[[], Iterable[tuple[Any, int]]]) -> Callable[[], None]:
+    """Let `parts()` name further parts of the last batches that are still there, with their keys; returns the end of it."""
+    _holders.append(parts)
+    return lambda: _holders.remove(parts)
 
 
 # ── whose tensors ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -185,15 +170,12 @@ def tensors(arrival: Arrival) -> list[Any]:
 
 
 def _held() -> Iterator[tuple[Any, int]]:
-    """The parts of the last batches that the program or the black box holds, and their keys."""
-    for row in _state.recent.rows():
-        one = Arrival(*row)
+    """The parts of the last batches that the program, or who else keeps batches, still holds, and their keys."""
+    for one in list(_state.recent):
         if one.key is not None:
             yield from ((part, one.key) for reference in one.held if (part := reference()) is not None)
-    ring = getattr(getattr(sys.modules.get(BLACKBOX), "_box", None), "ring", None)
-    for kept in [] if ring is None else ring.kept:
-        if kept.key is not None:
-            yield from ((part, kept.key) for _, part in kept.parts)
+    for parts in _holders:
+        yield from parts()
 
 
 def in_hand() -> list[list[Any]]:
@@ -239,11 +221,6 @@ def address(value: Any) -> int | None:
 # ── batches that come ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _arriving() -> Callable[[Any], Any] | None:
-    """What makes, of what is told of batches, something that knows the plain ones without a Python frame."""
-    return None if check.native is None else partial(check.native.arriving, _state.recent, _state.fields, MOST_FOUND)
-
-
 def _id_fields() -> tuple[str, ...]:
     """Where ids may stand: not in fields that are never looked at."""
     recorder = serving()
@@ -252,22 +229,17 @@ def _id_fields() -> tuple[str, ...]:
 
 
 def _arrived(batch: hooks.Batch | None, key: int | None, data: Any) -> None:
-    recent, kind = _state.recent, type(data)
-    ids = None if kind is list or kind is tuple else _ids(data)
-    held = () if key is not None and recent.told < MOST_FOUND else _weak(data)
-    recent.add((batch, key, ids, None if _is_closed(data) else held, _weak(data)[:MOST_REFERENCES]))
+    references = tuple(weakref.ref(one) for one in tensors_of(data, sys.modules["torch"].Tensor))
+    known = key is not None and _state.reported < MOST_FOUND  # what was found where it was made has its key
+    looked_at = None if not references and _is_closed(data) else () if known else references
+    _state.recent.append(Arrival(batch, key, _ids(data), looked_at, references[:MOST_REFERENCES]))
+    _state.count += 1
     _state.renew()
 
 
 def _is_closed(data: Any) -> bool:
     """Is this an object of a kind that is not looked into?"""
-    if isinstance(data, Mapping | list | tuple | int | float | str | bytes) or check.as_tensor(data) is not None:
-        return False
-    return next(tensors_of(data, sys.modules["torch"].Tensor), None) is None
-
-
-def _weak(data: Any) -> tuple[weakref.ref[Any], ...]:
-    return tuple(weakref.ref(one) for one in tensors_of(data, sys.modules["torch"].Tensor))
+    return not isinstance(data, Mapping | list | tuple | int | float | str | bytes) and check.as_tensor(data) is None
 
 
 def _ids(data: Any) -> Any:
@@ -290,31 +262,28 @@ def identity(arrival: Arrival, position: int) -> str | None:
 # ── batches that are made ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _collating() -> Callable[[Any], Any]:
-    """What makes, of what collates, something that looks at the batch too."""
-    if check.native is None:
-        return lambda collate: partial(_collate, collate)
-    made: Callable[[Any], Any] = check.native.collating(_collated)
-    return made
+def _collating(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What collates, and a look at the batch it makes."""
 
+    def collating(samples: Any) -> Any:
+        made = collate(samples)
+        _collated(samples, made)
+        return made
 
-def _collate(collate: Callable[[Any], Any], samples: Any) -> Any:
-    made = collate(samples)
-    _collated(samples, made)
-    return made
+    return collating
 
 
 def _collated(samples: Any, made: Any) -> None:
     """A batch was made, and is perhaps not finite."""
     with _looking:
         batch = hooks.fetching()
-        if batch is not None and _state.recent.told < MOST_FOUND and check.look_into(made):
-            _tell(batch, DATASET if check.look_into(samples) else COLLATE)
+        if batch is not None and _state.reported < MOST_FOUND and check.look_into(made):
+            _report(batch, DATASET if check.look_into(samples) else COLLATE)
 
 
-def _tell(batch: hooks.Batch, where: str) -> None:
+def _report(batch: hooks.Batch, where: str) -> None:
     key = batch_key(batch.loader, batch.round, batch.number)
-    _state.recent.told += 1
+    _state.reported += 1
     if _state.file is None:
         _state.found[key] = where
         return

@@ -88,6 +88,8 @@ def bad(tensor: Any) -> Any:
 
 def look_into(value: Any, deeper: int = DEEPEST) -> int:
     """The same for whatever a dataset gives: tensors, arrays and numbers, alone or in containers."""
+    if native is not None and deeper == DEEPEST and (known := native.look_into(value)) >= 0:
+        return int(known)
     if isinstance(value, float):
         return NAN if math.isnan(value) else INF if math.isinf(value) else 0
     tensor = as_tensor(value)

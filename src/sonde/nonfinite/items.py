@@ -7,13 +7,11 @@ batch. Where it cannot be told nobody is named.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from sonde.hooks.torch import memory, private
 from sonde.nonfinite import batches, operation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MOST_NODES = 20_000
 MOST_VALUES = 1 << 24  # of a tensor of the batch that is compared

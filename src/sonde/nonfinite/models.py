@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sonde.events import core
 from sonde.hooks.torch import private
@@ -14,9 +15,6 @@ from sonde.nonfinite.backward import NodeRange
 from sonde.probes.layers import names
 from sonde.store.probe import NONFINITE_UNSEEN
 from sonde.store.record import ESSENTIAL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOST_LAYERS = 20_000
 OUTPUTS = 4  # of one operation whose gradients are inspected

@@ -37,11 +37,10 @@ from sonde.nonfinite.alarm import Alarm
 from sonde.nonfinite.forward import CallEnd
 from sonde.nonfinite.models import WatchedModels
 from sonde.probes.layers.backward import tensors_of
-from sonde.probes.off import switch_off
+from sonde.probes.off import probe_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from sonde.errors import NonFinite
     from sonde.nonfinite.models import WatchedLayer
@@ -102,22 +101,6 @@ class NonFiniteWatch:
 
     def __repr__(self) -> str:
         return f"<NonFiniteWatch: {certificate.sentence(_watch.alarm.first) if _watch.alarm.first else 'all values finite'}>"
-
-
-class _WatchGuard(guard[None]):
-    """The guard of the watch: a failure switches it off, and a mark in the run says so."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> bool:
-        if error is None or not super().__exit__(kind, error, trace):
-            return False
-        _watch.leave()
-        switch_off("nonfinite", DOING)
-        return True
-
-
-_watching = _WatchGuard(DOING)
 
 
 class Watch:
@@ -239,6 +222,7 @@ class Watch:
 
 
 _watch = Watch()
+_watching = probe_guard("nonfinite", DOING, _watch.leave)
 
 
 class _Scales:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from sonde.guard import guard
 from sonde.probes import frameworks, step
 from sonde.probes.layers import record as layers
-from sonde.probes.learning import fingerprint
-from sonde.probes.loader import wait
+from sonde.probes.learning import fingerprint, sample
+from sonde.probes.loader import install as loader
 from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
-from sonde.probes.process import children, environment, gc, ranks, sampler, stacks
+from sonde.probes.process import children, environment, gc, group, sampler, stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,14 +46,15 @@ class Probe(NamedTuple):
 
 
 PROBES = (
-    Probe("loader", wait.install, "patch_dataloader"),
+    Probe("loader", loader.install, "patch_dataloader"),
     Probe("forward", forward.install, "patch_forward"),
     Probe("backward", backward.install, "patch_backward"),
     Probe("optimizer", optimizer.install, "patch_optimizer"),
     Probe("h2d", h2d.install, "patch_h2d"),
     Probe("layers", layers.install, ALWAYS),
     Probe("fingerprint", fingerprint.install, ALWAYS),
-    Probe("ranks", ranks.install, ALWAYS),
+    Probe("learning", sample.install, ALWAYS),
+    Probe("ranks", group.install, ALWAYS),
     Probe("frameworks", frameworks.install, AUTO),
     Probe("communication", communication.install, AUTO),
     Probe("checkpoint", checkpoint.install, AUTO),

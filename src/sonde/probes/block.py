@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from sonde.errors import WrapRefused
@@ -14,10 +16,6 @@ from sonde.hooks.torch.optimizer import optimizer_step
 from sonde.probes import step as steps
 from sonde.store.probe import PROBE, STEP, UPDATE_ABORTED, UPDATE_EXPLICIT
 from sonde.store.record import ESSENTIAL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

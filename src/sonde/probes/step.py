@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde import config
+from sonde import ranks
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch.engine import native
@@ -62,7 +62,7 @@ class _Now:
 
     def choose(self) -> None:
         """Find out whether this rank was chosen."""
-        self.none = self.ranks is not None and (config.ranks().rank or 0) not in self.ranks
+        self.none = self.ranks is not None and (ranks.current().rank or 0) not in self.ranks
         self.all = not self.none and self.first == 0 and self.stop is None and self.every == 1
 
 

@@ -11,11 +11,11 @@ import functools
 import inspect
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sonde.errors import WrapRefused
 from sonde.events import core
@@ -25,9 +25,6 @@ from sonde.probes import step
 from sonde.probes.phases import loss as losses
 from sonde.store import probe as names
 from sonde.store.probe import PROBE, batch_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _watching = guard("watching a wrapped object")
 

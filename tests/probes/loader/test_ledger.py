@@ -17,7 +17,7 @@ from tests.probes.data import Nested, Numbers, Stream, Together, Words  # noqa: 
 import sonde  # noqa: E402
 from sonde.analysis.ledger.ledger import Ledger, LedgerBatch  # noqa: E402
 from sonde.analysis.ledger.raw import read_ledger  # noqa: E402
-from sonde.probes.loader import ledger as probe, wait as loader  # noqa: E402
+from sonde.probes.loader import ledger as probe, listeners as loader  # noqa: E402
 from sonde.store.ledger import ALONE, DATA, STREAM  # noqa: E402
 from sonde.store.probe import batch_key  # noqa: E402
 

@@ -47,6 +47,16 @@ def test_memory_threads_and_load_of_this_process() -> None:
     assert {event["cat"] for event in recorded.named("rss")} == {"memory"}
 
 
+def test_how_long_the_training_thread_waited_for_a_core_is_counted() -> None:
+    """Since it began, as the kernel counts it."""
+    with record() as recorded:
+        look_twice()
+    found = values(recorded, "cpu.waited", os.getpid())
+    assert len(found) == 2
+    assert found == sorted(found)
+    assert found[1] <= int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+
+
 def test_between_two_looks_time_passes() -> None:
     """A thousand fast steps are no reason to look a thousand times."""
     with record() as recorded:

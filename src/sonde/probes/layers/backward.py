@@ -12,14 +12,11 @@ had is not part of the pass then. What stays is the node behind it, that of the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from sonde.hooks.torch import private
 from sonde.native import layers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 native: Any = layers  # None: C was not built
 MOST_NODES = 400  # of one call, that are searched for the lowest; more: the next layer ends it

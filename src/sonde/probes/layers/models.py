@@ -8,8 +8,9 @@ outermost call its parts are compared with those that it had. Names are those of
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sonde.events import core
 from sonde.probes import step
@@ -17,9 +18,6 @@ from sonde.probes.layers import names
 from sonde.probes.layers.backward import nbytes
 from sonde.store.probe import LAYER, LAYER_BACKWARD
 from sonde.store.record import DETAIL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOST_LAYERS = 20_000
 

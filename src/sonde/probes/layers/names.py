@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple
 
 from sonde.hooks.torch import private
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
 
 PARAMETRIZED = "parametrizations"  # the child of a module with those of torch.nn.utils.parametrize
 PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"}

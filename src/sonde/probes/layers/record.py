@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sonde import config
 from sonde.errors import WrapRefused, nearest
 from sonde.events import core
-from sonde.guard import guard
+from sonde.guard import guard, warn
 from sonde.hooks.torch import loader, private
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import unread
@@ -22,13 +22,12 @@ from sonde.probes import step
 from sonde.probes.layers import backward as graph, names
 from sonde.probes.layers.backward import nbytes, tensors_of
 from sonde.probes.layers.models import LayerOptions, Models, RecordedLayer
-from sonde.probes.off import switch_off
+from sonde.probes.off import probe_guard
 from sonde.store.probe import LAYER_INFO
 from sonde.store.record import ESSENTIAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
     from sonde.config import Settings
 
@@ -84,22 +83,6 @@ def install(settings: Settings) -> Callable[[], None]:
     if settings.deep:
         _layers.watch()
     return _layers.leave
-
-
-class _LayerGuard(guard[None]):
-    """The guard of this probe: a failure switches it off, and a mark in the run says so."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> bool:
-        if error is None or not super().__exit__(kind, error, trace):
-            return False
-        _layers.leave()
-        switch_off("layers", DOING)
-        return True
-
-
-_following = _LayerGuard(DOING)
 
 
 class _Thread(threading.local):
@@ -187,6 +170,7 @@ class _Layers:
 
 
 _layers = _Layers()
+_following = probe_guard("layers", DOING, _layers.leave)
 
 
 class _ModelCalls:
@@ -289,7 +273,7 @@ def _new_bytes(tensors: tuple[Any, ...], args: tuple[Any, ...]) -> int | None:
 
 # All that runs between the modules of a program.
 FRAMES = (
-    guard.__enter__, _LayerGuard.__exit__, _timed, _tensors, _new_bytes, private.is_view,
+    guard.__enter__, guard.__exit__, _timed, _tensors, _new_bytes, private.is_view,
     _Layers.describe, _Layers.demote, _Layers.look, RecordedLayer.facts, Models.update, names.shape,
 )  # fmt: skip
 
@@ -305,7 +289,7 @@ def _say_nothing_records() -> None:
     if _Said.nothing or config.peek("enabled") is False:
         return
     _Said.nothing = True
-    _warn(
+    warn(
         "trace_model_instance() has no effect: nothing is being recorded. Call sonde.init() first, or start the "
         "program with `sonde run`. This message appears once."
     )
@@ -314,13 +298,7 @@ def _say_nothing_records() -> None:
 def _say_no_match(model: Any, options: LayerOptions) -> None:
     known = [one.name for one in names.layers(model) if one.name]
     hint = nearest(options.include[0], known[:20]) if options.include else "exclude_names excludes every layer."
-    _warn(f"trace_model_instance() records no layer of {names.kind(model)}: no name matches. {hint}")
-
-
-def _warn(message: str) -> None:
-    import logging
-
-    logging.getLogger("sonde").warning(message)
+    warn(f"trace_model_instance() records no layer of {names.kind(model)}: no name matches. {hint}")
 
 
 def _parts(argument: str, given: Sequence[str] | None) -> tuple[str, ...]:

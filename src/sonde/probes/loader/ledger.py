@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sonde.events import args, recorder
 from sonde.guard import guard
-from sonde.probes.off import switch_off
+from sonde.probes.off import probe_guard
 from sonde.store import filesystem, folder
 from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
 from sonde.store.usage import BYTES, RunUsage
@@ -25,9 +25,6 @@ DOING = "writing the ledger"
 RETRY_S = 1.0  # after the file could not be made
 MOST_TEXT = 64  # characters of a key that is no number
 MOST_KEYS = args.MAX_ITEMS
-KEY_AND_DIGEST = 16  # bytes, with which the entry of a digest ends
-
-_keeping = guard(DOING)
 
 
 class _Book:
@@ -76,6 +73,9 @@ def end() -> None:
     _book.settings = None
 
 
+_keeping = probe_guard("ledger", DOING, end)
+
+
 @guard("closing the ledger")
 def _close() -> None:
     if _book.writer is not None:
@@ -99,16 +99,9 @@ def note(key: int, items: tuple[object, ...], worker: int | None, flags: int) ->
         if writer is not None:
             entry = _book.packer.batch(key, items, worker, flags)
             writer.put(_named(key, items, worker, flags) if entry is None else entry)
-        return
-    _give_up()
 
 
-def _give_up() -> None:
-    end()
-    switch_off("ledger", DOING)
-
-
-@guard(DOING, then=_give_up)
+@_keeping
 def note_digest(key: int, digest: int, of_all: bool) -> None:
     """Write down the digest of a batch that was delivered; `of_all`: of everything in it, else of a sample."""
     if _book.settings is not None and _book.writer is not None:
@@ -118,12 +111,6 @@ def note_digest(key: int, digest: int, of_all: bool) -> None:
 def book() -> object:
     """What C needs to write down batches: the book, which has `settings` and `writer`."""
     return _book
-
-
-def digest_parts() -> dict[str, Any]:
-    """What C needs to write down digests, by name: see `delivery` in `native/fingerprint.pyi`."""
-    sampled, read = (pack_digest(0, 0, whole=whole)[:-KEY_AND_DIGEST] for whole in (False, True))
-    return {"book": _book, "sampled": sampled, "read": read, "note": note_digest}
 
 
 def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> bytes:

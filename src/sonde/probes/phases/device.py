@@ -13,12 +13,11 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
-from sonde.guard import guard
 from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_step
 from sonde.probes import step
-from sonde.probes.off import switch_off
+from sonde.probes.off import probe_guard
 from sonde.probes.process import allocator
 from sonde.store.probe import BACKWARD, DEVICE, FORWARD, OPTIMIZER, PROBE
 
@@ -76,10 +75,9 @@ def _leave() -> None:
 def _give_up() -> None:
     _stream.under_way.clear()
     _leave()
-    switch_off("device", DOING)
 
 
-_timing = guard(DOING, then=_give_up)
+_timing = probe_guard("device", DOING, _give_up)
 
 
 @_timing

@@ -9,17 +9,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable
 from time import monotonic_ns
-from typing import TYPE_CHECKING
 
 from sonde.events import core, recorder
 from sonde.guard import guard
 from sonde.probes import step
 from sonde.store.probe import MANUAL, PROBE, UPDATE_BACKWARD
 from sonde.store.record import ESSENTIAL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ending = guard("ending a step without an optimizer")
 

@@ -117,8 +117,8 @@ class Optimizers:
         if alone and step.now.all and not self.scaling:
             ended = None if step.now.explicit else step.quick_end[0]
             span = self._span(optimizer)
-            stop = self.rates.following(optimizer, self.numbers.get(optimizer) or 0, span.stop)
-            optimizer_step.lead(optimizer, span.start, stop, ended)
+            stepped = self.rates.following(self.numbers.get(optimizer) or 0)
+            optimizer_step.lead(optimizer, span.start, span.stop, stepped, ended)
 
     def _leads(self, optimizer: Any) -> bool:
         """Is it the leader from now on?"""
@@ -162,6 +162,11 @@ def install(_settings: Settings) -> Callable[[], None]:
         _optimizers.forget()
 
     return leave
+
+
+def number_of(optimizer: Any) -> int:
+    """The number of an optimizer in the records."""
+    return _optimizers.numbers.get(optimizer) or 0
 
 
 def updated_inside() -> None:

@@ -16,7 +16,7 @@ from sonde.guard import guard
 from sonde.hooks.points import quiet
 from sonde.hooks.torch import private
 from sonde.hooks.torch.allocator import device_stats, peaks_reset
-from sonde.probes.off import switch_off
+from sonde.probes.off import probe_guard
 from sonde.store.probe import DEVICE_PEAK, PROBE
 
 if TYPE_CHECKING:
@@ -62,12 +62,7 @@ def leave() -> None:
     _let_go()
 
 
-def _give_up() -> None:
-    leave()
-    switch_off("allocator", DOING)
-
-
-@guard(DOING, then=_give_up)
+@probe_guard("allocator", DOING, leave)
 def look(step: int | None) -> None:
     """This step has ended; None: one that is not recorded."""
     if not _peaks.following:

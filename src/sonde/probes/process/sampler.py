@@ -12,12 +12,12 @@ import sys
 from time import monotonic_ns, process_time_ns
 from typing import TYPE_CHECKING, Any
 
-from sonde import config, system
+from sonde import ranks, system
 from sonde.events import core
 from sonde.guard import guard
 from sonde.probes import step
 from sonde.probes.process import allocator, stacks
-from sonde.store.probe import MEMORY, SYSTEM
+from sonde.store.probe import MEMORY, SYSTEM, WAITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ if hasattr(os, "register_at_fork"):
 def install(settings: Settings) -> Callable[[], None]:
     """Look now and then, from now on."""
     _now.renew()
-    _now.machine = settings.run is None and config.ranks().local_rank in (None, 0)
+    _now.machine = settings.run is None and ranks.current().local_rank in (None, 0)
     _now.due = 0
     ends = step.at_update(tick)
 
@@ -100,11 +100,14 @@ def _record() -> None:
 
 
 def _load() -> None:
-    """CPU time per time, in percent: 100 is one core. The first look has nothing to compare with."""
+    """CPU time per time, in percent: 100 is one core. The first look has nothing to compare with. And the wait for a core."""
     wall, cpu = monotonic_ns(), process_time_ns()
     if _now.wall and wall > _now.wall:
         core.counter("cpu", 100.0 * (cpu - _now.cpu) / (wall - _now.wall), SYSTEM, _now.pid)
     _now.wall, _now.cpu = wall, cpu
+    waited = (system.text("/proc/thread-self/schedstat") or "").split()
+    if len(waited) > 1:  # since the thread began; what the kernel counts beside it is time on a core
+        core.counter(WAITED, int(waited[1]), SYSTEM, _now.pid)
 
 
 def _memory() -> None:

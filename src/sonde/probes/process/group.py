@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sonde import config
+from sonde import ranks
 from sonde.events import recorder
 from sonde.guard import guard
 from sonde.hooks.torch.collectives import group_made
@@ -27,7 +27,7 @@ def install(settings: Settings) -> Callable[[], None]:
     """Learn the rank, now or later. Only in the mode auto something is patched for it."""
     group = _RankGroup(settings.mode == "auto")
     group.learn()
-    leave = [config.forget_ranks, group.untell, step.at_begin(group.learn)]
+    leave = [ranks.forget, group.untell, step.at_begin(group.learn)]
     if group.patches:
         leave.append(group_made.subscribe(group))
 
@@ -84,7 +84,7 @@ def _found() -> tuple[int, int] | None:
 
 def _take(rank: int, world_size: int) -> bool:
     """Let all know it who want to; False if they do."""
-    if not config.learn_ranks(rank, world_size):
+    if not ranks.learn(rank, world_size):
         return False
     serving = recorder.serving()
     if serving is not None:

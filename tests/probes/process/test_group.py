@@ -12,7 +12,7 @@ import torch.distributed as dist
 from tests.probes.training import model, sgd, train
 
 import sonde
-from sonde import config, hooks
+from sonde import hooks, ranks
 from sonde.analysis.live.run import Live
 from sonde.guard import counts
 from sonde.testing import Recorded, record
@@ -72,7 +72,7 @@ def test_a_group_that_was_made_before_the_recording_is_found() -> None:
     net = model()
     join(1)
     with record() as recorded:
-        assert config.ranks() == (1, None, 2)
+        assert ranks.current() == (1, None, 2)
         train(net, sgd(net), 1)
         assert facts(recorded)["rank"] == 1
 
@@ -93,7 +93,7 @@ def test_a_group_that_could_not_be_made_tells_nothing() -> None:
     with record():
         with pytest.raises(RuntimeError, match="nowhere"):
             dist.init_process_group("gloo", init_method="nowhere://", rank=1, world_size=2)
-        assert config.ranks() == (None, None, None)
+        assert ranks.current() == (None, None, None)
 
 
 def test_torch_itself_makes_groups_by_the_same_function() -> None:
@@ -163,19 +163,19 @@ def test_it_is_forgotten_with_the_recording() -> None:
     """The next one asks torch again, and no patch stays."""
     with record():
         join(1)
-        assert config.ranks().rank == 1
-    assert config.ranks().rank is None
+        assert ranks.current().rank == 1
+    assert ranks.current().rank is None
     assert hooks.describe() == []
     dist.destroy_process_group()
     with record():
-        assert config.ranks().rank is None
+        assert ranks.current().rank is None
 
 
 def test_a_failure_of_ours_does_not_reach_the_program(monkeypatch: pytest.MonkeyPatch, expected: set[str]) -> None:
     """The group is made, and what failed is counted."""
     expected.add("learning the rank of this process")
     with record():
-        monkeypatch.setattr(config, "learn_ranks", None)
+        monkeypatch.setattr(ranks, "learn", None)
         join(1)
         assert dist.get_rank() == 1
     assert counts()["learning the rank of this process"] == 1
