@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sonde
+from sonde.analysis.run import open_run
 from sonde.errors import RunBusy
 from sonde.store import record as layout
-from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, FakeClock, build_run, record
+from sonde.testing import (
+    START_NS,
+    WALL_NS,
+    BuiltProcess,
+    BuiltRecord,
+    FakeClock,
+    Straggler,
+    build_run,
+    record,
+    synthetic_run,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,3 +122,52 @@ def test_a_missing_number_is_a_drop(tmp_path: Path) -> None:
     path = build_run(tmp_path / "run", [BuiltProcess([BuiltRecord(seq=1), BuiltRecord(seq=3)], next_seq=6)])
     with sonde.open_run(path) as run:
         assert run.sql("select drops from processes").fetchall() == [(3,)]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic_run(
+        tmp_path_factory.mktemp("many") / "run",
+        ranks=10,
+        steps=60,
+        workers=2,
+        hosts=2,
+        stragglers=[Straggler(3, times=20.0)],
+        skew_ns=[0, 250_000_000],
+    )
+
+
+def test_a_synthetic_run_has_all_ranks_steps_and_items(many: Path) -> None:
+    with open_run(many) as run:
+        assert run.sql("SELECT count(DISTINCT rank), count(*), min(step), max(step) FROM steps").fetchall() == [
+            (10, 600, 0, 59)
+        ]
+        assert run.sql("SELECT count(*), count(DISTINCT worker) FROM items").fetchall() == [(2400, 2)]
+        assert run.sql("SELECT count(DISTINCT name) FROM events WHERE name LIKE '%augment%'").fetchall() == [(8,)]
+        assert run.notes == []
+
+
+def test_the_straggler_of_a_synthetic_run_lets_the_others_wait(many: Path) -> None:
+    with open_run(many) as run:
+        found = run.sql("SELECT rank FROM steps GROUP BY rank ORDER BY sum(communication_ns) LIMIT 1").fetchall()
+    assert found == [(3,)]
+
+
+def test_ranks_of_a_synthetic_run_leave_collectives_together_but_for_the_clock(many: Path) -> None:
+    with open_run(many) as run:
+        found = run.sql(
+            """
+            SELECT max(hi - lo), min(hi - lo) FROM (
+                SELECT step, max(start_ns + dur_ns) AS hi, min(start_ns + dur_ns) AS lo
+                FROM events WHERE name LIKE 'communication.%' GROUP BY step)
+            """
+        ).fetchall()
+    ((most, least),) = found
+    assert 249_000_000 < least <= most < 251_000_000
+
+
+def test_a_restarted_synthetic_run_repeats_steps(tmp_path: Path) -> None:
+    with open_run(synthetic_run(tmp_path / "run", ranks=2, steps=40, workers=0, restarts=1, repeated=5)) as run:
+        assert run.sql("SELECT count(*), count(DISTINCT step), count(DISTINCT pid) FROM steps").fetchall() == [
+            (88, 40, 4)
+        ]

@@ -6,34 +6,18 @@ import json
 import shutil
 import struct
 import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
-from sonde import config, session
+from sonde import config, environment, session
 from sonde.analysis.run import open_run
 from sonde.errors import RunBusy, SondeError
 from sonde.events import core
-from sonde.golden import assert_trace_matches
 from sonde.store import probe, record as layout
 from sonde.store.record import COUNTER, MARK, SPAN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
-
-__all__ = [
-    "BuiltProcess",
-    "BuiltRecord",
-    "FakeClock",
-    "Recorded",
-    "assert_trace_matches",
-    "build_process",
-    "build_run",
-    "build_training",
-    "record",
-    "training_processes",
-]
 
 START_NS = 1_000_000_000_000  # the monotonic start of a built process
 WALL_NS = 1_700_000_000_000_000_000
@@ -92,7 +76,7 @@ def record(**settings: object) -> Iterator[Recorded]:
     if session.current() is not None:
         raise RunBusy(f"record() cannot start: {session.current()!r} is active. Call sonde.finish() first.")
     outer = config.peek("run")
-    config.publish_run(None)
+    environment.publish_run(None)
     temporary = None if settings.get("dir") else tempfile.mkdtemp(prefix="sonde-test-")
     try:
         running = session.init(**{"enabled": True, "dir": temporary, "name": "test", **settings})  # type: ignore[arg-type]
@@ -105,7 +89,7 @@ def record(**settings: object) -> Iterator[Recorded]:
             running.finish()
             recorded.keep()
     finally:
-        config.publish_run(outer)
+        environment.publish_run(outer)
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -191,8 +175,8 @@ def build_run(path: str | Path, processes: Sequence[BuiltProcess] = (BuiltProces
         "start": {"mono_ns": START_NS, "wall_ns": WALL_NS},
         "settings": {},
     }
-    _write(folder / "run.json", json.dumps(meta | run).encode())
-    _write(folder / "usage", bytes(8))
+    write_file(folder / "run.json", json.dumps(meta | run).encode())
+    write_file(folder / "usage", bytes(8))
     for process in processes:
         build_process(folder, process)
     return folder
@@ -207,28 +191,22 @@ def build_process(run: Path, process: BuiltProcess) -> Path:
     threads = sorted({thread for thread, _ in packed})
     last = max((int(layout.RECORD.unpack(raw)[5]) for _, raw in packed), default=0)
     header: dict[str, int | bytes] = {
-        "magic": layout.RINGS_MAGIC,
-        "version": layout.FORMAT_VERSION,
-        "record_size": layout.RECORD_SIZE,
-        "ring_bytes": layout.RING_BYTES,
         "rings": len(rings),
         "next_seq": process.next_seq or last + 1,
         "seg_len": len(segment),
         "args_len": len(blobs),
-        "step": layout.NO_STEP,
-        "epoch": layout.NO_EPOCH,
     }
-    _write(folder / "rings", _fields(layout.HEADER_FIELDS, layout.HEADER_BYTES, header | dict(process.header or {})))
+    write_file(folder / "rings", layout.header_page(header | dict(process.header or {})))
     with open(folder / "rings", "ab") as file:
         file.writelines(rings)
-    _write(folder / "events.seg", segment)
-    _write(folder / "args.bin", blobs)
+    write_file(folder / "events.seg", segment)
+    write_file(folder / "args.bin", blobs)
     lines = [json.dumps({"id": number, "cat": cat, "name": name}) for (cat, name), number in names.items()]
     lines += [
         json.dumps({"thread": thread, "tid": process.pid + thread - 1, "name": f"T{thread}"}) for thread in threads
     ]
-    _write(folder / "names.jsonl", "".join(line + "\n" for line in lines).encode())
-    _write(folder / "process.json", json.dumps(_process_json(process)).encode())
+    write_file(folder / "names.jsonl", "".join(line + "\n" for line in lines).encode())
+    write_file(folder / "process.json", json.dumps(_process_json(process)).encode())
     return folder
 
 
@@ -548,18 +526,10 @@ def _ring(thread: int, tid: int, raws: Sequence[bytes], spilled: int) -> bytes:
     for index in range(spilled, len(raws)):
         slots[index % layout.RING_RECORDS] = raws[index]
     head = {"head": len(raws), "spilled": spilled, "owner": thread, "tid": tid}
-    content = _fields(layout.RING_FIELDS, layout.RING_HEAD_BYTES, head) + b"".join(slots)
-    return content.ljust(layout.RING_BYTES, b"\0")
+    return layout.ring(head, b"".join(slots))
 
 
-def _fields(places: Sequence[tuple[str, int, str]], size: int, values: Mapping[str, int | bytes]) -> bytes:
-    page = bytearray(size)
-    for name, offset, code in places:
-        if name in values:
-            struct.pack_into("<" + code, page, offset, values[name])
-    return bytes(page)
-
-
-def _write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file of a run, with the mode that these have."""
     path.write_bytes(content)
     path.chmod(0o600)

@@ -1,0 +1,34 @@
+"""For tests of programs that use Sonde, and of Sonde itself: record for real, a clock by hand, runs that are built or varied."""
+
+from sonde.golden import assert_trace_matches
+from sonde.testing.building import (
+    MS as MS,
+    START_NS as START_NS,
+    TRAINING as TRAINING,
+    WALL_NS as WALL_NS,
+    BuiltProcess,
+    BuiltRecord,
+    FakeClock,
+    Recorded,
+    build_process,
+    build_run,
+    build_training,
+    record,
+    training_processes,
+)
+from sonde.testing.synthetic import Straggler, synthetic_run
+
+__all__ = [
+    "BuiltProcess",
+    "BuiltRecord",
+    "FakeClock",
+    "Recorded",
+    "Straggler",
+    "assert_trace_matches",
+    "build_process",
+    "build_run",
+    "build_training",
+    "record",
+    "synthetic_run",
+    "training_processes",
+]
