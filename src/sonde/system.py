@@ -1,4 +1,4 @@
-"""Memory of the machine and of the control group that a process lives in, from the files of the kernel."""
+"""What the kernel says: memory of the machine and of a control group, and when a process started."""
 
 from __future__ import annotations
 
@@ -87,3 +87,13 @@ def _read(folder: str) -> Usage | None:
 def _number(text: str | None) -> int | None:
     """None also for "max": no limit."""
     return int(text) if text is not None and text.strip().isdigit() else None
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; with the pid it names a process for good. None: not known."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError) as error:
+        pass_on(error)
+        return None

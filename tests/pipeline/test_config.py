@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pickle
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomlkit
 from hypothesis import given, settings, strategies as st
 
 from sonde.errors import ConfigError
-from sonde.pipeline.config import Config, defaults, document
+from sonde.pipeline.config import DEFAULTS, Config, _dotted, defaults
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/pipeline/config.md"
 REQUEST = {"train": {"data": {"dataset_class": "RandomDataset", "primary_id_field": "object_id"}}}
@@ -233,15 +234,64 @@ def test_tables_of_classes_survive_a_file(tmp_path_factory: pytest.TempPathFacto
 
 def test_page_is_up_to_date() -> None:
     """docs/reference/pipeline/config.md is what defaults.toml says; this file, run as a program, writes it."""
-    assert PAGE.read_text() == document()
+    assert PAGE.read_text() == config_page()
 
 
 def test_each_key_has_a_comment() -> None:
     """The comment is the documentation."""
-    rows = [line for line in document().splitlines() if line.startswith("| `")]
+    rows = [line for line in config_page().splitlines() if line.startswith("| `")]
     assert len(rows) > 40
     assert not [row for row in rows if row.endswith("|  |")]
 
 
+# ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_HEAD = """# Configuration of the pipeline
+
+Made from `src/sonde/pipeline/defaults.toml` by `make docs`; do not edit. A value comes from the first of these sources:
+`p.config[...]` or `p.set_config(...)`, the file given with `sonde.Pipeline("my.toml")` or `sonde pipeline ... -c my.toml`,
+the default. An unknown key is an error that names the nearest one; so is a value of another type. Every run saves its
+configuration as `config.toml`.
+
+The tables of classes accept other keys too, if the class knows them: `data_set.<class>` and `model.<class>` for your own
+class, registered or by import path (`[data_set."my.module.MyDataset"]`). The same holds for the arguments of an optimizer,
+criterion or scheduler (`["torch.optim.Adam"]`). [dataset.md](dataset.md) explains `data_request`.
+"""
+
+
+def config_page() -> str:
+    """docs/reference/pipeline/config.md."""
+    document = tomlkit.parse(DEFAULTS.read_text("utf-8"))
+    return "\n".join([_HEAD, *_sections((), document)])
+
+
+def _sections(place: tuple[str, ...], table: Any) -> Iterator[str]:
+    rows = [f"| `{key}` | `{_value(item)}` | {_comment(item)} |" for key, item in _items(table) if not _is_table(item)]
+    if rows:
+        yield "\n".join([f"## [{_dotted(place)}]\n", "| key | default | what it is |", "|---|---|---|", *rows, ""])
+    elif place and _comment(table):
+        yield f"## [{_dotted(place)}]\n\n{_comment(table)}\n"
+    for key, item in _items(table):
+        if _is_table(item):
+            yield from _sections((*place, key), item)
+
+
+def _items(table: Any) -> list[tuple[str, Any]]:
+    return [(key, table.item(key) if hasattr(table, "item") else table[key]) for key in table]
+
+
+def _is_table(item: Any) -> bool:
+    return isinstance(item, Mapping)
+
+
+def _value(item: Any) -> str:
+    return str(item.as_string()).replace("|", "\\|")
+
+
+def _comment(item: Any) -> str:
+    trivia = getattr(item, "trivia", None)
+    return "" if trivia is None else str(trivia.comment).lstrip("# ").replace("|", "\\|")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(document())
+    PAGE.write_text(config_page())

@@ -25,6 +25,8 @@ from sonde.pipeline.registry import class_names, is_class, is_path
 
 Place = tuple[str, ...]
 
+DEFAULTS = Path(__file__).parent / "defaults.toml"
+
 OPEN: tuple[Place, ...] = (("data_request",), ("data", "nan_fields"), ("split", "index"))  # any key
 CLASSES: tuple[Place, ...] = (("data_set",), ("model",))  # a key for each class
 MAY_BE_FALSE: tuple[Place, ...] = (("data", "nan_mode"),)  # the word "false" may be written as the value
@@ -43,7 +45,7 @@ _WORDS = {
 @cache
 def defaults() -> dict[str, Any]:
     """The packaged defaults. Not to be changed."""
-    return tomllib.loads((Path(__file__).parent / "defaults.toml").read_text("utf-8"))
+    return tomllib.loads(DEFAULTS.read_text("utf-8"))
 
 
 class Table(MutableMapping[str, Any]):
@@ -295,52 +297,3 @@ def _text(place: Place, key: object) -> str:
     if not isinstance(key, str):
         raise ConfigError(f"A key of {_dotted(place)} must be a text, not {key!r}.")
     return key
-
-
-# ── documentation ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_HEAD = """# Configuration of the pipeline
-
-Made from `src/sonde/pipeline/defaults.toml` by `make docs`; do not edit. A value comes from the first of these sources:
-`p.config[...]` or `p.set_config(...)`, the file given with `sonde.Pipeline("my.toml")` or `sonde pipeline ... -c my.toml`,
-the default. An unknown key is an error that names the nearest one; so is a value of another type. Every run saves its
-configuration as `config.toml`.
-
-The tables of classes accept other keys too, if the class knows them: `data_set.<class>` and `model.<class>` for your own
-class, registered or by import path (`[data_set."my.module.MyDataset"]`). The same holds for the arguments of an optimizer,
-criterion or scheduler (`["torch.optim.Adam"]`). [dataset.md](dataset.md) explains `data_request`.
-"""
-
-
-def document() -> str:
-    """The page docs/reference/pipeline/config.md."""
-    document = _toml().parse((Path(__file__).parent / "defaults.toml").read_text("utf-8"))
-    return "\n".join([_HEAD, *_sections((), document)])
-
-
-def _sections(place: Place, table: Any) -> Iterator[str]:
-    rows = [f"| `{key}` | `{_value(item)}` | {_comment(item)} |" for key, item in _items(table) if not _is_table(item)]
-    if rows:
-        yield "\n".join([f"## [{_dotted(place)}]\n", "| key | default | what it is |", "|---|---|---|", *rows, ""])
-    elif place and _comment(table):
-        yield f"## [{_dotted(place)}]\n\n{_comment(table)}\n"
-    for key, item in _items(table):
-        if _is_table(item):
-            yield from _sections((*place, key), item)
-
-
-def _items(table: Any) -> list[tuple[str, Any]]:
-    return [(key, table.item(key) if hasattr(table, "item") else table[key]) for key in table]
-
-
-def _is_table(item: Any) -> bool:
-    return isinstance(item, Mapping)
-
-
-def _value(item: Any) -> str:
-    return str(item.as_string()).replace("|", "\\|")
-
-
-def _comment(item: Any) -> str:
-    trivia = getattr(item, "trivia", None)
-    return "" if trivia is None else str(trivia.comment).lstrip("# ").replace("|", "\\|")

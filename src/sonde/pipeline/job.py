@@ -23,8 +23,8 @@ from sonde.pipeline import folder as folders
 from sonde.pipeline.data.provider import DataProvider
 from sonde.pipeline.progress import SILENT
 from sonde.pipeline.tracing import limited, note
-from sonde.pipeline.training import ranks
-from sonde.pipeline.training.ranks import ALONE
+from sonde.pipeline.training import distributed
+from sonde.pipeline.training.distributed import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sonde.pipeline.config import Config
     from sonde.pipeline.folder import RunFolder
     from sonde.pipeline.progress import Progress
-    from sonde.pipeline.training.ranks import World
+    from sonde.pipeline.training.distributed import World
 
 log = logging.getLogger("sonde.pipeline")
 
@@ -95,9 +95,9 @@ class Job:
     @contextmanager
     def together(self, device: torch.device) -> Iterator[World]:
         """The ranks that torchrun has started, for the time of a block: one seed for all, and the first tells of progress."""
-        with nullcontext(ALONE) if self.traced else ranks.joined(gpu=device.type == "cuda") as world:
+        with nullcontext(ALONE) if self.traced else distributed.joined(gpu=device.type == "cuda") as world:
             self.progress = self.progress if world.first else SILENT
-            self.seed = ranks.gathered(self.seed, world)[0]
+            self.seed = distributed.gathered(self.seed, world)[0]
             yield world
 
     def begin(self) -> None:

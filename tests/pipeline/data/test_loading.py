@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from sonde.pipeline.data.loading import Order
-from sonde.pipeline.training.ranks import World
+from sonde.pipeline.training.distributed import World
 
 counts = st.integers(0, 40)
 sizes = st.integers(1, 7)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from sonde.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 
 def id_text(value: Any) -> str:

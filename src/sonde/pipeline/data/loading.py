@@ -10,7 +10,7 @@ import numpy as np
 from sonde.ai.tree import ai
 from sonde.errors import ConfigError, SondeError
 from sonde.pipeline.data.split import counted
-from sonde.pipeline.training.ranks import ALONE
+from sonde.pipeline.training.distributed import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sonde.pipeline.config import Config
     from sonde.pipeline.data.provider import DataProvider
     from sonde.pipeline.job import Job
-    from sonde.pipeline.training.ranks import World
+    from sonde.pipeline.training.distributed import World
 
 _collate = ai.dataloader.derive(name="collate")
 

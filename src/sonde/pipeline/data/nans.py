@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from sonde.errors import ConfigError, DataError, nearest
 from sonde.pipeline.data.request import ID, MATCHED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MODES = ("error", "warn", "zero", "quantile", "false")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from sonde.errors import ConfigError, DataError, MissingExtra
 from sonde.pipeline.datasets.dataset import Dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class ImageFolderDataset(Dataset):

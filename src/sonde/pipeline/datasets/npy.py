@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sonde.errors import ConfigError, DataError
 from sonde.pipeline.datasets.dataset import Dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class NpyDataset(Dataset):

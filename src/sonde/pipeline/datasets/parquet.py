@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sonde.errors import ConfigError, DataError, MissingExtra
 from sonde.pipeline.datasets.dataset import Dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double")
 

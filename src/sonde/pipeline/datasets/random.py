@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from sonde.errors import ConfigError
 from sonde.pipeline.datasets.dataset import Dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class RandomDataset(Dataset):

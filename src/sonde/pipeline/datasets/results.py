@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sonde.errors import ConfigError
 from sonde.pipeline.datasets.dataset import Dataset
 from sonde.pipeline.results.columns import ID, ResultColumn
 from sonde.pipeline.results.results import Results, open_results
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BLOCK_BYTES = 1 << 20
 BLOCK_ROWS = 1 << 12

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.ai.tree import ai
 from sonde.errors import ConfigError, ModelError
 from sonde.pipeline.tracing import of_inputs, of_model
-from sonde.pipeline.training import ranks
+from sonde.pipeline.training import distributed
+from sonde.pipeline.training.distributed import ALONE
 from sonde.pipeline.training.engines import engine
 from sonde.pipeline.training.inputs import prepare, prepared, to_tensors
-from sonde.pipeline.training.ranks import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ignite.engine import Engine
 
     from sonde.pipeline.progress import Progress
-    from sonde.pipeline.training.ranks import World
+    from sonde.pipeline.training.distributed import World
 
 log = logging.getLogger("sonde.pipeline")
 
@@ -106,8 +106,8 @@ class Means:
 
     def over(self, world: World) -> dict[str, float]:
         """The means, over all ranks."""
-        sums = ranks.sum_numbers(self.sums, world)
-        counts = ranks.sum_numbers(self.counts, world)
+        sums = distributed.sum_numbers(self.sums, world)
+        counts = distributed.sum_numbers(self.counts, world)
         return {name: total / counts[name] for name, total in sums.items() if counts[name]}
 
 
@@ -173,7 +173,7 @@ class TrainingSteps:
 
     def _update(self) -> None:
         if self.weighted:
-            total = ranks.sum_gradients(self.parameters, self.items, self.setting.world)
+            total = distributed.sum_gradients(self.parameters, self.items, self.setting.world)
             for one in self.parameters:
                 if one.grad is not None:
                     one.grad /= max(total, 1)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sonde.pipeline.training.engines import require_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

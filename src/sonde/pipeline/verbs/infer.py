@@ -14,9 +14,9 @@ from sonde.pipeline.results.results import ResultWriter
 from sonde.pipeline.tracing import watch_forward
 from sonde.pipeline.training import loop
 from sonde.pipeline.training.build import build_model
+from sonde.pipeline.training.distributed import collected, gathered
 from sonde.pipeline.training.inputs import device_of
 from sonde.pipeline.training.outputs import arrays
-from sonde.pipeline.training.ranks import collected, gathered
 from sonde.pipeline.training.seed import seeded
 from sonde.pipeline.training.weights import give_weights
 

@@ -13,7 +13,7 @@ from sonde.errors import ConfigError
 from sonde.pipeline.data.loading import Batches, batches
 from sonde.pipeline.job import Job, verb
 from sonde.pipeline.tracing import watch_forward
-from sonde.pipeline.training import checkpoint, loop, ranks, seed
+from sonde.pipeline.training import checkpoint, distributed, loop, seed
 from sonde.pipeline.training.build import build_model
 from sonde.pipeline.training.checkpoint import BEST, LATEST, WEIGHTS, Progressed
 from sonde.pipeline.training.engines import engine, library
@@ -42,7 +42,7 @@ def train(job: Job) -> Path | None:
 class _Training:
     """One run of `train`."""
 
-    def __init__(self, job: Job, device: Any, world: ranks.World) -> None:
+    def __init__(self, job: Job, device: Any, world: distributed.World) -> None:
         config = job.config
         self.job, self.config, self.world = job, config, world
         self.epochs = job.number("train", "epochs")
@@ -54,7 +54,7 @@ class _Training:
             model = build_model(config, provider)
         self._start_from(model)
         model = model.to(device)
-        ranks.same_weights(model, world)
+        distributed.same_weights(model, world)
         self.setting = loop.LoopSetting(model, device, job.progress, world)
         self.train = batches(job, provider, world, training=True)
         self.validate: Batches | None = None
@@ -80,7 +80,7 @@ class _Training:
                 checkpoint.save_weights(self.folder.path / WEIGHTS, self.setting.model)
                 self.folder.tell(epochs=self.done.epoch, metrics=self.history[-1] if self.history else {})
         path = None if self.folder is None else self.folder.path
-        shared: Path | None = ranks.gathered(path, self.world)[0]
+        shared: Path | None = distributed.gathered(path, self.world)[0]
         return shared
 
     def _start_from(self, model: Any) -> None:
@@ -129,7 +129,7 @@ class _Training:
         self.job.progress.start(len(self.train), f"epoch {trainer.state.epoch}/{trainer.state.max_epochs}")
 
     def _end(self, trainer: Engine) -> None:
-        ranks.same_buffers(self.setting.model, self.world)
+        distributed.same_buffers(self.setting.model, self.world)
         numbers = self.steps.means.over(self.world)
         measured = self._validated(trainer)
         numbers |= {f"validate_{name}": value for name, value in measured.items()}
@@ -171,7 +171,7 @@ class _Training:
         self.done = Progressed(epoch, best, best_epoch)
         if self.job.traced:
             return
-        states = ranks.gathered(seed.state(), self.world)
+        states = distributed.gathered(seed.state(), self.world)
         if self.folder is None:
             return
         if epoch % self.checkpoint_every == 0 or epoch == trainer.state.max_epochs:

@@ -10,7 +10,7 @@ import atexit
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde import config as settings
+from sonde import ranks
 from sonde.ai.tree import ai
 from sonde.pipeline.training.engines import library
 
@@ -41,7 +41,7 @@ def joined(*, gpu: bool) -> Iterator[World]:
 
     A group that is made here stays until the process exits: torchrun's store keeps its addresses, so a second one would hang.
     """
-    if (settings.ranks().world_size or 1) == 1:
+    if (ranks.current().world_size or 1) == 1:
         yield ALONE
         return
     from torch import distributed
