@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from types import ModuleType, TracebackType
+from typing import Any, Self
 
 from sonde.capture import tape
 from sonde.capture.decorate import Noted, traced
@@ -14,10 +15,6 @@ from sonde.errors import SettingError, nearest
 from sonde.guard import guard
 from sonde.hooks import patches
 from sonde.hooks.torch import loader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from types import TracebackType
 
 REASON = "to capture its calls in traces"
 

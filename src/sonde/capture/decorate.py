@@ -120,15 +120,9 @@ def is_traced(function: object) -> bool:
 def _handler(function: Callable[..., Any], pick: Choice) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frame = begin(pick, args, kwargs)
-        if frame is None:
-            return function(*args, **kwargs)
-        try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            tape.leave(frame, error=error)
-            raise
-        tape.leave(frame, result)
-        return result
+        return (
+            function(*args, **kwargs) if frame is None else tape.finish_call(frame, lambda: function(*args, **kwargs))
+        )
 
     return call
 

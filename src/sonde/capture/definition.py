@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from sonde.capture.stages import check_stage
 from sonde.errors import SettingError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 RESULT_NAME = "return_value"
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_ONLY)

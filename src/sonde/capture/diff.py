@@ -13,14 +13,12 @@ not. Times, threads and processes are not compared.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from sonde.capture.show.text import clean, value_text
 from sonde.lazy import numpy
 from sonde.values.note import ARRAY, HIDDEN, MAPPING, MISSING, SCALAR, Note
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 _T = TypeVar("_T")
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import base64
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from sonde.capture.call import FIELDS, TraceCall
 from sonde.values.note import MISSING, CapturedValue, Item, Note
 from sonde.values.npy import as_array
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_DEPTH = 100
 MAX_INT_BITS = 1 << 20  # longer numbers are not kept: they take time that grows with the square of their length

@@ -14,7 +14,8 @@ import threading
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sonde.capture.context import Place, leaves
 from sonde.capture.definition import TraceDef, shown_name
@@ -36,28 +37,27 @@ if TYPE_CHECKING:
     from sonde.capture.workers import Spool
     from sonde.values.note import Item
 
+Given: TypeAlias = "Callable[[], Iterable[tuple[str, Any]]]"  # gives the names and values of arguments
 MAX_CALLS = 10_000  # of one trace, in one process
 MAX_YIELDED = 1_000  # values kept of one generator
 CONSUMING = ("dataset_getter", "collate")  # stages whose functions may use up what they are given: it was made for them
 TOTAL_COPIES = 32  # times the limit of one value: what all copies of one trace may take together
 
 
+@dataclass(slots=True, eq=False)
 class CallFrame:
     """A call that runs: its record, the frame around it, and what noting the calls inside it has cost."""
 
-    __slots__ = ("begun", "call", "cost", "given", "outer", "pid", "spent", "tape", "token", "yielded")
-
-    def __init__(self, tape: Tape, call: TraceCall, outer: CallFrame | None, given: list[tuple[str, Any]]) -> None:
-        self.tape = tape
-        self.call = call
-        self.outer = outer
-        self.given = given  # the arguments themselves, to look at them again when the call ends
-        self.pid = os.getpid()
-        self.begun = 0  # when the function was entered, for the last time if it runs in pieces
-        self.spent = 0  # in earlier pieces
-        self.cost = 0
-        self.token: Any = None
-        self.yielded: list[CapturedValue] = []
+    tape: Tape
+    call: TraceCall
+    outer: CallFrame | None
+    given: list[tuple[str, Any]]  # the arguments themselves, to look at them again when the call ends
+    pid: int = field(default_factory=os.getpid)
+    begun: int = 0  # when the function was entered, for the last time if it runs in pieces
+    spent: int = 0  # in earlier pieces
+    cost: int = 0
+    token: Any = None
+    yielded: list[CapturedValue] = field(default_factory=list)
 
 
 _frame: ContextVar[CallFrame | None] = ContextVar("sonde_flow_frame", default=None)
@@ -70,6 +70,17 @@ class _Busy(threading.local):
 
 
 _busy = _Busy()
+
+
+@contextmanager
+def _noting(doing: str) -> Iterator[None]:
+    """What is called here is ours, and so are its failures."""
+    _busy.now = True
+    try:
+        with guard(doing), quiet():
+            yield
+    finally:
+        _busy.now = False
 
 
 class Tape:
@@ -329,29 +340,19 @@ def reset_trace() -> None:
 
 
 def enter(
-    definition: TraceDef,
-    disp_name: str,
-    arguments: Callable[[], Iterable[tuple[str, Any]]],
-    items: tuple[Item, ...] | None = None,
+    definition: TraceDef, disp_name: str, arguments: Given, items: tuple[Item, ...] | None = None
 ) -> CallFrame | None:
     """Note that a function is entered; None if it is not to be noted. `arguments` gives names and values."""
     tape = current()
     if tape is None or _busy.now or not tape.place.wanted() or _torch_records():
         return None
-    _busy.now = True
-    try:
-        with guard("capturing the arguments of a call"), quiet():
-            return tape.begin(definition, disp_name, arguments(), items)
-    finally:
-        _busy.now = False
+    with _noting("capturing the arguments of a call"):
+        return tape.begin(definition, disp_name, arguments(), items)
     return None
 
 
 def follow(
-    definition: TraceDef,
-    disp_name: str,
-    arguments: Callable[[], Iterable[tuple[str, Any]]],
-    items: tuple[Item, ...] | None = None,
+    definition: TraceDef, disp_name: str, arguments: Given, items: tuple[Item, ...] | None = None
 ) -> CallFrame | None:
     """As `enter`, for a function that nobody has named: a trace may do without those."""
     tape = current()
@@ -369,16 +370,23 @@ def leave(frame: CallFrame | None, result: object = None, error: BaseException |
     if frame is None or frame.pid != os.getpid():  # a child of a fork leaves what its parent entered
         return
     _frame.set(frame.outer)
-    _busy.now = True
+    with _noting("capturing the result of a call"):
+        output = None
+        if error is None:
+            output = frame.tape._keep(result, frame.call.about.result_name)
+            frame.tape.look_again(frame, result)
+        frame.tape.finish(frame, output, error, stopped)
+
+
+def finish_call(frame: CallFrame | None, call: Callable[[], Any]) -> Any:
+    """Call what was entered, and leave it."""
     try:
-        with guard("capturing the result of a call"), quiet():
-            name = frame.call.about.result_name
-            output = None if error is not None else frame.tape._keep(result, name)
-            if error is None:
-                frame.tape.look_again(frame, result)
-            frame.tape.finish(frame, output, error, stopped)
-    finally:
-        _busy.now = False
+        result = call()
+    except BaseException as error:
+        leave(frame, error=error)
+        raise
+    leave(frame, result)
+    return result
 
 
 def withdraw(frame: CallFrame | None) -> None:
@@ -428,13 +436,9 @@ class CallLife:
         if frame is None or len(frame.yielded) > MAX_YIELDED:
             return
         started = time.monotonic_ns()
-        _busy.now = True
-        try:
-            with guard("capturing the output of a generator"), quiet():
-                frame.yielded.append(frame.tape._keep(value, str(len(frame.yielded))))
-        finally:
-            _busy.now = False
-            frame.cost += time.monotonic_ns() - started
+        with _noting("capturing the output of a generator"):
+            frame.yielded.append(frame.tape._keep(value, str(len(frame.yielded))))
+        frame.cost += time.monotonic_ns() - started
 
     def close(self, error: BaseException | None = None, result: object = None, *, gives: bool = False) -> None:
         """It has ended. `gives`: its output is what it has yielded, not what it returned."""
@@ -442,18 +446,14 @@ class CallLife:
         if frame is None or frame.pid != os.getpid():
             return
         outer, frame.outer = frame.outer, None
-        _busy.now = True
-        try:
-            with guard("capturing the end of a generator"), quiet():
-                name = frame.call.about.result_name
-                output = _yielded(frame.yielded, name) if gives else None
-                if not gives and error is None:
-                    output = frame.tape._keep(result, name)
-                    frame.tape.look_again(frame, result)
-                frame.tape.finish(frame, output, error, time.monotonic_ns())
-        finally:
-            _busy.now = False
-            frame.outer = outer
+        with _noting("capturing the end of a generator"):
+            name = frame.call.about.result_name
+            output = _yielded(frame.yielded, name) if gives else None
+            if not gives and error is None:
+                output = frame.tape._keep(result, name)
+                frame.tape.look_again(frame, result)
+            frame.tape.finish(frame, output, error, time.monotonic_ns())
+        frame.outer = outer
 
 
 def _yielded(values: list[CapturedValue], name: str) -> CapturedValue:

@@ -54,7 +54,7 @@ def trace(
     functions you name with a decorator or `capture`. Raises SettingError before anything runs.
     """
     plan = checked(items, batches, steps)._replace(automatic=automatic)
-    settings, complaints = config.settle(values=values, values_limit=values_limit, exclude=exclude)
+    settings, complaints = config.load_leniently(values=values, values_limit=values_limit, exclude=exclude)
     _complain(complaints)
     return Tracing(plan, Keep(settings.values, settings.values_limit, frozenset(settings.exclude)))
 

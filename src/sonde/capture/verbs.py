@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from sonde.capture.trace import Tracing, trace as start_trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 
 def trace_verb_data(verb_run_func: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,16 +24,17 @@ def start(dtype: str, shape: Iterable[int]) -> xxh3_64:
 
     What comes first is the seed, so that the bytes of the array stay as aligned as they are in memory.
     """
-    return xxh3_64(seed=_seed(dtype, tuple(shape)))
+    return xxh3_64(seed=seed(dtype, tuple(shape)))
 
 
 def of_memory(dtype: str, shape: tuple[int, ...], memory: Any) -> int:
     """The same for an array that lies in memory as it is hashed."""
-    return xxh3_64_intdigest(memory, seed=_seed(dtype, shape))
+    return xxh3_64_intdigest(memory, seed=seed(dtype, shape))
 
 
 @lru_cache(1024)
-def _seed(dtype: str, shape: tuple[int, ...]) -> int:
+def seed(dtype: str, shape: tuple[int, ...]) -> int:
+    """What an array's digest begins with."""
     return xxh3_64_intdigest(f"{dtype}|{','.join(map(str, shape))}".encode())
 
 

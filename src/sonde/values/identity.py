@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from sonde.weak import WeakTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _known: WeakTable[int] = WeakTable()
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from sonde.hooks.torch import memory
 from sonde.lazy import numpy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 PIECE = 1 << 22  # bytes that are written at once
 MAX_EMPTY = 1_000_000  # elements of an array whose elements have no bytes

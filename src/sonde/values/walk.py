@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sonde.guard import guard
 from sonde.values import digest as digests, identity
 from sonde.values.note import AGAIN, ARRAY, HIDDEN, MISSING, OBJECT, Note
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 DEPTH = 20  # levels of containers in containers
 WIDTH = 1000  # children of one container

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 from sonde.capture.rules.identifying import flat, label, plain, telling
 from sonde.capture.rules.observations import Sight, Sights, Who, listed
 from sonde.finding import INFO, WARN, Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 KIND = "constant_field"
 ENOUGH = 4  # items with the same array

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from sonde.capture.definition import dotted_name
 from sonde.values.note import ARRAY, MAPPING, MISSING, SCALAR, SEQUENCE, TEXT, TUPLE, Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 EVALUATION = "evaluation"
 COLLATE = "collate"

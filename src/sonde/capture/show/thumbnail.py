@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from sonde.guard import guard
 from sonde.picture import as_image, png, shrunk
 from sonde.values.npy import as_array
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SIDE = 96  # pixels of one picture, at most
 ROW_SIDE = 48  # of each picture where several stand for a batch

@@ -5,15 +5,13 @@ The program's loader is left as it is: its iterator is made of a copy, whose sam
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from sonde.capture import tape
 from sonde.capture.context import plain
 from sonde.guard import guard
 from sonde.hooks.torch import private
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DRAWS = 100  # draws from a sampler for each item, at most: one that repeats itself may never have enough of them
 AT_LEAST = 10_000

@@ -1,23 +1,31 @@
 """Follows the loaders of torch: items as their datasets give them, batches as they are collated and delivered.
 
 During a fetch, the collate function of torch's fetcher and the iterator of an iterable dataset are replaced by ones that
-note their calls. Getters (`__getitem__`, `get_*`) and transforms are patched on their classes for as long as the trace
-runs in this process; a transform that is a plain function is replaced on its dataset during the fetch only.
+note their calls. Getters (`__getitem__`, `get_*`) are patched on their classes for as long as the trace runs in this process.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 from sonde.capture import tape as tapes
-from sonde.capture.context import ID_KEYS, Fetch, Where, items_of, text_of
+from sonde.capture.context import ID_KEYS, Fetch, Where, items_of
 from sonde.capture.decorate import Noted, is_traced
 from sonde.capture.definition import TraceDef, shown_name
 from sonde.capture.gate import gate
+from sonde.capture.torch.patched import (
+    current_fetch,
+    followed,
+    is_module,
+    name_item,
+    note_calls,
+    patch_class,
+    patchable,
+    restore,
+)
+from sonde.capture.torch.transforms import follow_transforms
 from sonde.guard import guard
-from sonde.hooks import patches
 from sonde.hooks.torch import loader as hooks
 
 if TYPE_CHECKING:
@@ -25,14 +33,11 @@ if TYPE_CHECKING:
 
     from sonde.values.note import Item
 
-REASON = "to capture dataset items"
-TRANSFORMS = ("transform", "target_transform", "transforms")
 MAX_DATASETS = 16  # of datasets inside each other
 
 _getitem = TraceDef(func_name="__getitem__", result_name="item", stage_name="dataset_getter")
 _getitems = TraceDef(func_name="__getitems__", result_name="items", stage_name="dataset_getter")
 _iter = TraceDef(func_name="__iter__", result_name="item", stage_name="dataset_getter")
-_transform = TraceDef(stage_name="dataset_getter", result_name="output")
 
 
 class _State:
@@ -50,7 +55,7 @@ def unwatch() -> None:
     if _State.watching is not None:
         _State.watching()
         _State.watching = None
-    _restore()
+    restore()
 
 
 # ── one fetch ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +87,7 @@ class _FetchCalls:
         tape = tapes.current()
         if tape is not None and tape.over():
             tapes.become(None)
-            _restore()
+            restore()
             return None
         if tape is None:
             return None
@@ -148,11 +153,11 @@ def _follow(swapped: _Swapped, fetcher: Any) -> None:
     swapped.swap(fetcher, "collate_fn", _collating(fetch, fetcher.collate_fn))
     if hasattr(fetcher, "dataset_iter"):
         swapped.swap(fetcher, "dataset_iter", _Iterating(fetch, fetcher.dataset_iter, type(dataset).__name__))
-    elif not _patchable(type(dataset)):
+    elif not patchable(type(dataset)):
         swapped.swap(fetcher, "dataset", _DatasetProxy(fetch, dataset))
     for one in datasets(dataset):
         _follow_class(type(one))
-        _follow_transforms(swapped, one)
+        swapped.undo += follow_transforms(one)
 
 
 # ── collating, iterating, lists as datasets ──────────────────────────────────────────────────────────────────────────
@@ -161,7 +166,7 @@ def _follow(swapped: _Swapped, fetcher: Any) -> None:
 def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], Any]:
     name = str(getattr(function, "__name__", type(function).__name__))
     owner = getattr(function, "__self__", None)
-    shown = tapes.name_of(owner, name) if owner is not None and not _is_module(owner) else name
+    shown = tapes.name_of(owner, name) if owner is not None and not is_module(owner) else name
     definition = TraceDef(shown, name, result_name="batch", stage_name="collate")
     notes_itself = is_traced(getattr(function, "__func__", function))
 
@@ -170,19 +175,9 @@ def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], An
         if isinstance(samples, list) and 0 < len(samples) < len(fetch.items):
             del fetch.items[len(samples) :]
         frame = None if notes_itself else tapes.follow(definition, shown, lambda: [("samples", samples)])
-        return _finished(frame, lambda: function(samples))
+        return tapes.finish_call(frame, lambda: function(samples))
 
     return collate
-
-
-def _finished(frame: tapes.CallFrame | None, call: Callable[[], Any]) -> Any:
-    try:
-        result = call()
-    except BaseException as error:
-        tapes.leave(frame, error=error)
-        raise
-    tapes.leave(frame, result)
-    return result
 
 
 class _Iterating:
@@ -208,7 +203,7 @@ class _Iterating:
         except BaseException as error:
             tapes.leave(frame, error=error)
             raise
-        _named(fetch, frame, item)
+        name_item(fetch, frame, item)
         tapes.leave(frame, item)
         return item
 
@@ -243,18 +238,11 @@ def _got(fetch: Fetch, owner: str, index: Any, call: Callable[[], Any]) -> Any:
             tapes.leave(frame, error=error)
             raise
         if fetch.depth == 1:
-            _named(fetch, frame, result)
+            name_item(fetch, frame, result)
         tapes.leave(frame, result)
     finally:
         fetch.depth -= 1
     return result
-
-
-@guard("finding the id of an item")
-def _named(fetch: Fetch, frame: tapes.CallFrame | None, item: Any) -> None:
-    fetch.named(item)
-    if frame is not None:
-        frame.call.about.items = fetch.here()
 
 
 def datasets(dataset: Any) -> list[Any]:
@@ -269,21 +257,16 @@ def datasets(dataset: Any) -> list[Any]:
         inside = getattr(one, "__dict__", {})
         several = inside.get("datasets")
         waiting += list(several) if isinstance(several, list | tuple) else []
-        if _patchable(type(inside.get("dataset"))):
+        if patchable(type(inside.get("dataset"))):
             waiting.append(inside["dataset"])
     return found
 
 
-def _patchable(kind: type) -> bool:
-    """A class written in Python, which takes new attributes."""
-    return bool(kind.__flags__ & (1 << 9)) and not kind.__flags__ & (1 << 8)
-
-
 def _follow_class(kind: type) -> None:
     """Note the getters of this class, if that is not done already."""
-    if kind in _followed or not _patchable(kind):
+    if kind in followed or not patchable(kind):
         return
-    _followed.append(kind)
+    followed.append(kind)
     if kind.__name__ == "Subset" and kind.__module__.startswith("torch."):
         return  # it only passes on
     for name in dir(kind):
@@ -291,45 +274,16 @@ def _follow_class(kind: type) -> None:
         if not callable(function) or is_traced(function):
             continue
         if name == "__getitem__":
-            _patch(kind, name, _item_getter)
+            patch_class(kind, name, _item_getter)
         elif name == "__getitems__":
-            _patch(kind, name, _items_getter)
+            patch_class(kind, name, _items_getter)
         elif name.startswith("get_"):
-            _patch(kind, name, _field_getter)
-
-
-def _patch(kind: type, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
-    with guard("capturing the getters of a dataset"):
-        patch = patches.replace(kind, name, make, REASON)
-        if patch is not None:
-            _patches.append(patch)
-
-
-_followed: list[type] = []
-_patches: list[patches.Patch] = []
-
-
-def _restore() -> None:
-    """Put back what was patched on datasets and transforms."""
-    while _patches:
-        with guard("restoring the getters of a dataset"):
-            patches.restore(_patches.pop())
-    _followed.clear()
-
-
-def _automatic() -> bool:
-    tape = tapes.current()
-    return tape is not None and tape.plan.automatic
-
-
-def _fetch() -> Fetch | None:
-    tape = tapes.current()
-    return None if tape is None else tape.place.thread.fetch
+            patch_class(kind, name, _field_getter)
 
 
 def _item_getter(function: Callable[..., Any]) -> Callable[..., Any]:
     def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fetch = _fetch()
+        fetch = current_fetch()
         if fetch is None or not fetch.wanted or len(args) < 2:
             return function(*args, **kwargs)
         return _got(fetch, type(args[0]).__name__, args[1], lambda: function(*args, **kwargs))
@@ -339,12 +293,12 @@ def _item_getter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _items_getter(function: Callable[..., Any]) -> Callable[..., Any]:
     def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fetch = _fetch()
+        fetch = current_fetch()
         if fetch is None or not fetch.wanted or fetch.depth or len(args) < 2:
             return function(*args, **kwargs)
         name = shown_name(type(args[0]).__name__, "__getitems__")
         frame = tapes.follow(_getitems, name, lambda: [("indices", args[1])], tuple(fetch.items))
-        return _finished(frame, lambda: function(*args, **kwargs))
+        return tapes.finish_call(frame, lambda: function(*args, **kwargs))
 
     return gate(function, handler)
 
@@ -352,92 +306,4 @@ def _items_getter(function: Callable[..., Any]) -> Callable[..., Any]:
 def _field_getter(function: Callable[..., Any]) -> Callable[..., Any]:
     field = function.__name__.removeprefix("get_") or "return_value"
     noted = Noted(function, TraceDef(func_name=function.__name__, result_name=field, stage_name="dataset_getter"))
-    return gate(function, _noting(function, noted, field if field in ID_KEYS else None))
-
-
-def _noting(function: Callable[..., Any], noted: Noted, id_field: str | None = None) -> Callable[..., Any]:
-    """A handler that notes a call if it is made for a batch that is captured."""
-
-    def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fetch = _fetch()
-        if fetch is None or not fetch.wanted or not _automatic():
-            return function(*args, **kwargs)
-        frame = noted.enter(args, kwargs)
-        result = _finished(frame, lambda: function(*args, **kwargs))
-        if id_field is not None and frame is not None:
-            _named(fetch, frame, {id_field: text_of(result)})
-        return result
-
-    return handler
-
-
-# ── transforms ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Shared:
-    """Functions that are replaced on datasets, and how many fetches (of several threads) need that now."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.held: dict[tuple[int, str], list[Any]] = {}
-
-    def take(self, dataset: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], None]:
-        key = (id(dataset), name)
-        with self.lock:
-            held = self.held.get(key)
-            if held is None:
-                held = self.held[key] = [0, vars(dataset)[name]]
-                vars(dataset)[name] = make(held[1])
-            held[0] += 1
-        return lambda: self.give(dataset, key)
-
-    def give(self, dataset: Any, key: tuple[int, str]) -> None:
-        with self.lock:
-            held = self.held[key]
-            held[0] -= 1
-            if not held[0]:
-                vars(dataset)[key[1]] = self.held.pop(key)[1]
-
-
-_shared = _Shared()
-
-
-def _follow_transforms(swapped: _Swapped, dataset: Any) -> None:
-    attributes = getattr(dataset, "__dict__", {})
-    for name in TRANSFORMS:
-        transform = attributes.get(name)
-        if not callable(transform) or is_traced(transform) or _is_module(transform):
-            continue
-        if _patchable(type(transform)):
-            _follow_calls(transform)
-        else:
-            shown = tapes.name_of(dataset, name)
-            swapped.undo.append(_shared.take(dataset, name, lambda one, shown=shown: _function_transform(one, shown)))  # type: ignore[misc]
-
-
-def _follow_calls(transform: Any) -> None:
-    """Note the calls of a transform that is an object of some class, and of those that it is made of."""
-    inside = getattr(transform, "__dict__", {}).get("transforms")
-    for one in [transform, *(inside if isinstance(inside, list | tuple) else [])]:
-        kind = type(one)
-        if kind not in _followed and _patchable(kind) and not _is_module(one) and callable(one):
-            _followed.append(kind)
-            _patch(kind, "__call__", _object_transform)
-
-
-def _object_transform(function: Callable[..., Any]) -> Callable[..., Any]:
-    noted = Noted(function, TraceDef(func_name="__call__", result_name="output", stage_name="dataset_getter"))
-    return gate(function, _noting(function, noted))
-
-
-def _function_transform(function: Callable[..., Any], shown: str) -> Callable[..., Any]:
-    name = str(getattr(function, "__name__", type(function).__name__))
-    disp = shown if name == "<lambda>" else name
-    noted = Noted(function, TraceDef(disp, name, None, "output", "dataset_getter"))
-    return gate(function, _noting(function, noted))
-
-
-def _is_module(thing: object) -> bool:
-    """A module of torch, whose calls are seen anyway; or a module of Python, which is the owner of its functions."""
-    kinds = [getattr(sys.modules.get("torch.nn"), "Module", None), type(sys)]
-    return any(kind is not None and isinstance(thing, kind) for kind in kinds)
+    return gate(function, note_calls(function, noted, field if field in ID_KEYS else None))
