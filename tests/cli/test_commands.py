@@ -11,9 +11,11 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.analysis.oldform import seal_in_one
 
 from sonde.analysis.seal import seal
 from sonde.cli import COMMANDS, main
+from sonde.store.folder import host
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, build_training
 from sonde.version import __version__
 
@@ -193,8 +195,7 @@ def test_a_closed_pipe_is_no_failure_with_a_traceback(tmp_path: Path) -> None:
 
 def test_damage_inside_of_a_sealed_table_is_told_in_a_sentence(tmp_path: Path) -> None:
     """Its footer is whole, so only reading its columns shows it."""
-    run = build_training(tmp_path / "run")
-    seal(run)
+    run = seal_in_one(build_training(tmp_path / "run"))
     table = run / "events.parquet"
     content = bytearray(table.read_bytes())
     data = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
@@ -205,6 +206,18 @@ def test_damage_inside_of_a_sealed_table_is_told_in_a_sentence(tmp_path: Path) -
     assert "Error: Cannot read a table: " in done.stderr
     assert "restore the run folder from a backup." in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_every_command_warns_that_a_part_is_missing(tmp_path: Path) -> None:
+    """It names the part and the ranks that the answer lacks."""
+    run = build_training(tmp_path / "run", ranks=2)
+    seal(run)
+    (run / "parts" / f"{host()}-0000" / "steps.parquet").unlink()
+    for command in (["query", str(run), "SELECT count(*) FROM steps"], ["report", str(run)], ["show", str(run)]):
+        done = sonde(*command)
+        assert done.returncode == 0
+        assert f"Warning: run: Part {host()}-0000 cannot be used: its steps.parquet is missing." in done.stderr
+        assert "ranks 0 to 1" in done.stderr
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

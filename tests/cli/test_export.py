@@ -84,5 +84,5 @@ def test_the_format_must_be_named(folder: Path, args: list[str]) -> None:
 
 
 def test_the_name_of_a_reader_brings_its_format(folder: Path) -> None:
-    """Perfetto reads Chrome's."""
-    assert "Unknown format 'perfetto'. Did you mean 'chrome'?" in export(folder, "--to", "perfetto").output
+    """DFAnalyzer reads DFTracer's."""
+    assert "Unknown format 'dfanalyzer'. Did you mean 'pfw'?" in export(folder, "--to", "dfanalyzer").output

@@ -23,7 +23,8 @@ from sonde.cli.program import Program, program_options
         (["--fingerprint", "-m", "package"], 100, ["-m", "package"]),
     ],
 )
-def test_the_interval_of_fingerprints_may_be_left_out(words: list[str], every: int | None, program: list[str]) -> None:
+@pytest.mark.parametrize("option", ["fingerprint", "learning"])
+def test_the_interval_may_be_left_out(option: str, words: list[str], every: int | None, program: list[str]) -> None:
     """What belongs to the program stays as it is."""
     found: dict[str, Any] = {}
 
@@ -33,5 +34,7 @@ def test_the_interval_of_fingerprints_may_be_left_out(words: list[str], every: i
     def command(**given: Any) -> None:
         found.update(given)
 
-    command.main(words, standalone_mode=False)
-    assert (found["fingerprint"], list(found["words"])) == (every, program)
+    usual = {"fingerprint": 100, "learning": 50}[option]
+    command.main([one.replace("fingerprint", option) for one in words], standalone_mode=False)
+    assert found[option] == (usual if every == 100 else every)
+    assert list(found["words"]) == [one.replace("fingerprint", option) for one in program]

@@ -212,12 +212,13 @@ def test_ranks_started_by_another_launcher_share_a_run(programs: Programs) -> No
     assert sorted((facts["rank"], facts["role"]) for facts in programs.processes) == [(n, "trainer") for n in range(4)]
 
 
-def test_a_second_attempt_of_a_job_is_a_second_run(programs: Programs) -> None:
-    """The restarted ranks do not mix with the ones before."""
+def test_a_second_attempt_of_a_job_is_the_same_run(programs: Programs) -> None:
+    """The restarted ranks are told from the ones before by their attempt."""
     for attempt in ("0", "1"):
         for rank in ("0", "1"):
             programs.run(RANK, env=ELASTIC | {"RANK": rank, "TORCHELASTIC_RESTART_COUNT": attempt})
-    assert len(programs.runs) == 2
+    found = sorted((facts["attempt"], facts["rank"]) for facts in programs.processes)
+    assert found == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_a_child_of_a_rank_is_a_child_of_that_rank(programs: Programs) -> None:

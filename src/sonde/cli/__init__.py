@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from keyword import iskeyword
 from typing import Any
 
 import click
 
 from sonde.cli.encoding import replace_closed, write_what_can_be_shown
-from sonde.errors import SondeError, nearest
+from sonde.errors import IncompleteRun, SondeError, nearest
 from sonde.store.filesystem import has_working_folder
 from sonde.version import __version__
 
@@ -18,6 +19,7 @@ from sonde.version import __version__
 COMMANDS = (
     ("run", "Run a program and record it, without editing it."),
     ("watch", "Start a program and watch it, or watch a running or finished run."),
+    ("ui", "Show runs in a browser, live, from the verdict to the value."),
     ("deep", "Start a program and watch every layer: forward and backward time, memory."),
     ("report", "Diagnose a run: problem, evidence, next step."),
     ("compare", "Compare runs: time, causes, numbers."),
@@ -34,10 +36,14 @@ COMMANDS = (
     ("rules", "List the diagnosis rules and their thresholds."),
     ("flow", "Inspect captured values, compare two traces, rebuild a batch."),
     ("pipeline", "Train, run, test and export a model declared in a TOML file."),
+    ("push", "Send what is new of a run to a URL, such as s3://bucket/runs."),
+    ("pull", "Fetch a run from a URL."),
     ("seal", "Compress the raw records of a finished run into tables."),
     ("rm", "Delete runs, after confirmation."),
     ("import", "Import traces of other tools as one run."),
     ("export", "Export a run to the format of another tool."),
+    ("mcp", "Serve runs to a coding agent over MCP (stdio)."),
+    ("skill", "Print a page that teaches a coding agent to use Sonde."),
     ("doctor", "Check that recording works on this machine, and how."),
     ("completion", "Print the shell completion script for commands, options and runs."),
 )
@@ -82,7 +88,10 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an expected failure becomes one message and exit code 1."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", IncompleteRun)
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except SondeError as error:
             raise click.ClickException(str(error)) from None
         except BrokenPipeError:
@@ -96,6 +105,21 @@ class Commands(click.Group):
             raise click.ClickException(
                 f"Cannot read a table: {reason}. If its file is damaged, restore the run folder from a backup."
             ) from None
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Ours in one line; others as Python does it."""
+    if issubclass(category, IncompleteRun):
+        click.echo(f"Warning: {message}", err=True)
+    else:
+        click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -1,15 +1,19 @@
-"""Which run a command means: a path, a folder's name, a part of it that only one run has, or nothing for the newest."""
+"""Which run a command means: a path, a URL, a folder's name, a part of it that only one run has, or nothing for the newest."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sonde import config
+from sonde import config, units
+from sonde.cli.console import progress
 from sonde.errors import RunNotFound
+from sonde.remote.cache import fetch
+from sonde.remote.place import is_url
 from sonde.store.folder import RUN_FILE
 from sonde.views.runs import BROKEN, candidates, list_runs
 
@@ -32,6 +36,12 @@ def directory(command: Any) -> Any:
     )(command)
 
 
+def waiting(seconds: float, help: str) -> Callable[[Any], Any]:
+    """The option `--wait`."""
+    kind = click.FloatRange(min=0.1)
+    return click.option("--wait", type=kind, default=seconds, show_default=True, metavar="SECONDS", help=help)
+
+
 def one_run(command: Any) -> Any:
     """The argument RUN, which may be left out."""
     return click.argument("run", required=False, shell_complete=complete)(command)
@@ -47,10 +57,15 @@ def runs_dir(given: str | None) -> Path:
     return Path(config.load(dir=given).dir)
 
 
-def choose(given: str | None, folder: Path, hint: str = RECORD_ONE) -> Path:
-    """The folder of the run that is meant. Raises RunNotFound if there is none: with the nearest name, or with the hint."""
+def choose(given: str | None, folder: Path, hint: str = RECORD_ONE, *, remote: bool = True) -> Path:
+    """The folder of the run that is meant; a run at a URL is fetched, unless the command is not for such (`remote`).
+
+    Raises RunNotFound if there is none: with the nearest name, or with the hint.
+    """
     if given is None:
         return _newest(folder, hint)
+    if is_url(given):
+        return _fetched(given, remote)
     if (Path(given) / RUN_FILE).exists():
         return Path(given)
     names = sorted(path.name for path in candidates(folder))
@@ -60,6 +75,17 @@ def choose(given: str | None, folder: Path, hint: str = RECORD_ONE) -> Path:
         if matches:
             raise RunNotFound(_ambiguous(given, matches))
     raise RunNotFound(_missing(given, folder, names, hint))
+
+
+def _fetched(url: str, remote: bool) -> Path:
+    """The copy of a run at a URL on this machine."""
+    if not remote:
+        raise click.UsageError(f"This command works on local runs. Fetch the run first: sonde pull {url}")
+    with progress("Fetching") as told:
+        done = fetch(url, told)
+    new = f"{units.size(done.bytes)} fetched" if done.bytes else "nothing new"
+    click.echo(f"sonde: {new}; the copy is {done.path}", err=True)
+    return done.path
 
 
 def _newest(folder: Path, hint: str) -> Path:

@@ -8,19 +8,18 @@ import re
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
 from sonde import units
 from sonde.blackbox.box import REQUEST
 from sonde.blackbox.dump import FOLDER
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.stacks import ask
+from sonde.cli.choose import choose, directory, one_run, runs_dir, waiting
+from sonde.cli.stacks import ask, named
 from sonde.errors import SondeError
 from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of
 from sonde.store.file import read_small
-from sonde.store.folder import FILE_MODE, PROCESS_FILE, host
+from sonde.store.folder import FILE_MODE, PROCESS_FILE
 from sonde.store.process import Info, read_info
 
 WAIT_SECONDS = 10.0
@@ -30,18 +29,6 @@ PASSIVE = ("worker", "launcher")  # they have no black box
 _ANSWER = re.compile(r"\d{3,9}-demand-(.+)-(\d{1,18})")
 
 
-class Asked(NamedTuple):
-    """A process that is to answer."""
-
-    host: str
-    pid: int
-    rank: int | None
-
-    def __str__(self) -> str:
-        where = "" if self.host == host() else f" on {self.host}"
-        return f"pid {self.pid}{where}" + ("" if self.rank is None else f", rank {self.rank}")
-
-
 @click.command(
     epilog="""\b
 Example: sonde dump                              the newest run
@@ -49,14 +36,7 @@ Example: sonde dump train-3f2a --wait 60"""
 )
 @one_run
 @directory
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0.1),
-    default=WAIT_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for a response.",
-)
+@waiting(WAIT_SECONDS, "How long to wait for a response.")
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:
     """Ask a running program to write its last batches now.
@@ -65,7 +45,7 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
     writes a folder to RUN/blackbox at its next batch or at the end of its step. If a process does not respond, its
     stacks are saved. `touch RUN/dump` does the same without waiting.
     """
-    path = choose(run, runs_dir(dir))
+    path = choose(run, runs_dir(dir), remote=False)
     asked = _asked(path)
     before = set(_folders(path))
     mark = _ask(path)
@@ -73,19 +53,20 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
         answers = _wait(path, asked, before, wait)
     finally:
         _take_back(path, mark)
-    for one, name in answers.items():
-        click.echo(f"{one}: {path / FOLDER / name}")
-    silent = [one for one in asked if one not in answers]
+    silent = [one for one in asked if (one.host, one.pid) not in answers]
+    for one in asked:
+        if one not in silent:
+            click.echo(f"{named(one)}: {path / FOLDER / answers[one.host, one.pid]}")
     for one in silent:
         stacks = ask(path, one.host, one.pid)
         where = f"Its stacks: {stacks.file}" if stacks.problem is None else f"No stacks: {stacks.problem}."
-        click.echo(f"{one}: no response within {units.duration(int(wait * 1e9))}. {where}", err=True)
+        click.echo(f"{named(one)}: no response within {units.duration(int(wait * 1e9))}. {where}", err=True)
     if answers:
         click.echo(f"Show it: sonde blackbox {path.name}")
     context.exit(1 if silent else 0)
 
 
-def _asked(path: Path) -> list[Asked]:
+def _asked(path: Path) -> list[Info]:
     """The processes of the run that can answer. Raises SondeError if there is none."""
     running = _processes(path)
     found = [(one, _has_box(folder)) for folder, one in running if one.role not in PASSIVE]
@@ -95,7 +76,7 @@ def _asked(path: Path) -> list[Asked]:
         )
     if not found:
         raise SondeError(f"{path.name} has ended. Show what it wrote: sonde blackbox {path.name}")
-    asked = [Asked(one.host, one.pid, one.rank) for one, has in found if has and one.pid is not None]
+    asked = [one for one, has in found if has and one.pid is not None]
     if not asked:
         raise SondeError(
             f"The black box of {path.name} is off, so there are no batches to write. Start the program with sonde "
@@ -145,16 +126,12 @@ def _take_back(path: Path, mark: tuple[int, int]) -> None:
             os.unlink(path / REQUEST)
 
 
-def _wait(path: Path, asked: list[Asked], before: set[str], seconds: float) -> dict[Asked, str]:
-    """Who has answered, and with which folder."""
+def _wait(path: Path, asked: list[Info], before: set[str], seconds: float) -> dict[tuple[str, int | None], str]:
+    """Who has answered, by host and pid, and with which folder."""
     until = time.monotonic() + seconds
     while True:
-        names = {(found[1], int(found[2])): found[0] for found in map(_ANSWER.fullmatch, _new(path, before)) if found}
-        answers = {one: names[one.host, one.pid] for one in asked if (one.host, one.pid) in names}
-        if len(answers) == len(asked) or time.monotonic() > until:
+        new = map(_ANSWER.fullmatch, set(_folders(path)) - before)
+        answers: dict[tuple[str, int | None], str] = {(found[1], int(found[2])): found[0] for found in new if found}
+        if all((one.host, one.pid) in answers for one in asked) or time.monotonic() > until:
             return answers
         time.sleep(LOOK_SECONDS)
-
-
-def _new(path: Path, before: set[str]) -> list[str]:
-    return [name for name in _folders(path) if name not in before]

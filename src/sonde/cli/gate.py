@@ -13,13 +13,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from sonde import config, units
+from sonde import environment, units
 from sonde.analysis.run import Run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, progress, stderr
 from sonde.compare import baselines, gate as gates, rounds
+from sonde.compare.divergence import compare_numbers
 from sonde.compare.gate import EXIT_CODES, Check, Gate, Limit
-from sonde.compare.numbers import compare_numbers
 from sonde.compare.summary import Summary, read, summarize
 from sonde.compare.verdict import compare_times
 from sonde.errors import RunNotFound, SondeError
@@ -198,7 +198,7 @@ def _steps(text: str, folder: Path, name: str) -> np.ndarray:
         stderr=subprocess.PIPE,
         timeout=TURN_S,
         check=False,
-        env=config.without_run(),
+        env=environment.without_run(),
     )
     if ended.returncode:
         last = ended.stderr.decode(errors="replace").strip().split("\n")[-1]

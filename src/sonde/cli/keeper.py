@@ -11,16 +11,14 @@ import sys
 import termios
 import threading
 import tty
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sonde import config, launch
+from sonde import launch, system
 from sonde.errors import CommandRefused, FolderRefused, SettingError
 from sonde.guard import guard
 from sonde.store.folder import open_new, opened, write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 OUTPUT = "output"
 SUFFIX = ".log"
@@ -46,7 +44,7 @@ class WatchedProgram:
         self.notices: list[str] = []
         self.lost = False
         self._terminal = terminal
-        self._began = config.start_ticks(program)
+        self._began = system.start_ticks(program)
         self._code: int | None = None
         self._over = threading.Event()
         threading.Thread(target=self._attend, name="sonde keeper", daemon=True).start()
@@ -66,7 +64,7 @@ class WatchedProgram:
 
     def runs(self) -> bool:
         """Whether the program runs, as far as the kernel tells."""
-        if self._began is None or config.start_ticks(self.program) != self._began:
+        if self._began is None or system.start_ticks(self.program) != self._began:
             return False
         with suppress(OSError), open(f"/proc/{self.program}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in DEAD

@@ -10,7 +10,7 @@ from sonde.errors import nearest
 
 PYTHON = ("-m", "-c")  # the options of Python that a program may begin with
 BATCHES = 3  # that --blackbox keeps
-EVERY = 100  # steps between two fingerprints
+EVERY = {"--fingerprint": 100, "--learning": 50}  # steps between two of them
 ENDED = "sonde.options_ended"  # in the context: `--` stood before the program
 
 
@@ -26,14 +26,14 @@ class Program(click.Command):
         return left
 
     def _completed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words, with a number behind `--fingerprint` if there is none: click would take the program for it."""
+        """The words, with numbers behind the options of `EVERY` that have none: click would take the program for it."""
         valued = {name for one in self.get_params(ctx) if not getattr(one, "is_flag", False) for name in one.opts}
-        place = 0
-        while place < len(args) and args[place].startswith("-") and args[place] not in ("--", "-", *PYTHON):
-            if args[place] == "--fingerprint" and not _number(args[place + 1 :]):
-                return [*args[:place], f"--fingerprint={EVERY}", *args[place + 1 :]]
-            place += 2 if args[place] in valued else 1
-        return args
+        words, place = list(args), 0
+        while place < len(words) and words[place].startswith("-") and words[place] not in ("--", "-", *PYTHON):
+            if words[place] in EVERY and not _number(words[place + 1 :]):
+                words[place] += f"={EVERY[words[place]]}"
+            place += 2 if words[place] in valued else 1
+        return words
 
 
 def _number(words: list[str]) -> bool:
@@ -69,7 +69,13 @@ def program_options(command: Any) -> Any:
                 "--fingerprint",
                 type=click.IntRange(min=1),
                 metavar="[EVERY]",
-                help=f"Fingerprint layers, gradients and parameters every {EVERY} (or EVERY) steps, for sonde compare.",
+                help=f"Fingerprint layers, gradients and parameters every {EVERY['--fingerprint']} (or EVERY) steps, for sonde compare.",
+            ),
+            click.option(
+                "--learning",
+                type=click.IntRange(min=1),
+                metavar="[EVERY]",
+                help=f"Record gradients, updates, activations and batch fields every {EVERY['--learning']} (or EVERY) steps.",
             ),
         )
     ):

@@ -16,6 +16,7 @@ from sonde.diagnosis.policy import Policy
 from sonde.exchange.output import output_file
 from sonde.finding import CRITICAL, SEVERITIES, WARN
 from sonde.html import page
+from sonde.mcp.digest import digest
 from sonde.terminal.report import draw_card
 from sonde.views.charts import charts
 from sonde.views.outcome import keep_outcome
@@ -29,6 +30,7 @@ THREADS = 1  # of the database: its queries are small, and threads take more fro
 Example: sonde report                            the newest run
 Example: sonde report train-3f2a --html train.html
 Example: sonde report --json | jq -r .verdict.next
+Example: sonde report --brief                    for a coding agent
 Example: sonde report --policy strict.toml
 Example: sonde report --fail-on critical         for CI"""
 )
@@ -42,15 +44,19 @@ Example: sonde report --fail-on critical         for CI"""
 @click.option(
     "--fail-on", type=click.Choice([WARN, CRITICAL]), help="Exit with 1 if a finding has this severity or a worse one."
 )
+@click.option("--brief", is_flag=True, help="Print a digest of under 2,000 tokens, for coding agents.")
 @click.option("--narrow", is_flag=True, help="Use 60 columns, whatever the terminal width.")
 def command(
-    run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, fail_on: str | None, narrow: bool,
+    run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, fail_on: str | None, brief: bool,
+    narrow: bool,
 ) -> None:  # fmt: skip
     """Diagnose a run: problem, evidence, next step.
 
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run. It may be running, killed or
     sealed.
     """
+    if brief and as_json:
+        raise click.UsageError("Choose one of --brief and --json.")
     thresholds = Policy.load(policy)
     target = None if html is None else page_target(html, "report")
     path = choose(run, runs_dir(dir))
@@ -62,6 +68,8 @@ def command(
             _write(target, view, opened)
     if as_json:
         print_json(view)
+    elif brief:
+        click.echo(digest(view, commands=True))
     elif html is None or sys.stdout.isatty():
         draw_card(view, out(), narrow=narrow)
     if target is not None:

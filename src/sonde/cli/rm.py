@@ -83,7 +83,7 @@ def _literal(run: str, folder: Path) -> Path:
     for path in (Path(run), folder / run):
         if path.is_symlink():
             return path
-    return choose(run, folder)
+    return choose(run, folder, remote=False)
 
 
 def _old(folder: Path, age: float) -> list[Path]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from sonde.diagnosis.document import number, shared
 from sonde.diagnosis.policy import Policy, Threshold
-from sonde.diagnosis.rules import RULES
+from sonde.diagnosis.rules import RULES, shared_parts
 
 
 @click.command(
@@ -26,19 +25,19 @@ def command(policy: str | None) -> None:
     docs/reference/rules.md has the same list and explains how the verdict is chosen.
     """
     table = Policy.load(policy)
-    told: set[str] = set()
+    listed: set[str] = set()
     for rule in RULES:
         click.echo(f"{click.style(rule.kind, bold=True)}  {rule.about}")
-        if rule.part in told:
+        if rule.part in listed:
             click.echo(f"  thresholds: [{rule.part}], as above")
-        for one in [] if rule.part in told else table.of(rule.part):
+        for one in [] if rule.part in listed else table.of(rule.part):
             click.echo(_line(one))
-        told.add(rule.part)
+        listed.add(rule.part)
     click.echo(f"{click.style('all rules', bold=True)}  Thresholds shared by several rules.")
-    for one in [one for part in shared(table) for one in table.of(part)]:
+    for one in [one for part in shared_parts(table) for one in table.of(part)]:
         click.echo(_line(one))
 
 
 def _line(one: Threshold) -> str:
-    value = f"{number(one.value)}{'*' if one.changed else ''}"
+    value = f"{one.value:g}{'*' if one.changed else ''}"
     return f"  {one.name:<36} {value:>7} {one.unit}: {one.doc}"

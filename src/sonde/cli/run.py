@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from contextlib import suppress
+from typing import NamedTuple
 
 import click
 
-from sonde import launch
+from sonde import launch, ranks
 from sonde.cli.program import Program, program_options, refuse_unknown
-from sonde.errors import CommandRefused, SettingError
+from sonde.errors import CommandRefused, MissingExtra, SettingError
+from sonde.store.redact import redact_url
+
+MINUTES = 180.0  # seconds between two pushes
+
+
+class Target(NamedTuple):
+    """Where a run is pushed to, what it is called there, and every how many seconds."""
+
+    url: str
+    id: str | None
+    every: float
 
 
 @click.command(
@@ -21,9 +34,24 @@ Example: sonde run train.py --epochs 3
 Example: sonde run --name try-2 -m package.train
 Example: sonde run torchrun --nproc-per-node 2 train.py
 Example: sonde run --blackbox --watch-nonfinite train.py
-Example: sonde run --steps 100:200 -- bash start.sh""",
+Example: sonde run --steps 100:200 -- bash start.sh
+Example: sonde run --push s3://bucket/runs --id job-42 train.py""",
 )
 @program_options
+@click.option(
+    "--push", metavar="URL", help="Send the run to a URL every few minutes and at the end, such as s3://bucket/runs."
+)
+@click.option(
+    "--id", metavar="ID", help="Name of the run at that URL (default: the job's id, or the run folder's name)."
+)
+@click.option(
+    "--push-every",
+    type=click.FloatRange(min=1),
+    default=MINUTES,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two pushes.",
+)
 @click.option("--deep", is_flag=True, default=None, help="Also record each layer of the model.")
 @click.option("--disable", is_flag=True, help="Run the program without Sonde.")
 @click.option("-q", "--quiet", is_flag=True, help="Suppress output except errors.")
@@ -35,6 +63,9 @@ def command(
     words: tuple[str, ...],
     disable: bool,
     quiet: bool,
+    push: str | None,
+    id: str | None,
+    push_every: float,
     **given: str | int | bool | None,
 ) -> None:
     """Run a program and record it, without editing it.
@@ -45,10 +76,27 @@ def command(
     The exit code is the program's own; 128 + n after signal n.
     """
     refuse_unknown(context, words)
-    context.exit(run(words, launch.Options(**given), disable, quiet))  # type: ignore[arg-type]  # click knows the types
+    target = None if push is None else Target(push, id, push_every)
+    if target is not None:
+        _check(target)
+    elif id is not None:
+        raise click.UsageError("--id names the run at a URL. Give the URL with --push.")
+    context.exit(run(words, launch.Options(**given), disable, quiet, target))  # type: ignore[arg-type]  # click knows the types
 
 
-def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: bool) -> int:
+def _check(target: Target) -> None:
+    """Refuse what cannot work before a program runs for hours."""
+    if "://" not in target.url:
+        raise click.UsageError(
+            f"{target.url} is not a URL. For a folder, use: --push file://{os.path.abspath(target.url)}"
+        )
+    if importlib.util.find_spec("fsspec") is None:
+        raise MissingExtra.of("fsspec", "cluster", "--push")
+
+
+def run(
+    words: tuple[str, ...], options: launch.Options, disable: bool, quiet: bool, target: Target | None = None
+) -> int:
     """Start the program, wait for its end, and return its exit code."""
     try:
         line = launch.command_of(words)
@@ -57,9 +105,17 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
             launch.replace(line)
         with launch.blocked() as before:
             launched = launch.start(line, options, mask=before)
+            quiet = quiet or (ranks.slurm_task() or 0) > 0  # of the tasks of a job, the first is enough
             told = _greet(launched, quiet)
+            pusher = None
+            if target is not None and launched.run is not None:
+                pusher = launch.Pusher(launched.run, *target, before, quiet=quiet)
             code = launch.attend(launched)
+            if pusher is not None:
+                pusher.finish()
             _part(launched, quiet, told, before)
+            if pusher is not None and target is not None:
+                _tell_unpushed(pusher, target, launched)
     except CommandRefused as error:
         print_note(str(error))
         return error.exit_code
@@ -87,6 +143,16 @@ def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> 
     if drawn is False:
         print_note("the report failed; for the reason, run: sonde report")
     print_note(f"recorded. Next: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
+
+
+def _tell_unpushed(pusher: launch.Pusher, target: Target, launched: launch.Launched) -> None:
+    """Wait for the rest to be pushed, and say if it was not. The exit code stays that of the program."""
+    done = pusher.wait()
+    url = redact_url(target.url)
+    if done is None:
+        print_note(f"still pushing to {url} (process {pusher.pid})")
+    elif not done:
+        print_note(f"the run is not all at {url}. Push the rest with: sonde push {_short(launched.run or '')} URL")
 
 
 def _short(path: str) -> str:

@@ -6,7 +6,9 @@ import click
 
 from sonde.cli.choose import RECORD_ONE, directory, runs_dir
 from sonde.cli.console import out, print_json
+from sonde.remote.place import is_url
 from sonde.terminal.runs import draw_runs
+from sonde.views.remote import list_remote
 from sonde.views.runs import list_runs, with_outcomes
 
 MOST = 20
@@ -16,8 +18,10 @@ SECONDS = 3.0  # of a core, for verdicts that were not kept
 @click.command(
     epilog="""\b
 Example: sonde runs
+Example: sonde runs s3://bucket/runs
 Example: sonde runs --dir /data/experiments/sonde-runs --json"""
 )
+@click.argument("url", required=False)
 @directory
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
@@ -29,7 +33,7 @@ Example: sonde runs --dir /data/experiments/sonde-runs --json"""
     help="Maximum number of runs; 0 shows all.",
 )
 @click.pass_context
-def command(context: click.Context, dir: str | None, as_json: bool, limit: int) -> None:
+def command(context: click.Context, url: str | None, dir: str | None, as_json: bool, limit: int) -> None:
     """List recorded runs, newest first.
 
     Shows the verdict, how the run ended, its steps, the median step and the last loss. Missing verdicts are computed
@@ -37,8 +41,12 @@ def command(context: click.Context, dir: str | None, as_json: bool, limit: int) 
 
     States: running, finished, crashed, interrupted, killed, unknown (no recorded end, or it ran on another host) and
     broken (its files cannot be read). Exit code 1 means that there are no runs.
+
+    With a URL, lists the runs that were pushed there. Nothing but small manifests is fetched, so verdicts are not shown.
     """
-    found = with_outcomes(list_runs(runs_dir(dir)), limit, SECONDS)
+    if url is not None and not is_url(url):
+        raise click.UsageError(f"{url} is not a URL. For a folder, use: sonde runs --dir {url}")
+    found = list_remote(url, limit) if url else with_outcomes(list_runs(runs_dir(dir)), limit, SECONDS)
     if as_json:
         print_json(found)
     elif found.runs:

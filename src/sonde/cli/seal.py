@@ -9,6 +9,7 @@ import click
 from sonde import units
 from sonde.analysis.run import RECORDING
 from sonde.analysis.seal import seal
+from sonde.analysis.sealing.engines import in_pool
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
 from sonde.errors import SondeError
@@ -28,12 +29,20 @@ Example: sonde seal --all"""
     is_flag=True,
     help="Also seal runs from other hosts that have no recorded end; they may still be recording.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of processes that seal parts at the same time (default: one per core).",
+)
 @click.pass_context
-def command(context: click.Context, run: str | None, dir: str | None, every: bool, force: bool) -> None:
+def command(
+    context: click.Context, run: str | None, dir: str | None, every: bool, force: bool, workers: int | None
+) -> None:
     """Compress the raw records of a finished run into tables.
 
-    Raw records are deleted only after the tables have been read back and compared. Every query gives the same result
-    as before.
+    A run is sealed in parts of some ranks each. Raw records are deleted only after the tables of their part have been
+    read back and compared. Interrupted sealing continues with the next part. Every query gives the same result as before.
 
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run.
     """
@@ -41,28 +50,28 @@ def command(context: click.Context, run: str | None, dir: str | None, every: boo
         raise click.UsageError("Give a run or --all, not both.")
     folder = runs_dir(dir)
     if not every:
-        _seal(choose(run, folder), force)
+        _seal(choose(run, folder, remote=False), force, workers)
         return
     found = [one for one in list_runs(folder).runs if not one.sealed]
     paths = [Path(one.path) for one in found if one.processes and one.state not in (RECORDING, BROKEN)]
     if not paths:
         click.echo(f"Nothing to seal in {folder}.")
-    failed = [path for path in paths if not _tried(path, force)]
+    failed = [path for path in paths if not _tried(path, force, workers)]
     context.exit(1 if failed else 0)
 
 
-def _tried(path: Path, force: bool) -> bool:
+def _tried(path: Path, force: bool, workers: int | None) -> bool:
     """Seal one of several: what fails is told, and the others have their turn."""
     try:
-        _seal(path, force)
+        _seal(path, force, workers)
     except (SondeError, OSError) as error:
         click.echo(f"Error: {error}", err=True)
         return False
     return True
 
 
-def _seal(path: Path, force: bool) -> None:
+def _seal(path: Path, force: bool, workers: int | None) -> None:
     with progress(f"Sealing {path.name}") as told:
-        done = seal(path, force=force, progress=told)
+        done = seal(path, force=force, progress=told, engine=in_pool(workers))
     sizes = f"{units.size(done.before)} -> {units.size(done.after)}"
     click.echo(f"Sealed {path.name}: {units.plural(done.events, 'event')}, {sizes}.")

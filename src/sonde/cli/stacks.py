@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from sonde import units
-from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.choose import choose, directory, one_run, runs_dir, waiting
 from sonde.errors import SondeError
 from sonde.store.alive import RUNNING, UNKNOWN, state_of
 from sonde.store.folder import PROCESS_FILE, host
@@ -47,14 +47,7 @@ Example: sonde stacks train-3f2a --wait 10"""
 )
 @one_run
 @directory
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0.1),
-    default=WAIT_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for each process.",
-)
+@waiting(WAIT_SECONDS, "How long to wait for each process.")
 @click.pass_context
 def command(context: click.Context, run: str | None, dir: str | None, wait: float) -> None:
     """Show the current stack of every thread of a running program.
@@ -62,13 +55,13 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
     Asks each training and loader process of the run on this machine. They respond even when they hang inside a library,
     and continue afterwards. Stacks are saved in the run folder as stacks-<host>-<pid>.txt. Linux only.
     """
-    path = choose(run, runs_dir(dir))
-    found = _running(path)
+    path = choose(run, runs_dir(dir), remote=False)
+    found = running(path)
     answered = False
     for info in found:
         stacks = ask(path, info.host, info.pid, wait)
         answered |= stacks.file is not None
-        click.echo(f"{_named(info)}: {stacks.problem or stacks.file}")
+        click.echo(f"{named(info)}: {stacks.problem or stacks.file}")
         if stacks.file is not None:
             click.echo(f"{stacks.text()}\n")
     context.exit(0 if answered else 1)
@@ -102,7 +95,7 @@ def _wait(path: Path, pid: int, before: dict[Path, int], seconds: float) -> Stac
     return Stacks(problem=f"no response within {units.duration(int(seconds * 1e9))}")
 
 
-def _running(path: Path) -> list[Info]:
+def running(path: Path) -> list[Info]:
     """The processes that may still be there; the same one once. Raises SondeError if the run is over."""
     found: dict[tuple[str, int | None], Info] = {}
     for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
@@ -122,7 +115,8 @@ def _written(path: Path) -> str:
     return f"Stacks it wrote earlier, in {path}: {', '.join(files)}."
 
 
-def _named(info: Info) -> str:
+def named(info: Info) -> str:
+    """`pid 4711, rank 1, worker`."""
     where = "" if info.host == host() else f" on {info.host}"
     rank = "" if info.rank is None else f", rank {info.rank}"
     role = f", {info.role}" if info.role not in (None, "main") else ""

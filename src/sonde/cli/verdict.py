@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from sonde import config, system, units
+from sonde import environment, system, units
 from sonde.views.watch import Opinion
 
 EVERY = 5.0  # seconds between two verdicts, at least
@@ -87,7 +87,7 @@ class Judge:
             stdin=subprocess.DEVNULL,
             stdout=self._answer,
             stderr=subprocess.DEVNULL,
-            env=config.of_program(None, "", {}),
+            env=environment.unrecorded(),
             start_new_session=True,  # Ctrl-C is not meant for it
         )
         with suppress(OSError):  # it is gone already

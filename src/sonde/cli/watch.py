@@ -7,21 +7,19 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sonde import config, launch
+from sonde import environment, launch
 from sonde.cli.keeper import WatchedProgram, keep
 from sonde.cli.program import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import print_note
 from sonde.errors import CommandRefused, RunNotFound, SettingError
 from sonde.guard import guard
 from sonde.store.folder import RUN_FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SCRIPTS = (".py", ".pyw", ".pyc", ".pyz", ".sh")
 PLAIN_SECONDS = 5.0
@@ -110,7 +108,7 @@ def follow(words: tuple[str, ...], options: launch.Options, refresh: float | Non
 
 def _terminal() -> bool:
     """Is there a person at a terminal that can draw?"""
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and not config.dumb_terminal()
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and not environment.dumb_terminal()
 
 
 def _pane(options: launch.Options) -> str:

@@ -13,6 +13,18 @@ from __future__ import annotations
 from sonde.launch.afterwards import draw_report
 from sonde.launch.command import Options, command_of
 from sonde.launch.program import Launched, replace, start, wanted
+from sonde.launch.pushing import Pusher
 from sonde.launch.signals import attend, blocked
 
-__all__ = ["Launched", "Options", "attend", "blocked", "command_of", "draw_report", "replace", "start", "wanted"]
+__all__ = [
+    "Launched",
+    "Options",
+    "Pusher",
+    "attend",
+    "blocked",
+    "command_of",
+    "draw_report",
+    "replace",
+    "start",
+    "wanted",
+]

@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
-from sonde import config
+from sonde import environment
 from sonde.launch import unseen
-from sonde.launch.program import BOOT
 from sonde.launch.signals import forget, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 STDOUT, STDERR = 1, 2
 
@@ -35,7 +31,7 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
         pid = os.posix_spawn(
             sys.executable,
             line,
-            config.of_program(None, BOOT, {}),
+            environment.unrecorded(),
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, STDERR, STDOUT),
                 (os.POSIX_SPAWN_OPEN, STDERR, os.devnull, os.O_WRONLY, 0),
@@ -44,10 +40,11 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
         )
     except OSError:
         return False
-    return until(partial(_ended, pid), partial(_end, pid)) == 0
+    return until(partial(exit_code_of, pid), partial(_end, pid)) == 0
 
 
-def _ended(pid: int) -> int | None:
+def exit_code_of(pid: int) -> int | None:
+    """The exit code of a child; None while it runs."""
     done, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if done else None
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from sonde.errors import CommandRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCRIPT = (".py", ".pyw", ".pyc", ".pyz")
 MISSING, REFUSED = 127, 126  # what a shell answers to a program that is not there, or cannot be started
@@ -30,6 +28,7 @@ class Options(NamedTuple):
     blackbox: int | None = None
     watch_nonfinite: str | None = None
     fingerprint: int | None = None
+    learning: int | None = None
 
 
 def command_of(words: Sequence[str]) -> list[str]:

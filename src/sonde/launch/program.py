@@ -9,13 +9,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from sonde import config
+from sonde import config, environment, system
 from sonde.errors import CommandRefused, SondeError
 from sonde.events import core
 from sonde.events.recorder import Recorder
 from sonde.guard import guard
 from sonde.launch import git, unseen
 from sonde.launch.command import MISSING, REFUSED, Options, name_of
+from sonde.launch.rendezvous import meeting
+from sonde.store.claim import agree
 from sonde.store.folder import create_run, discard_run, join_run
 from sonde.store.probe import EXIT, PROCESS, START
 from sonde.store.record import ESSENTIAL
@@ -130,7 +132,7 @@ def start(
 def replace(command: Sequence[str]) -> NoReturn:
     """Become the program, without recording it: no process beside it, no folder, no cost."""
     try:
-        os.execvpe(command[0], list(command), config.of_program(None, BOOT, {}))  # noqa: S606  it is what was asked for
+        os.execvpe(command[0], list(command), environment.unrecorded())  # noqa: S606  it is what was asked for
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         raise CommandRefused(f"Cannot start {command[0]}: {error.strerror}.", MISSING if missing else REFUSED) from None
@@ -138,7 +140,7 @@ def replace(command: Sequence[str]) -> NoReturn:
 
 def wanted(options: Options) -> bool:
     """Is anything to be recorded? SONDE=0 says no. Raises SettingError on a wrong option."""
-    settings, _ = config.settle(**_arguments(options))
+    settings, _ = config.load_leniently(**_arguments(options))
     return settings.enabled is not False
 
 
@@ -149,23 +151,31 @@ class _Desk:
         self.notices: list[str] = []
         self._command = command
         self._given = _arguments(options)
-        settings, complaints = config.settle(**self._given)
-        if options.name is None and settings.name == config.script_name():  # of the launcher, which nobody meant
+        settings, complaints = config.load_leniently(**self._given)
+        if options.name is None and settings.name == environment.script_name():  # of the launcher, which nobody meant
             settings = settings._replace(name=name_of(command))
         self.notices += [f"{complaint} It is ignored." for complaint in complaints]
         self._settings = settings
+        self._shared = False  # with launchers on other hosts, or of other tasks
         self.run = self._made(command) if settings.enabled is not False else None
         self._recorder: Recorder | None = None
         self._sampler: Sampler | None = None
         self._closed = False
 
     def _made(self, command: Sequence[str]) -> str | None:
-        """The run folder: a new one, or the one that SONDE_RUN names; None, and a notice, if there can be none."""
+        """The run folder: a new one, that of the job, or the one that SONDE_RUN names; None, and a notice, if there can be none."""
         settings = self._settings
         try:
             if settings.run is not None:
                 return join_run(settings.run)
-            return create_run(settings.dir, settings.name, settings._asdict(), __version__, command)
+            met = meeting(command)
+
+            def create() -> str:
+                job = met.job.id if met else None
+                return create_run(settings.dir, settings.name, settings._asdict(), __version__, command, job)
+
+            self._shared = met is not None
+            return agree(settings.dir, met.job.key, met.member, create) if met else create()
         except (SondeError, OSError) as error:
             remedy = "Choose a writable folder with --dir."
             if settings.run is not None:
@@ -178,8 +188,10 @@ class _Desk:
 
     def environment(self) -> dict[str, str]:
         """The environment of the program."""
-        told = {name: _word(value) for name, value in self._given.items() if name not in ("name", "dir")}
-        return config.of_program(self.run, BOOT, told)
+        if self.run is None:
+            return environment.unrecorded()
+        given = {name: value for name, value in self._given.items() if name not in ("name", "dir")}
+        return environment.of_program(self.run, BOOT, config.as_variables(given))
 
     def open(self, pid: int, command: Sequence[str]) -> None:
         """Begin to record beside the program."""
@@ -190,7 +202,7 @@ class _Desk:
             self.notices.append(f"Cannot record {' '.join(redact(command[:3]))}: {reason}.")
         with guard("starting to sample the host"):
             self._recorder = Recorder(self.run, self._settings, role="launcher")
-            self._recorder.more = {"program": pid, "program_ticks": config.start_ticks(pid)}
+            self._recorder.more = {"program": pid, "program_ticks": system.start_ticks(pid)}
             core.begin(self._recorder, self._settings.cap)
             core.mark(START, PROCESS, pid, {"command": redact(command)}, ESSENTIAL)
             git.note_changes()
@@ -231,17 +243,13 @@ class _Desk:
 
     def discard(self) -> None:
         """Take back the run folder of a program that could not be started."""
-        if self.run is not None and self._settings.run is None:
+        if self.run is not None and self._settings.run is None and not self._shared:
             with guard("deleting the run of a program that could not be started"):
                 discard_run(self.run)
 
 
 def _arguments(options: Options) -> dict[str, object]:
     return {name: value for name, value in options._asdict().items() if value is not None}
-
-
-def _word(value: object) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _told(error: BaseException) -> str:

@@ -6,21 +6,18 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import psutil
 
-from sonde import system
+from sonde import ranks, system
 from sonde.events import core
 from sonde.guard import guard
 from sonde.launch import gpu, unseen
 from sonde.store.probe import MEMORY, PROCESS, SYSTEM, UNSEEN
 from sonde.store.record import ESSENTIAL
 from sonde.store.redact import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECONDS = 1.0
 FIRST_SECONDS = 0.1  # at the start
@@ -68,6 +65,7 @@ class Sampler:
         self.notices: list[str] = []
         self.pythons: set[str] = set()  # the interpreters that were seen
         self._root = pid
+        self._first = ranks.is_first_on_host()  # of several launchers on one host, one is enough
         self._told = told
         self._run = run
         self._known: dict[psutil.Process, _Followed] = {}
@@ -109,8 +107,9 @@ class Sampler:
 
     def sample(self) -> None:
         """Look once."""
-        with guard("sampling the host"):
-            self._host()
+        if self._first:
+            with guard("sampling the host"):
+                self._host()
         with guard("sampling the program's processes"):
             for followed in self._tree():
                 self._process(followed)

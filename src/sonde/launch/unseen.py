@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from sonde.store.folder import host
 from sonde.store.usage import homeless
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 VALUED = "WX"  # options of Python with a value, which may be the next word
 LAST = "cm"  # options after which everything belongs to the program
