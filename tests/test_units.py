@@ -11,7 +11,7 @@ from sonde import units
 @pytest.mark.parametrize(
     ("ns", "text"),
     [
-        (None, "-"),
+        (None, "n/a"),
         (0, "0 ns"),
         (831, "831 ns"),
         (999, "999 ns"),
@@ -41,7 +41,7 @@ def test_every_duration_is_short(ns: int) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(None, "-"), (0, "0 B"), (999, "999 B"), (1_000, "1.00 kB"), (4_096, "4.10 kB"), (1_250_000_000, "1.25 GB")],
+    [(None, "n/a"), (0, "0 B"), (999, "999 B"), (1_000, "1.00 kB"), (4_096, "4.10 kB"), (1_250_000_000, "1.25 GB")],
 )
 def test_sizes_go_by_thousands(count: int | None, text: str) -> None:
     """Sizes are told in powers of 1000."""
@@ -49,7 +49,7 @@ def test_sizes_go_by_thousands(count: int | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(None, "-"), (0, "0"), (9_999, "9,999"), (999_999, "999,999"), (1_250_000, "1.25 M")]
+    ("number", "text"), [(None, "n/a"), (0, "0"), (9_999, "9,999"), (999_999, "999,999"), (1_250_000, "1.25 M")]
 )
 def test_counts_are_exact_below_a_million(number: int | None, text: str) -> None:
     """Counts have separators, and a unit from a million on."""
@@ -59,7 +59,7 @@ def test_counts_are_exact_below_a_million(number: int | None, text: str) -> None
 @pytest.mark.parametrize(
     ("part", "text"),
     [
-        (None, "-"),
+        (None, "n/a"),
         (0.0, "0 %"),
         (0.0001, "<0.1 %"),
         (0.294, "29 %"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 
-NOTHING = "-"
+MISSING = "n/a"
 
 _DURATIONS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
 _MINUTE = 60_000_000_000
@@ -18,7 +18,7 @@ _COUNTS = ("", "k", "M", "G", "T", "P", "E")
 def duration(ns: float | None) -> str:
     """`1.24 ms`, `41.3 s`, `2 min 03 s`, `1 h 02 min`, `3 d 04 h`; three digits are enough to compare two of them."""
     if ns is None:
-        return NOTHING
+        return MISSING
     if ns < 0:
         return "-" + duration(-ns)
     if round(ns / 1e9) >= 120:
@@ -42,23 +42,28 @@ def _long(ns: float) -> str:
 
 def size(count: float | None) -> str:
     """`812 B`, `4.1 kB`, `1.25 GB`: powers of 1000, as disks are sold."""
-    return NOTHING if count is None else _scaled(count, _SIZES, " ")
+    return MISSING if count is None else _scaled(count, _SIZES, " ")
 
 
 def count(number: float | None) -> str:
     """`9,999`, and from a million on `1.25 M`."""
     if number is None:
-        return NOTHING
+        return MISSING
     return f"{number:,.0f}" if abs(number) < 1_000_000 else _scaled(number, _COUNTS, " ")
 
 
 def share(part: float | None) -> str:
     """`29 %`, `4.1 %`; a share above zero that would round to it is `<0.1 %`."""
     if part is None:
-        return NOTHING
+        return MISSING
     if 0 < part < 0.0005:
         return "<0.1 %"
     return f"{part:.1%}".replace("%", " %") if 0 < part < 0.0995 else f"{part:,.0%}".replace("%", " %")
+
+
+def text(value: object) -> str:
+    """Anything, or that it is not known."""
+    return MISSING if value is None else str(value)
 
 
 def times(ratio: float) -> str:
@@ -68,7 +73,7 @@ def times(ratio: float) -> str:
 
 def number(value: float | None) -> str:
     """A measured value in at most six digits."""
-    return NOTHING if value is None else f"{value:,.6g}"
+    return MISSING if value is None else f"{value:,.6g}"
 
 
 def brief(value: float) -> str:
@@ -82,11 +87,11 @@ def brief(value: float) -> str:
 def when(wall_ns: int | None) -> str:
     """`2025-11-15 21:12:00 CET`, in the local time of whoever reads."""
     if wall_ns is None:
-        return NOTHING
+        return MISSING
     try:
         moment = datetime.datetime.fromtimestamp(wall_ns / 1e9).astimezone()
     except (OverflowError, ValueError, OSError):  # a damaged file can hold any number
-        return NOTHING
+        return MISSING
     return moment.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 

@@ -29,6 +29,7 @@ class Facts:
     box: BlackBox
     run: str  # what it is called in commands
     chosen: tuple[str, ...]  # the options by which steps or ranks were left out, as they are given
+    imported: bool = False  # it is the trace of another tool
 
 
 def gather(run: Run, policy: Policy) -> Facts:
@@ -45,6 +46,7 @@ def gather(run: Run, policy: Policy) -> Facts:
         black_box(run),
         run.id,
         _chosen(run.meta.get("settings")),
+        bool(run.meta.get("imported")),
     )
 
 

@@ -71,6 +71,10 @@ class Ask:
         name_counts = self._run.database.source.name_counts.values()
         return {(one.cat, one.name) for named in name_counts for one in named if one.kind == kind}
 
+    def named_time(self, process: str) -> list[tuple[str, str, int]]:
+        """The program's own spans of a process outside of phases: category, name, and time in all."""
+        return self._run.database.named_time(process)
+
     def keep(self, source: str, table: str, columns: Sequence[str]) -> None:
         """Put rows that are asked for again and again into a table of their own. Queries that name `source` get them there."""
         self._run.table("steps")

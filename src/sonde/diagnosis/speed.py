@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records.schema import PHASES, RESIDUAL
 from sonde.analysis.tables.steps import ROWS
-from sonde.analysis.training.intervals import NAMED
 from sonde.analysis.training.reader import DEVICE_TIMES
-from sonde.analysis.training.trainers import phase_of
 from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
 from sonde.store import probe
 from sonde.store.alive import REPLACED
@@ -210,7 +208,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
         inferred=_inferred(ask, seen),
     )
     speed = replace(speed, startup=_startup(ask, policy, _safe(longest), seen))
-    speed = replace(speed, named=_named(ask, _safe(longest), speed.whole["residual"].or_zero()))
+    speed = replace(speed, named=_named(ask, str(longest.which["process"]), speed.whole["residual"].or_zero()))
     if not steps or not seen:
         return speed
     return _Gathering(ask, policy, seen, steps, about, workers).fill(speed)
@@ -289,23 +287,10 @@ def _inferred(ask: Ask, seen: list[str]) -> bool:
 
 def _named(ask: Ask, process: str, residual: float) -> dict[str, Figure]:
     """The program's own spans that lie in no phase and hold no other span, the largest first."""
-    own = [(cat, name) for cat, name in ask.names("span") if (phase_of(cat, name) or (None,))[0] == NAMED]
-    if not own:
-        return {}
-    found = ask.rows(
-        f"""
-        SELECT e.cat, e.name, sum(e.dur_ns) FROM events e LEFT JOIN events p ON p.process = e.process AND p.seq = e.parent
-        WHERE e.process = '{process}' AND e.kind = 'span' AND e.dur_ns IS NOT NULL
-          AND (e.cat, e.name) IN ({", ".join(f"({literal(cat)}, {literal(name)})" for cat, name in own)})
-          AND (e.parent IS NULL OR p.cat <> '{probe.PROBE}')
-          AND NOT EXISTS (SELECT 1 FROM events c WHERE c.process = e.process AND c.parent = e.seq)
-        GROUP BY ALL ORDER BY 3 DESC, 2
-        """
-    )
-    source = f"events WHERE kind = 'span' AND process = '{process}'"
+    source = f"events WHERE kind = 'span' AND process = {literal(process)}"
     return {
         name: Figure(total, f"SELECT sum(dur_ns) FROM {source} AND cat = {literal(cat)} AND name = {literal(name)}")
-        for cat, name, total in found
+        for cat, name, total in ask.named_time(process)
         if total <= residual * MOSTLY
     }
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from sonde.views.safe import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def safe(text: object) -> str:

@@ -11,7 +11,7 @@ from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
 from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, rank_name
-from sonde.views.words import black_box_line, notable_items, own_cost, phase_name, took, weight
+from sonde.views.words import black_box_line, notable_items, own_cost, phase_name
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.items import StepItem
@@ -55,9 +55,9 @@ def _head(view: Report) -> str:
     run, steps = view.run, view.steps
     facts = {
         "ended": run.ended,
-        "ran": took(run.dur_ns),
+        "ran": units.duration(run.dur_ns),
         "steps": units.count(steps.count + steps.warmup),
-        "median step": took(steps.p50_ns),
+        "median step": units.duration(steps.p50_ns),
         "steps/s": _rate(steps.per_s),
         "samples/s": _rate(steps.samples_per_s),
         "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
@@ -163,8 +163,8 @@ def _breakdown(view: Report) -> str:
         [
             tag("b", "step"),
             "",
-            *(tag("b", took(ns)) for ns in (steps.p50_ns, steps.p95_ns, steps.p99_ns)),
-            took(steps.warmup_p50_ns),
+            *(tag("b", units.duration(ns)) for ns in (steps.p50_ns, steps.p95_ns, steps.p99_ns)),
+            units.duration(steps.warmup_p50_ns),
             "",
             *[""] * device,
         ],
@@ -187,8 +187,8 @@ def _phase(one: PhaseRow, steps: int, device: bool) -> list[str]:
     share = "n/a" if one.share is None else units.share(one.share)
     seen = "" if one.steps >= steps else units.count(one.steps)
     name = f'<i class="dot k-{one.phase}"></i>{safe(phase_name(one.phase))}'
-    return [name, share, *map(took, (one.p50_ns, one.p95_ns, one.p99_ns, one.warmup_p50_ns)), seen] + [
-        "" if one.device_ns is None else took(one.device_ns)
+    return [name, share, *map(units.duration, (one.p50_ns, one.p95_ns, one.p99_ns, one.warmup_p50_ns)), seen] + [
+        "" if one.device_ns is None else units.duration(one.device_ns)
     ] * device
 
 
@@ -242,11 +242,11 @@ def _rank(one: RankRow) -> list[str]:
         safe(rank_name(one, True)),
         safe(one.host),
         "n/a" if one.steps is None else units.count(one.steps),
-        took(one.p50_ns),
-        took(one.p95_ns),
-        took(one.own_ns),
+        units.duration(one.p50_ns),
+        units.duration(one.p95_ns),
+        units.duration(one.own_ns),
         tag("span", slow, "bad" if one.worst else "soft"),
-        "n/a" if largest is None else f"{safe(phase_name(largest))} {took(one.phases[largest])}",
+        "n/a" if largest is None else f"{safe(phase_name(largest))} {units.duration(one.phases[largest])}",
         safe(f"{one.state} ({one.how})" if one.how else one.state),
     ]
 
@@ -274,13 +274,13 @@ def _slow_step(one: SlowStep, longest: int, several: bool) -> list[str]:
     extra = (
         "n/a"
         if one.phase is None or not one.extra_ns or one.extra_ns < 0
-        else f"{safe(phase_name(one.phase))} +{took(one.extra_ns)}"
+        else f"{safe(phase_name(one.phase))} +{units.duration(one.extra_ns)}"
     )
     phases = [(phase, float(ns)) for phase, ns in one.phases.items()]
     return [
         units.count(one.step),
         *rank,
-        took(one.dur_ns),
+        units.duration(one.dur_ns),
         tag("span", "" if one.times is None else f"{one.times:.1f}x", "soft"),
         extra,
         _culprits(one),
@@ -295,7 +295,7 @@ def _culprits(one: SlowStep) -> str:
 
 def _item(one: StepItem) -> str:
     worker = "" if one.worker is None else f", worker {one.worker}"
-    took_it = "" if one.dur_ns is None else tag("span", f" {took(one.dur_ns)}{worker}", "soft")
+    took_it = "" if one.dur_ns is None else tag("span", f" {units.duration(one.dur_ns)}{worker}", "soft")
     return tag("b", safe(one.name)) + took_it
 
 
@@ -308,16 +308,16 @@ def _items(view: Report) -> str:
         [
             safe(one.id if one.id is not None else "n/a" if one.index is None else one.index),
             draw.meter(one.median_ns / longest if longest else 0, "f-input_wait"),
-            took(one.median_ns),
-            took(one.max_ns),
+            units.duration(one.median_ns),
+            units.duration(one.max_ns),
             "n/a" if one.times is None else f"{one.times:,.1f}x",
             units.count(one.fetched),
         ]
         for one in found.slowest
     ]
     told = (
-        f"{units.count(found.seen)} seen: median {took(found.p50_ns)}, p99 {took(found.p99_ns)}, longest "
-        f"{took(found.max_ns)}."
+        f"{units.count(found.seen)} seen: median {units.duration(found.p50_ns)}, p99 {units.duration(found.p99_ns)}, longest "
+        f"{units.duration(found.max_ns)}."
     )
     return section(
         "Slowest items of the dataset",
@@ -336,8 +336,8 @@ def _memory(view: Report, charts: Charts) -> str:
         [
             safe(one.who if one.what in ("rss", "used") else f"{one.who}, device {one.what}"),
             safe(one.host),
-            *map(weight, (one.first, one.last, one.peak)),
-            "" if one.limit is None else weight(one.limit),
+            *map(units.size, (one.first, one.last, one.peak)),
+            "" if one.limit is None else units.size(one.limit),
         ]
         for one in view.memory
     ]
@@ -363,10 +363,10 @@ def _layers(view: Report) -> str:
             safe(one.type or "n/a"),
             draw.meter(one.share or 0.0, "cost"),
             "n/a" if one.share is None else units.share(one.share),
-            took(one.forward_ns),
-            took(one.backward_ns),
-            weight(one.activation_bytes),
-            weight(one.parameter_bytes),
+            units.duration(one.forward_ns),
+            units.duration(one.backward_ns),
+            units.size(one.activation_bytes),
+            units.size(one.parameter_bytes),
         ]
         for one in shown
     ]

@@ -2,35 +2,7 @@
 
 from __future__ import annotations
 
-# phase -> its colour in light, in dark: waiting is warm, computing cool, the rest grey or green.
-PHASES = {
-    "input_wait": ("#e07a2d", "#f0924a"),
-    "h2d": ("#d3a528", "#e3bd4e"),
-    "forward": ("#3f7fd6", "#5b97ea"),
-    "backward": ("#2b559f", "#3d6cc0"),
-    "optimizer": ("#2f9c8e", "#3db3a4"),
-    "communication": ("#b2559d", "#cd73b8"),
-    "checkpoint": ("#8c6f52", "#ab8b6a"),
-    "evaluation": ("#6f9f4f", "#86b865"),
-    "residual": ("#b4bac5", "#5a6475"),
-}
-# Lines of memory.
-LINES = ("#3f7fd6", "#e07a2d", "#2f9c8e", "#b2559d", "#6f9f4f", "#8c6f52", "#d3a528", "#7a6fd0", "#8b95a7", "#c2556b")
-_LIGHT = (
-    "--ink:#1b2230;--soft:#566074;--faint:#8891a3;--paper:#fff;--panel:#f6f7f9;--line:#e3e7ed;--info:#1f7a4d;--warn:#9a5b00;"
-    "--critical:#b3203f;--infobg:#e8f5ee;--warnbg:#fdf3e1;--criticalbg:#fdecef;--band:#cfdcf2;--p50:#2b559f;--p95:#e07a2d;"
-    "--heat:#d9480f;"
-)
-_DARK = (
-    "--ink:#e6e9ef;--soft:#a5aebd;--faint:#768196;--paper:#12161d;--panel:#1a2029;--line:#2b333f;--info:#6fcf9b;--warn:#f0b35c;"
-    "--critical:#ff8096;--infobg:#15291f;--warnbg:#2c2414;--criticalbg:#33191f;--band:#2a3a57;--p50:#7aa7f5;--p95:#f0924a;"
-    "--heat:#ff7a3d;"
-)
-
-
-def _colours(place: int) -> str:
-    return "".join(f"--{phase}:{colours[place]};" for phase, colours in PHASES.items())
-
+from sonde.views.palette import DARK, LIGHT, LINES, PHASES, variables
 
 _RULES = """
 *{box-sizing:border-box}
@@ -132,7 +104,7 @@ def _styles() -> str:
         f"i.h{level}{{background:var(--heat);opacity:{0.06 + 0.94 * level / 8:.2f}}}"
         for level in range(9)
     )
-    light, dark = _LIGHT + _colours(0), _DARK + _colours(1)
+    light, dark = variables(LIGHT), variables(DARK)
     root = f":root{{color-scheme:light dark;{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
     return root + _RULES + fills + lines + heat
 

@@ -6,16 +6,14 @@ from sonde import units
 from sonde.views.safe import printable
 from sonde.views.watch import WatchView
 
-MISSING = "n/a"
-
 
 def line(view: WatchView) -> str:
     """State, step, speed, step time with its percentiles and phases, memory: everything in one line."""
     head, times = view.headline, view.step_time
     facts = [
-        units.duration(head.elapsed_ns) if head.elapsed_ns is not None else MISSING,
+        units.duration(head.elapsed_ns),
         printable(head.ended or head.state),
-        f"step {MISSING if head.step is None else units.count(head.step)}",
+        f"step {units.count(head.step)}",
         f"{_number(head.steps_per_s)} steps/s",
         f"{_number(head.samples_per_s)} samples/s",
     ]
@@ -31,7 +29,7 @@ def line(view: WatchView) -> str:
     if worst is not None:
         facts.append(f"slowest rank {worst.rank}: {units.duration(worst.p50_ns)}")
     used = sum(row.used or 0 for row in view.memory if row.limit is None)
-    facts.append(f"memory {units.size(used) if used else MISSING}")
+    facts.append(f"memory {units.size(used) if used else units.MISSING}")
     if view.verdict is not None:
         age = "" if view.verdict.age_ns is None else f", {units.duration(view.verdict.age_ns)} ago"
         facts.append(f"{view.verdict.kind} ({view.verdict.severity}{age})")
@@ -44,5 +42,5 @@ def _points(view: WatchView) -> list[tuple[str, float | None]]:
 
 def _number(value: float | None) -> str:
     if value is None:
-        return MISSING
+        return units.MISSING
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"

@@ -12,15 +12,7 @@ from sonde.terminal.layout import INDENT, MARGIN, block
 from sonde.terminal.table import TextColumn, lines
 from sonde.views.report import MemoryRow, PhaseRow, RankRow, Report, SlowStep, Verdict, rank_name
 from sonde.views.safe import printable, shorten
-from sonde.views.words import (
-    MISSING,
-    black_box_line,
-    notable_items,
-    own_cost,
-    phase_name,
-    took,
-    weight,
-)
+from sonde.views.words import black_box_line, notable_items, own_cost, phase_name
 
 WIDEST = 100
 NARROW = 60
@@ -87,7 +79,7 @@ def _head(view: Report, console: Console) -> None:
     console.print(line, no_wrap=True)
     facts = [
         printable(run.ended),
-        took(run.dur_ns),
+        units.duration(run.dur_ns),
         units.plural(view.steps.count + view.steps.warmup, "step"),
         *_people(view),
         *_speed(view),
@@ -172,7 +164,7 @@ def _step_time(view: Report, console: Console) -> None:
     columns = [
         TextColumn("", names, right=False, styles=["bold"] + [""] * len(phases)),
         TextColumn("", _bars(phases, console.width), need=4, right=False, styles=styles),
-        TextColumn("share", ["", *(_share(one.share) for one in phases)]),
+        TextColumn("share", ["", *(units.share(one.share) for one in phases)]),
         _points("p50", steps.p50_ns, [one.p50_ns for one in phases], 0),
         _points("p95", steps.p95_ns, [one.p95_ns for one in phases], 3),
         _points("p99", steps.p99_ns, [one.p99_ns for one in phases], 1),
@@ -184,18 +176,21 @@ def _step_time(view: Report, console: Console) -> None:
     if steps.startup:
         block(console, Text(f"start-up  {start_up(view)}"), hang=len("start-up  "))
     if steps.evaluated_after_ns is not None:
-        block(console, Text(f"evaluation after the last step: {took(steps.evaluated_after_ns)}"), hang=2)
+        block(console, Text(f"evaluation after the last step: {units.duration(steps.evaluated_after_ns)}"), hang=2)
 
 
 def start_up(view: Report) -> str:
     """What the first calls cost, in a sentence."""
     found = view.steps.startup
-    first = ", ".join(f"{phase_name(one.phase)} {took(one.first_ns)} (later {took(one.later_ns)})" for one in found)
+    first = ", ".join(
+        f"{phase_name(one.phase)} {units.duration(one.first_ns)} (later {units.duration(one.later_ns)})"
+        for one in found
+    )
     return f"first {first}: compiling, caches or other lazy work"
 
 
 def _points(title: str, whole: float | None, parts: list[float | None], need: int) -> TextColumn:
-    cells = [took(ns) for ns in (whole, *parts)]
+    cells = [units.duration(ns) for ns in (whole, *parts)]
     return TextColumn(title, cells, need=need, styles=["bold"] + [""] * len(parts))
 
 
@@ -206,7 +201,7 @@ def _device(phases: list[PhaseRow]) -> list[TextColumn]:
     return [
         TextColumn(
             "device",
-            ["", *("" if one.device_ns is None else took(one.device_ns) for one in phases)],
+            ["", *("" if one.device_ns is None else units.duration(one.device_ns) for one in phases)],
             need=1,
         )
     ]
@@ -223,10 +218,6 @@ def _in_steps(phases: list[PhaseRow], count: int) -> list[TextColumn]:
 def _bars(phases: list[PhaseRow], width: int) -> list[str]:
     room = BAR if width >= 80 else BAR // 2
     return ["", *("█" * round((one.share or 0) * room) or ("▏" if one.share else "") for one in phases)]
-
-
-def _share(share: float | None) -> str:
-    return MISSING if share is None else units.share(share)
 
 
 # ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,10 +240,10 @@ def _ranks(ranks: list[RankRow], console: Console, apart: bool) -> None:
             styles=["bold" if one.worst else "" for one in shown],
         ),
         TextColumn("host", [one.host for one in shown] if hosts else [""] * len(shown), need=5, right=False, least=6),
-        TextColumn("steps", [_count(one.steps) for one in shown], need=2),
-        TextColumn("p50", [took(one.p50_ns) for one in shown]),
-        TextColumn("p95", [took(one.p95_ns) for one in shown], need=4),
-        TextColumn("own time", [took(one.own_ns) for one in shown]),
+        TextColumn("steps", [units.count(one.steps) for one in shown], need=2),
+        TextColumn("p50", [units.duration(one.p50_ns) for one in shown]),
+        TextColumn("p95", [units.duration(one.p95_ns) for one in shown], need=4),
+        TextColumn("own time", [units.duration(one.own_ns) for one in shown]),
         TextColumn("", [_slower(one) for one in shown], styles=["red" if one.worst else "dim" for one in shown]),
         TextColumn("largest", [_largest(one) for one in shown], need=3, right=False),
         TextColumn(
@@ -279,7 +270,7 @@ def _summary(ranks: list[RankRow]) -> str:
     middle = known[(len(known) - 1) // 2]
     worst = next((one for one in ranks if one.worst), None)
     told = f"slowest {rank_name(worst, True)}, {worst.slow:.2f}x" if worst and worst.slow else "no slow rank"
-    return f"median {took(middle)}, {told}"
+    return f"median {units.duration(middle)}, {told}"
 
 
 def _slower(one: RankRow) -> str:
@@ -288,13 +279,9 @@ def _slower(one: RankRow) -> str:
 
 def _largest(one: RankRow) -> str:
     if not one.phases:
-        return MISSING
+        return units.MISSING
     phase = max(one.phases, key=lambda name: one.phases[name])
-    return f"{phase_name(phase)} {took(one.phases[phase])}"
-
-
-def _count(number: int | None) -> str:
-    return MISSING if number is None else units.count(number)
+    return f"{phase_name(phase)} {units.duration(one.phases[phase])}"
 
 
 def _memory(memory: list[MemoryRow], console: Console) -> None:
@@ -307,10 +294,10 @@ def _memory(memory: list[MemoryRow], console: Console) -> None:
         console,
         [
             TextColumn("", [_holder(one) for one in shown], right=False, least=12),
-            TextColumn("after warm-up", [weight(one.first) for one in shown], need=2),
-            TextColumn("last", [weight(one.last) for one in shown]),
-            TextColumn("peak", [weight(one.peak) for one in shown]),
-            TextColumn("limit", [weight(one.limit) if one.limit is not None else "" for one in shown], need=1),
+            TextColumn("after warm-up", [units.size(one.first) for one in shown], need=2),
+            TextColumn("last", [units.size(one.last) for one in shown]),
+            TextColumn("peak", [units.size(one.peak) for one in shown]),
+            TextColumn("limit", [units.size(one.limit) if one.limit is not None else "" for one in shown], need=1),
         ],
     )
     if len(memory) > len(shown):
@@ -332,8 +319,8 @@ def _slowest(view: Report, console: Console) -> None:
     several = len(view.ranks) > 1 and any(one.rank is not None for one in slowest)
     columns = [
         TextColumn("step", [units.count(one.step) for one in slowest]),
-        TextColumn("rank", [MISSING if one.rank is None else str(one.rank) for one in slowest], need=3),
-        TextColumn("took", [took(one.dur_ns) for one in slowest]),
+        TextColumn("rank", [units.text(one.rank) for one in slowest], need=3),
+        TextColumn("took", [units.duration(one.dur_ns) for one in slowest]),
         TextColumn(
             "",
             ["" if one.times is None else f"{one.times:.1f}x" for one in slowest],
@@ -352,8 +339,8 @@ def _slowest(view: Report, console: Console) -> None:
 
 def _extra(one: SlowStep) -> str:
     if one.phase is None or one.extra_ns is None or one.extra_ns <= 0:
-        return MISSING
-    return f"{phase_name(one.phase)} +{took(one.extra_ns)}"
+        return units.MISSING
+    return f"{phase_name(one.phase)} +{units.duration(one.extra_ns)}"
 
 
 def _culprits(one: SlowStep) -> str:
@@ -361,7 +348,7 @@ def _culprits(one: SlowStep) -> str:
     found = []
     for item in notable_items(one):
         worker = "" if item.worker is None else f", worker {item.worker}"
-        found.append(item.name if item.dur_ns is None else f"{item.name} ({took(item.dur_ns)}{worker})")
+        found.append(item.name if item.dur_ns is None else f"{item.name} ({units.duration(item.dur_ns)}{worker})")
     return ", ".join(found)
 
 
@@ -369,7 +356,7 @@ def _items(view: Report, console: Console) -> None:
     found = view.items
     if not found.seen or found.p50_ns is None or not found.slowest:
         return
-    told = f"{units.count(found.seen)} seen, median {took(found.p50_ns)}, p99 {took(found.p99_ns)}, max {took(found.max_ns)}"
+    told = f"{units.count(found.seen)} seen, median {units.duration(found.p50_ns)}, p99 {units.duration(found.p99_ns)}, max {units.duration(found.max_ns)}"
     _title(console, "items", told)
 
 
@@ -382,12 +369,12 @@ def _layers(view: Report, console: Console) -> None:
         console,
         [
             TextColumn("", [one.layer or "(the model)" for one in shown], right=False, least=14),
-            TextColumn("type", [one.type or MISSING for one in shown], need=3, right=False, least=8),
-            TextColumn("share", [MISSING if one.share is None else units.share(one.share) for one in shown], need=1),
-            TextColumn("forward", [took(one.forward_ns) for one in shown]),
-            TextColumn("backward", [took(one.backward_ns) for one in shown]),
-            TextColumn("activations", [weight(one.activation_bytes) for one in shown], need=4),
-            TextColumn("parameters", [weight(one.parameter_bytes) for one in shown], need=5),
+            TextColumn("type", [one.type or units.MISSING for one in shown], need=3, right=False, least=8),
+            TextColumn("share", [units.share(one.share) for one in shown], need=1),
+            TextColumn("forward", [units.duration(one.forward_ns) for one in shown]),
+            TextColumn("backward", [units.duration(one.backward_ns) for one in shown]),
+            TextColumn("activations", [units.size(one.activation_bytes) for one in shown], need=4),
+            TextColumn("parameters", [units.size(one.parameter_bytes) for one in shown], need=5),
         ],
     )
 

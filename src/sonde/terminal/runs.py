@@ -47,15 +47,15 @@ def draw_runs(found: Runs, console: Console) -> None:
         columns[1:1] = [
             TextColumn(
                 "verdict",
-                [one.verdict if one else units.NOTHING for one in known],
+                [one.verdict if one else units.MISSING for one in known],
                 need=1,
                 right=False,
                 styles=[SEVERITY_STYLES.get(one.severity, "") if one else "" for one in known],
             )
         ]
         columns[3:3] = [
-            TextColumn("steps", [units.count(one.steps) if one else units.NOTHING for one in known], need=3),
-            TextColumn("median step", [units.duration(one.p50_ns) if one else units.NOTHING for one in known], need=2),
+            TextColumn("steps", [units.count(one.steps) if one else units.MISSING for one in known], need=3),
+            TextColumn("median step", [units.duration(one.p50_ns) if one else units.MISSING for one in known], need=2),
             TextColumn("loss", [_loss(one.loss if one else None) for one in known], need=5),
         ]
     table = lines(columns, console.width)
@@ -69,4 +69,4 @@ def draw_runs(found: Runs, console: Console) -> None:
 
 
 def _loss(loss: float | None) -> str:
-    return units.NOTHING if loss is None else f"{loss:.4g}"
+    return units.MISSING if loss is None else f"{loss:.4g}"

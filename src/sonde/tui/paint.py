@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         WatchView,
     )
 
-MISSING = "n/a"
 QUIET = "#7d8590"
 STRONG = "bold #e6edf3"
 ACCENT = "#7cc4ff"
@@ -154,12 +153,12 @@ def _first_line(head: Headline, width: int) -> Text:
 
 
 def _facts(head: Headline) -> list[Text]:
-    facts = [_fact("step", units.count(head.step) if head.step is not None else MISSING)]
+    facts = [_fact("step", units.count(head.step))]
     if head.epoch is not None:
         of = "" if head.batch is None or head.batches is None else f" {head.batch:,}/{head.batches:,}"
         left = "" if head.epoch_left_ns is None else f", {clock(head.epoch_left_ns)} left"
         facts.append(_fact("epoch", f"{units.count(head.epoch)}{of}{left if head.state == 'recording' else ''}"))
-    facts.append(_fact("loss", MISSING if head.loss is None else f"{head.loss:.4g}"))
+    facts.append(_fact("loss", units.MISSING if head.loss is None else f"{head.loss:.4g}"))
     facts.append(_fact("", f"{rate(head.steps_per_s)} steps/s"))
     facts.append(_fact("", f"{rate(head.samples_per_s)} samples/s"))
     if head.ranks > 1:
@@ -172,7 +171,9 @@ def _facts(head: Headline) -> list[Text]:
 
 
 def _fact(name: str, value: str) -> Text:
-    return Text.assemble((f"{name} " if name else "", QUIET), (value, QUIET if value.startswith(MISSING) else STRONG))
+    return Text.assemble(
+        (f"{name} " if name else "", QUIET), (value, QUIET if value.startswith(units.MISSING) else STRONG)
+    )
 
 
 def _fitting(facts: list[Text], width: int) -> Text:
@@ -190,7 +191,7 @@ def _fitting(facts: list[Text], width: int) -> Text:
 def clock(ns: int | None) -> str:
     """`0:00:41`, `3:12:09`, `2 d 03:12`."""
     if ns is None:
-        return MISSING
+        return units.MISSING
     seconds = max(0, ns) // 1_000_000_000
     days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
     return f"{days} d {hours:02}:{minutes:02}" if days else f"{hours}:{minutes:02}:{seconds % 60:02}"
@@ -199,18 +200,8 @@ def clock(ns: int | None) -> str:
 def rate(value: float | None) -> str:
     """Three digits: `18.3`, `1,240`, `0.21`."""
     if value is None:
-        return MISSING
+        return units.MISSING
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
-
-
-def took(ns: float | None) -> str:
-    """A duration, or that it is not known."""
-    return MISSING if ns is None else units.duration(ns)
-
-
-def weight(count: int | None) -> str:
-    """A size, or that it is not known."""
-    return MISSING if count is None else units.size(count)
 
 
 # ── step time ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,11 +228,11 @@ def _waiting(view: WatchView) -> Text:
 
 def _percentiles(found: LiveStepTime, width: int) -> Text:
     facts = [
-        _fact("mean", took(found.mean_ns)),
-        _fact("p50", took(found.p50_ns)),
-        _fact("p95", took(found.p95_ns)),
-        _fact("p99", took(found.p99_ns)),
-        _fact("max", took(found.max_ns)),
+        _fact("mean", units.duration(found.mean_ns)),
+        _fact("p50", units.duration(found.p50_ns)),
+        _fact("p95", units.duration(found.p95_ns)),
+        _fact("p99", units.duration(found.p99_ns)),
+        _fact("max", units.duration(found.max_ns)),
     ]
     return _fitting(facts, width)
 
@@ -296,13 +287,13 @@ def _entry(part: PhaseShare, *, coloured: bool, times: bool) -> Text:
     look = LOOKS.get(part.name, OTHER)
     sign = "■" if coloured else look.letter
     entry = Text.assemble((f"{sign} ", look.colour), f"{part.name:<14}", (f"{units.share(part.share):>7}", STRONG))
-    return entry.append(f"{took(part.ns):>9}", QUIET) if times else entry
+    return entry.append(f"{units.duration(part.ns):>9}", QUIET) if times else entry
 
 
 def _history(found: LiveStepTime, width: int, rows: int) -> list[Text]:
     values = found.history
     top = max((value for value in values if value is not None), default=0.0)
-    label = f"{took(top)} {found.history_of}".rstrip()
+    label = f"{units.duration(top)} {found.history_of}".rstrip()
     room = max(width - len(label) - 1, 1)
     drawn = spark(values, room, rows, top)
     drawn[0].append(" " * (room - drawn[0].cell_len + 1) + label, QUIET)
@@ -351,28 +342,28 @@ def memory(view: WatchView, width: int, height: int) -> Text:
         return Text("No memory samples yet.", QUIET)
     columns = [
         TextColumn("", [one.who for one in rows], right=False, least=16),
-        TextColumn("used", [weight(one.used) for one in rows], styles=[STRONG] * len(rows)),
-        TextColumn("peak", [weight(one.peak) for one in rows], need=2),
+        TextColumn("used", [units.size(one.used) for one in rows], styles=[STRONG] * len(rows)),
+        TextColumn("peak", [units.size(one.peak) for one in rows], need=2),
         TextColumn("limit", [_limit(one) for one in rows], need=1, styles=[_pressure(one) for one in rows]),
         TextColumn("cpu", [_busy(one) for one in rows], need=3),
     ]
     if any(one.device is not None for one in rows):
-        columns.append(TextColumn("device", [weight(one.device) for one in rows], need=4))
-        columns.append(TextColumn("device peak", [weight(one.device_peak) for one in rows], need=5))
+        columns.append(TextColumn("device", [units.size(one.device) for one in rows], need=4))
+        columns.append(TextColumn("device peak", [units.size(one.device_peak) for one in rows], need=5))
     return _table(columns, width, height, len(view.memory))
 
 
 def _busy(one: MemoryNow) -> str:
     if one.cpu is not None:
         return f"{one.cpu:.2f} cores"
-    return MISSING if one.load is None else f"{one.load:.0%}".replace("%", " % of all")
+    return units.MISSING if one.load is None else f"{one.load:.0%}".replace("%", " % of all")
 
 
 def _limit(one: MemoryNow) -> str:
     if one.limit is None:
-        return MISSING
+        return units.MISSING
     share = "" if one.used is None else f"{units.share(one.used / one.limit)} of "
-    return f"{share}{weight(one.limit)}"
+    return f"{share}{units.size(one.limit)}"
 
 
 def _pressure(one: MemoryNow) -> str:
@@ -388,8 +379,8 @@ def ranks_title(view: WatchView) -> str:
         return "ranks"
     worst = next((one for one in view.ranks if one.worst), None)
     middle = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
-    slow = f"{DOT}slowest is rank {worst.rank}, {took(worst.p50_ns)}" if worst is not None else ""
-    return f"ranks{DOT}median {took(middle)}{slow}"
+    slow = f"{DOT}slowest is rank {worst.rank}, {units.duration(worst.p50_ns)}" if worst is not None else ""
+    return f"ranks{DOT}median {units.duration(middle)}{slow}"
 
 
 def ranks(view: WatchView, width: int, height: int) -> Text:
@@ -403,14 +394,16 @@ def ranks(view: WatchView, width: int, height: int) -> Text:
     columns = [
         TextColumn("rank", ["main" if one.rank is None else str(one.rank) for one in rows]),
         TextColumn("state", [one.state for one in rows], right=False, need=4, styles=[_state(one) for one in rows]),
-        TextColumn("step", [MISSING if one.step is None else units.count(one.step) for one in rows]),
-        TextColumn("p50", [took(one.p50_ns) for one in rows], styles=[WARN if one.worst else STRONG for one in rows]),
-        TextColumn("p95", [took(one.p95_ns) for one in rows], need=3),
+        TextColumn("step", [units.count(one.step) for one in rows]),
+        TextColumn(
+            "p50", [units.duration(one.p50_ns) for one in rows], styles=[WARN if one.worst else STRONG for one in rows]
+        ),
+        TextColumn("p95", [units.duration(one.p95_ns) for one in rows], need=3),
         TextColumn(
             "of median", [_times(one) for one in rows], need=2, styles=[WARN if one.worst else "" for one in rows]
         ),
         TextColumn("most time in", [_largest(one) for one in rows], right=False, need=5, least=12),
-        TextColumn("memory", [weight(one.rss) for one in rows], need=6),
+        TextColumn("memory", [units.size(one.rss) for one in rows], need=6),
     ]
     return _table(columns, width, height, len(view.ranks))
 
@@ -420,12 +413,12 @@ def _state(one: RankNow) -> str:
 
 
 def _times(one: RankNow) -> str:
-    return MISSING if one.slow is None else f"{one.slow:.2f}x{' slowest' if one.worst else ''}"
+    return units.MISSING if one.slow is None else f"{one.slow:.2f}x{' slowest' if one.worst else ''}"
 
 
 def _largest(one: RankNow) -> str:
     part = max(one.parts, key=lambda part: part.share, default=None)
-    return MISSING if part is None else f"{part.name} {units.share(part.share)}"
+    return units.MISSING if part is None else f"{part.name} {units.share(part.share)}"
 
 
 def items(view: WatchView, width: int, height: int) -> Text:
@@ -436,15 +429,19 @@ def items(view: WatchView, width: int, height: int) -> Text:
     several = len({one.rank for one in rows}) > 1
     columns = [
         TextColumn(
-            "item", [MISSING if one.index is None else str(one.index) for one in rows], styles=[STRONG] * len(rows)
+            "item",
+            [units.text(one.index) for one in rows],
+            styles=[STRONG] * len(rows),
         ),
-        TextColumn("took", [took(one.ns) for one in rows]),
-        TextColumn("of median", [MISSING if one.times is None else f"{rate(one.times)}x" for one in rows], need=1),
+        TextColumn("took", [units.duration(one.ns) for one in rows]),
+        TextColumn(
+            "of median", [units.MISSING if one.times is None else f"{rate(one.times)}x" for one in rows], need=1
+        ),
         TextColumn("worker", [_worker(one) for one in rows], need=2),
-        TextColumn("batch", [MISSING if one.batch is None else str(one.batch) for one in rows], need=3),
+        TextColumn("batch", [units.text(one.batch) for one in rows], need=3),
     ]
     if several:
-        columns.append(TextColumn("rank", [MISSING if one.rank is None else str(one.rank) for one in rows], need=4))
+        columns.append(TextColumn("rank", [units.text(one.rank) for one in rows], need=4))
     return _table(columns, width, height, len(rows))
 
 
@@ -457,7 +454,7 @@ def items_title(view: WatchView) -> str:
     found = view.items
     if not found.seen:
         return "slowest items"
-    return f"slowest items{DOT}{units.count(found.seen)} seen{DOT}median {took(found.p50_ns)}"
+    return f"slowest items{DOT}{units.count(found.seen)} seen{DOT}median {units.duration(found.p50_ns)}"
 
 
 def layers(view: WatchView, width: int, height: int) -> Text:
@@ -469,11 +466,11 @@ def layers(view: WatchView, width: int, height: int) -> Text:
         TextColumn("layer", [one.name for one in rows], right=False, least=10),
         TextColumn("type", [one.type for one in rows], right=False, need=6),
         TextColumn("share", [_seen(one, units.share(one.share)) for one in rows], styles=[STRONG] * len(rows)),
-        TextColumn("forward", [_seen(one, took(one.forward_ns)) for one in rows], need=1),
-        TextColumn("backward", [_seen(one, took(one.backward_ns)) for one in rows], need=2),
-        TextColumn("activation", [weight(one.activation) for one in rows], need=3),
-        TextColumn("parameters", [weight(one.parameters) for one in rows], need=4),
-        TextColumn("gradients", [weight(one.gradients) for one in rows], need=5),
+        TextColumn("forward", [_seen(one, units.duration(one.forward_ns)) for one in rows], need=1),
+        TextColumn("backward", [_seen(one, units.duration(one.backward_ns)) for one in rows], need=2),
+        TextColumn("activation", [units.size(one.activation) for one in rows], need=3),
+        TextColumn("parameters", [units.size(one.parameters) for one in rows], need=4),
+        TextColumn("gradients", [units.size(one.gradients) for one in rows], need=5),
     ]
     return _table(columns, width, height, len(view.layers))
 

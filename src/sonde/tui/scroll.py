@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOST_LINES = 2000
 MOST_COLUMNS = 2000  # a longer line goes on in the next one

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import units
 from sonde.analysis.records.schema import BESIDE, quoted
 from sonde.store import probe
+from sonde.store.alive import LAUNCHER
 from sonde.store.blindspots import BLIND_SPOTS
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def blind_spots(run: Run, facts: Facts, policy: Policy, seen: set[str]) -> list[
         *_compiled(run, seen),
         *_threads(run),
         *_chosen(run.meta),
-        *_loading(facts, seen),
+        *(_imported(run, facts, seen) if run.meta.get("imported") else _loading(facts, seen)),
         *_crowded(facts, policy),
     ]
     return [BlindSpot(text, "run") for text in found] + [BlindSpot(text, "always") for text in BLIND_SPOTS]
@@ -47,7 +48,7 @@ def blind_spots(run: Run, facts: Facts, policy: Policy, seen: set[str]) -> list[
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:
     """Ranks of the job that are not in the run."""
     world = max((row["world_size"] for row in rows if row["world_size"]), default=0)
-    there = {row["rank"] for row in rows if row["rank"] is not None}
+    there = {row["rank"] for row in rows if row["rank"] is not None and row["role"] != LAUNCHER}
     missing = [rank for rank in range(min(world, 100_000)) if rank not in there]
     if not missing:
         return []
@@ -193,6 +194,23 @@ def _loading(facts: Facts, seen: set[str]) -> list[str]:
     if facts.speed.steps.or_zero() and "layer" not in seen:
         found.append("layers: record them with --deep")
     return found
+
+
+def _imported(run: Run, facts: Facts, seen: set[str]) -> list[str]:
+    """What the trace of another tool does not hold."""
+    about = run.meta["imported"]
+    problems = about.get("problems") if isinstance(about, dict) else None
+    found = [str(problem).rstrip(".") for problem in problems or ()]
+    if not facts.speed.trained:
+        found.append("steps: the trace marks none (ProfilerStep, an optimizer step, compute.step of DFTracer)")
+    ((inferred,),) = run.sql(
+        "SELECT count(*) FROM events WHERE cat = 'compute' AND args->>'$.inferred' IS NOT NULL"
+    ).fetchall()
+    if inferred:
+        found.append("forward and backward are inferred from the operators: the trace does not mark them")
+    missing = {"items and batches": probe.ITEM, "losses": probe.LOSS, "layers": "layer", "host memory": probe.SYSTEM}
+    names = [what for what, name in missing.items() if name not in seen]
+    return [*found, f"{', '.join(names)}: the imported trace has none"] if names else found
 
 
 def _crowded(facts: Facts, policy: Policy) -> list[str]:

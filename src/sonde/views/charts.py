@@ -100,8 +100,11 @@ def _losses(run: Run) -> dict[str, Any]:
     return {"losses": lines, "losses_ns": lasted}
 
 
-def _usage(run: Run) -> dict[str, Any]:
-    """CPU and disk of the host and of the processes that train."""
+Measured = dict[str, list[tuple[int, float]]]  # who or what -> (time, value)
+
+
+def usage(run: Run) -> tuple[Measured, Measured]:
+    """CPU in per cent and disk in bytes in a second, of the host and of the processes that train."""
     rows = run.sql(
         f"""
         SELECT host, coalesce(key, pid), name, start_ns, value FROM {BESIDE} WHERE kind = 'counter' AND cat = '{SYSTEM}'
@@ -114,8 +117,8 @@ def _usage(run: Run) -> dict[str, Any]:
         if row["role"] in ("main", "trainer")
     }
     several = len({row[0] for row in rows}) > 1
-    cpu: dict[str, list[tuple[int, float]]] = {}
-    disk: dict[str, list[tuple[int, float]]] = {}
+    cpu: Measured = {}
+    disk: Measured = {}
     for host, about, name, time, value in rows:
         who = (
             f"{host}, all cores"
@@ -132,7 +135,11 @@ def _usage(run: Run) -> dict[str, Any]:
         else:
             verb = "reads" if name == "disk.read" else "writes"
             disk.setdefault(f"{who.removesuffix(', all cores')} {verb}", []).append((time, value))
-    rates = {who: _rates(points) for who, points in disk.items()}
+    return cpu, {who: _rates(points) for who, points in disk.items()}
+
+
+def _usage(run: Run) -> dict[str, Any]:
+    cpu, rates = usage(run)
     begun = min((points[0][0] for points in (*cpu.values(), *rates.values()) if points), default=None)
     cpu_lines, lasted = _drawn(cpu, begun)
     disk_lines, also = _drawn({who: points for who, points in rates.items() if any(rate for _, rate in points)}, begun)

@@ -98,10 +98,10 @@ def _case(line: BatchLine, batch: DumpedBatch, dump: Dump, guilty: list[int], ro
     wanted = [*guilty, *others][:MOST_OPENED]
     sights: dict[int, list[ItemValue]] = {place: [] for place in wanted}
     for value in values:
-        rows = _rows(dump, value, wanted, notes)
-        scale = _scale([row for place, row in rows.items() if place not in guilty] or list(rows.values()))
+        rows = kept_rows(dump, value, wanted, notes)
+        scale = common_scale([row for place, row in rows.items() if place not in guilty] or list(rows.values()))
         for place, row in rows.items():
-            sights[place].append(_sight(value.path, row, scale, room, notes))
+            sights[place].append(item_value(value.path, row, scale, room, notes))
     names = item_names(line)
     exhibits = [
         Exhibit(names[place] if place < len(names) else f"#{place}", place, place in guilty, found)
@@ -111,14 +111,15 @@ def _case(line: BatchLine, batch: DumpedBatch, dump: Dump, guilty: list[int], ro
     return Case(line, exhibits[:most], exhibits[most:], size - len(exhibits) if exhibits else 0, notes)
 
 
-def _scale(rows: list[Array]) -> tuple[float, float] | None:
+def common_scale(rows: list[Array]) -> tuple[float, float] | None:
     """From the least to the most finite value of the items: all are drawn with one mapping, the one that went wrong too."""
     finite = [row[numpy.isfinite(row)] if row.dtype.kind == "f" else row for row in rows if row.dtype.kind in "fiub"]
     known = [row for row in finite if row.size]
     return (min(float(row.min()) for row in known), max(float(row.max()) for row in known)) if known else None
 
 
-def _rows(dump: Dump, value: Value, wanted: list[int], notes: list[str]) -> dict[int, Array]:
+def kept_rows(dump: Dump, value: Value, wanted: list[int], notes: list[str]) -> dict[int, Array]:
+    """Some rows of an array of a dump. What cannot be read becomes a note."""
     try:
         return dump.rows(value, wanted)
     except (OSError, ValueError) as error:
@@ -134,14 +135,17 @@ def _suspects(dump: Dump, values: list[Value], size: int, notes: list[str]) -> l
         each = math.prod(value.shape or ()) // max(size, 1) * 8
         if not value.nonfinite or each == 0:
             continue
-        rows = _rows(dump, value, list(range(min(size, MOST_SCANNED // each))), notes)
+        rows = kept_rows(dump, value, list(range(min(size, MOST_SCANNED // each))), notes)
         found = [place for place, row in rows.items() if row.dtype.kind == "f" and not numpy.isfinite(row).all()]
         if found:
             return found[:MOST_ITEMS]
     return []
 
 
-def _sight(path: str, row: Array, scale: tuple[float, float] | None, room: list[int], notes: list[str]) -> ItemValue:
+def item_value(
+    path: str, row: Array, scale: tuple[float, float] | None, room: list[int], notes: list[str]
+) -> ItemValue:
+    """What is shown of one value. `room`: bytes that pictures may still have; `scale`: what black and white stand for."""
     finite = row[numpy.isfinite(row)] if row.dtype.kind == "f" else row.reshape(-1)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
     picture = _picture(row, scale, room, notes)

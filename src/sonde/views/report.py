@@ -221,7 +221,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
     """The report of a run."""
     found = diagnose(run, policy)
     speed = found.facts.speed
-    seen = _seen(run)
+    seen = kinds(run)
     apart = _apart(speed, seen)
     extra = _extra(run, apart)
     return Report(
@@ -254,7 +254,7 @@ def _verdict(finding: Finding, before: list[Finding]) -> Verdict:
     return Verdict(**finding._asdict(), because=causes[0] if causes else None)
 
 
-def _seen(run: Run) -> set[str]:
+def kinds(run: Run) -> set[str]:
     """Which of what only some runs have was recorded."""
     names = {(one.cat, one.name) for named in run.database.source.name_counts.values() for one in named}
     words = {"layer" if cat.startswith("layer") else name if cat == probe.PROBE else cat for cat, name in names}
@@ -281,7 +281,7 @@ def _about(run: Run, found: Diagnosis, apart: bool) -> RunHeader:
         command=shlex.join(map(str, command)) if isinstance(command, list) else "",
         state=run.state,
         ended=str(run.ending),
-        started=_utc(run.started),
+        started=utc(run.started),
         dur_ns=_lasted(run),
         hosts=sorted({str(row["host"]) for row in rows}),
         world_size=max((row["world_size"] for row in rows if row["world_size"]), default=None),
@@ -321,7 +321,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _utc(wall_ns: int | None) -> str | None:
+def utc(wall_ns: int | None) -> str | None:
     if wall_ns is None:
         return None
     try:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sonde.analysis.records.liveness import last_seen
+from sonde.analysis.parts.liveness import last_seen
 from sonde.analysis.records.locate import process_folders
 from sonde.analysis.run import RECORDING, Run, open_run
 from sonde.errors import RunNotFound, SondeError

@@ -239,7 +239,14 @@ def _unit(cat: str, name: str) -> str:
         return ""
     if name.startswith(("ram.", "rss.", "disk.", "cgroup.", "gpu.memory.")):
         return "bytes"
-    return {"cpu": "%", "cpu.delay": "%", "gpu.load": "%", "gpu.power": "W", "gpu.temperature": "°C"}.get(name, "")
+    return {
+        "cpu": "%",
+        "cpu.delay": "%",
+        probe.WAITED: "ns",
+        "gpu.load": "%",
+        "gpu.power": "W",
+        "gpu.temperature": "°C",
+    }.get(name, "")
 
 
 def _marks(run: Run) -> list[Mark]:

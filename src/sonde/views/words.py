@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from sonde.analysis.questions.items import StepItem
     from sonde.views.report import Report, SlowStep
 
-MISSING = "n/a"
 TELLING = 0.05  # of a step: what an item must take to be told of
 PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device", "residual": "untracked"}
 
@@ -18,16 +17,6 @@ PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device", "residual": 
 def phase_name(phase: str) -> str:
     """A phase in words."""
     return PHASE_NAMES.get(phase, phase)
-
-
-def took(ns: float | None) -> str:
-    """A duration, or that it is not known."""
-    return MISSING if ns is None else units.duration(ns)
-
-
-def weight(count: int | None) -> str:
-    """A size, or that it is not known."""
-    return MISSING if count is None else units.size(count)
 
 
 def notable_items(one: SlowStep) -> list[StepItem]:
@@ -48,7 +37,7 @@ def own_cost(view: Report) -> str:
     cost = view.overhead
     records = f"{units.plural(cost.records, 'record')}, {units.size(cost.size)} on disk"
     if cost.share is None or cost.record_ns is None:
-        return f"{records}; time {MISSING} (too few records to measure it)"
+        return f"{records}; time {units.MISSING} (too few records to measure it)"
     workers = "" if cost.worker_share is None else f", {units.share(cost.worker_share)} in loader workers"
     return (
         f"{units.share(cost.share)} of the time{workers}: {units.count(cost.trainer_records)} records x "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sonde.diagnosis.evidence import Rule
+from sonde.diagnosis.policy import Policy
 from sonde.diagnosis.rules.balanced import balanced
 from sonde.diagnosis.rules.checkpoint import checkpoint_heavy
 from sonde.diagnosis.rules.communication import comm_bound
@@ -58,3 +59,8 @@ RULES = (
     Rule("INSUFFICIENT_DATA", "steps", insufficient_data),
     Rule("BALANCED", "steps", balanced),
 )
+
+
+def shared_parts(policy: Policy) -> list[str]:
+    """The parts of the policy that belong to no single rule."""
+    return [part for part in policy.parts if part not in {rule.part for rule in RULES}]

@@ -28,7 +28,8 @@ def insufficient_data(facts: Facts, policy: Policy) -> Finding | None:
     elif not steps and not speed.phases and not warmup:
         why = "Steps were counted, but nothing inside them was recorded."
     else:
-        why = f"Only {units.plural(steps, 'step')} after {units.plural(warmup, 'warm-up step')}."
+        after = f" after {units.plural(warmup, 'warm-up step')}" if warmup else ""
+        why = f"Only {units.plural(steps, 'step')}{after}."
     why += f" A diagnosis needs at least {policy['steps.least']:.0f} steps."
     lost = facts.ends.lost
     figures = (
@@ -75,6 +76,8 @@ def _next(facts: Facts) -> str:
         return "Restore the missing files of the run from a backup."
     if facts.chosen:
         return f"Record it without {' and '.join(facts.chosen)}, or with a wider selection."
+    if facts.imported:
+        return "Import a trace of more steps. In torch.profiler, mark them with profiler.step() and give schedule(active=20)."
     if facts.speed.trained:
         return "Run it longer."
     if facts.speed.whole["backward_calls"].value:
