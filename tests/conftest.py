@@ -42,6 +42,15 @@ def small_programs() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that says nothing to Sonde."""
+    of_jobs = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "DFTRACER_ENABLE")
+    for name in list(os.environ):
+        if name.startswith(("SONDE", "SLURM", "TORCHELASTIC")) or name in of_jobs:
+            monkeypatch.delenv(name)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files() -> Iterator[None]:
     """torchrun leaves a folder for each of its runs, and processes that are killed leave theirs."""

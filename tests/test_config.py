@@ -1,11 +1,10 @@
-"""Settings: where a value comes from, what is refused, and what the environment says about the job."""
+"""Settings: where a value comes from, and what is refused."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,10 @@ from hypothesis import given, strategies as st
 from sonde import config
 from sonde.errors import SettingError
 
-JOB_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "DFTRACER_ENABLE")
-
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an environment that says nothing to Sonde."""
-    for name in list(os.environ):
-        if name.startswith(("SONDE", "SLURM", "TORCHELASTIC")) or name in JOB_VARIABLES:
-            monkeypatch.delenv(name)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare_environment: None) -> Path:
+    """An empty working folder."""
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -241,11 +235,13 @@ def test_a_deleted_working_folder_is_no_error(folder: Path) -> None:
     assert config.load().dir.endswith("sonde-runs")
 
 
-def test_settle_passes_over_what_is_wrong_in_the_surroundings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lenient_loading_passes_over_what_is_wrong_in_the_surroundings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wrong variable or key is told and counts as not given: the next source holds."""
     (folder / "sonde.toml").write_text('cap = "1MB"\nwrites = 3\nother = 1\n')
     monkeypatch.setenv("SONDE_CAP", "much")
-    settings, complaints = config.settle(name="mine")
+    settings, complaints = config.load_leniently(name="mine")
     assert (settings.name, settings.cap, settings.writes) == ("mine", 10**6, "auto")
     assert [complaint.partition("'")[0] for complaint in complaints] == [
         f"{folder / 'sonde.toml'} has an unknown setting ",
@@ -254,20 +250,20 @@ def test_settle_passes_over_what_is_wrong_in_the_surroundings(folder: Path, monk
     ]
 
 
-def test_settle_does_without_a_broken_file(folder: Path) -> None:
+def test_lenient_loading_does_without_a_broken_file(folder: Path) -> None:
     """A file that cannot be parsed is told, and the rest holds."""
     (folder / "sonde.toml").write_text("cap = ")
-    settings, [complaint] = config.settle()
+    settings, [complaint] = config.load_leniently()
     assert settings.cap == 4_000_000_000
     assert "is not valid TOML" in complaint
 
 
-def test_settle_refuses_a_wrong_argument() -> None:
+def test_lenient_loading_refuses_a_wrong_argument() -> None:
     """A mistake in the call itself is raised."""
     with pytest.raises(SettingError):
-        config.settle(cap="much")
+        config.load_leniently(cap="much")
     with pytest.raises(SettingError):
-        config.settle(capp=1)
+        config.load_leniently(capp=1)
 
 
 def test_peek_never_raises(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,187 +277,6 @@ def test_peek_never_raises(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 # ── the environment ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("switch", "run", "wanted"),
-    [("", "", False), ("1", "", True), ("0", "", False), ("", "/r", True), ("0", "/r", False), ("off", "/r", False)],
-)
-def test_wanted_at_import(monkeypatch: pytest.MonkeyPatch, switch: str, run: str, wanted: bool) -> None:
-    """SONDE=1 or a run to join starts recording at import, and SONDE=0 forbids it."""
-    monkeypatch.setenv("SONDE", switch)
-    monkeypatch.setenv("SONDE_RUN", run)
-    assert config.wanted_at_import() is wanted
-
-
-def test_publish_run_reaches_child_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child process sees the published run, until it is taken back."""
-    monkeypatch.setenv("SONDE_RUN", "before")
-    command = [sys.executable, "-c", "import os; print(os.environ.get('SONDE_RUN'))"]
-    config.publish_run("some-run")
-    assert subprocess.check_output(command, text=True).strip() == str(folder / "some-run")
-    config.publish_run(None)
-    assert subprocess.check_output(command, text=True).strip() == "None"
-    config.publish_run(None)
-
-
-@pytest.mark.parametrize(("value", "enabled"), [("1", True), ("0", False), ("", False), ("no", False)])
-def test_dftracer_switch(monkeypatch: pytest.MonkeyPatch, value: str, enabled: bool) -> None:
-    """DFTracer's own variable is on with 1 only."""
-    monkeypatch.setenv("DFTRACER_ENABLE", value)
-    assert config.dftracer_enabled() is enabled
-
-
-def test_ranks_outside_of_a_job() -> None:
-    """Without a launcher nothing is known."""
-    assert config.ranks() == (None, None, None)
-
-
-def test_ranks_of_torchrun_come_before_those_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torchrun inside of a Slurm job has the last word."""
-    for name, value in {"SLURM_PROCID": "7", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8"}.items():
-        monkeypatch.setenv(name, value)
-    assert config.ranks() == (7, 1, 8)
-    for name, value in {"RANK": "3", "LOCAL_RANK": "0", "WORLD_SIZE": "4"}.items():
-        monkeypatch.setenv(name, value)
-    assert config.ranks() == (3, 0, 4)
-
-
-@pytest.mark.parametrize("value", ["-1", "x", "1.0", "9" * 30, "٣"])
-def test_a_rank_that_is_no_number_is_not_known(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """Odd values of the launchers' variables never raise."""
-    monkeypatch.setenv("RANK", value)
-    assert config.ranks() == (None, None, None)
-
-
-LIGHTNING = {"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "123"}
-
-
-def setenv(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    """Set all of them."""
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-
-
-def test_ranks_of_lightning_come_before_those_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It starts its ranks itself, also where Slurm has started one task only."""
-    setenv(monkeypatch, LIGHTNING | {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"})
-    assert config.ranks() == (1, 1, 4)
-
-
-@pytest.mark.parametrize("odd", [{"NODE_RANK": "1"}, {"NODE_RANK": ""}, {"WORLD_SIZE": ""}, {"LOCAL_RANK": "4"}])
-def test_ranks_of_lightning_are_not_guessed(monkeypatch: pytest.MonkeyPatch, odd: dict[str, str]) -> None:
-    """On other nodes the rank depends on how many ranks a node has, which no variable says."""
-    setenv(monkeypatch, LIGHTNING | odd)
-    assert config.ranks() == (None, None, None)
-
-
-@pytest.fixture
-def _forgotten() -> Iterator[None]:
-    """What was learned is forgotten."""
-    yield
-    config.forget_ranks()
-
-
-@pytest.mark.usefixtures("_forgotten")
-def test_a_rank_is_learned_once() -> None:
-    """Until it is forgotten."""
-    assert config.learn_ranks(1, 2)
-    assert not config.learn_ranks(1, 2)
-    assert config.ranks() == (1, None, 2)
-    config.forget_ranks()
-    assert config.ranks() == (None, None, None)
-
-
-@pytest.mark.usefixtures("_forgotten")
-@pytest.mark.parametrize(
-    ("variables", "told", "known"),
-    [
-        ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}, (3, 4), (3, None, 4)),  # they count nodes
-        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "4"}, (3, 4), (3, None, 4)),  # inherited
-        ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}, (5, 8), (5, 1, 8)),
-        ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}, (1, 2), (5, 1, 8)),  # a group of some of the ranks
-        (LIGHTNING | {"NODE_RANK": "1"}, (3, 4), (3, 1, 4)),
-    ],
-)
-def test_what_was_learned_beside_the_environment(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: tuple[int, int], known: tuple[int | None, ...]
-) -> None:
-    """Torch is right, unless its world is only a part of the one that is known."""
-    setenv(monkeypatch, variables)
-    config.learn_ranks(*told)
-    assert config.ranks() == known
-
-
-def test_ranks_that_lightning_has_started_share_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first rank is the parent of the others; other programs that are started alike are other jobs."""
-    setenv(monkeypatch, LIGHTNING | {"LOCAL_RANK": "0"})
-    command = [sys.executable, "-c", "from sonde import config; print(config.job())"]
-    child = subprocess.check_output(command, text=True, env=os.environ | {"LOCAL_RANK": "2"}).strip()
-    other = subprocess.check_output(command, text=True).strip()
-    assert config.job() == child
-    assert config.job() != other
-
-
-def test_no_job() -> None:
-    """A program started by hand belongs to no job."""
-    assert config.job() is None
-
-
-def test_job_of_torchrun_tells_attempts_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restart is another job; ranks of one attempt share the text."""
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "train-7")
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-    first = config.job()
-    assert first == config.job()
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert config.job() != first
-
-
-@pytest.mark.parametrize("name", ["none", ""])
-def test_job_of_torchrun_without_an_id_names_its_launcher(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """torchrun's default id is the same for every job, so the launching process is added."""
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", name)
-    job = config.job()
-    assert job is not None
-    assert job.endswith(f"{os.getppid()}-{config.start_ticks(os.getppid())}")
-
-
-def test_job_of_slurm_needs_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a step has ranks that share a job; a restarted step is another one."""
-    monkeypatch.setenv("SLURM_JOB_ID", "12")
-    assert config.job() is None
-    monkeypatch.setenv("SLURM_STEP_ID", "3")
-    first = config.job()
-    assert first is not None
-    assert first.startswith("slurm 12 3 0 ")
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert config.job() != first
-
-
-def test_start_ticks_of_a_process_do_not_change() -> None:
-    """A living process has its start time, and one that is not there has none."""
-    assert config.start_ticks(os.getpid()) == config.start_ticks(os.getpid())
-    assert config.start_ticks(2**30) is None
-
-
-@pytest.mark.parametrize(
-    ("argv", "name"),
-    [
-        (["train.py"], "train"),
-        (["/a/b/my.model.py"], "my.model"),
-        (["/site/torchtool/__main__.py"], "torchtool"),
-        (["/x/ipykernel_launcher.py"], "notebook"),
-        (["-c"], "python"),
-        (["-m"], "python"),
-        ([""], "python"),
-        ([], "python"),
-    ],
-)
-def test_script_name(monkeypatch: pytest.MonkeyPatch, argv: list[str], name: str) -> None:
-    """A run is named after the program that is recorded."""
-    monkeypatch.setattr(sys, "argv", argv)
-    assert config.script_name() == name
 
 
 def test_temporary_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

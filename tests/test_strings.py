@@ -31,7 +31,7 @@ MARKUP = re.compile(r"<[^<>]*>|&\w+;")
 # Private words, and words that sound translated. Names in backticks may have any.
 BANNED = re.compile(
     r"\b(told|tells?|telling|nobody|somebody|(for|in) want of|grav(e|est|er)|so (many|much|often|long)|of which|by (itself|themselves)|"
-    r"(?-i:(?<!there )is none)|wish(es|ed)?|born|(?<!\.)births?|certificates?|usual|usually|residuals?|judg(e|es|ed|ing)|settle[sd]?|lanes?|strata|sieve|census|"
+    r"(?-i:(?<!there )is none)|wish(es|ed)?|born|(?<!\.)births?|certificates?|usual|usually|residuals?|judg(e|es|ed|ing)|settle[sd]?|strata|sieve|census|"
     r"com(e|es|ing) by|came by|go(es|ing)? on|stand(s|ing)? (in|for|out|behind|beside|above|below)|stood|taken back|most of all|"
     r"the doing of|lies? between|as it were|let go|any more|(?<!there )is no [a-z]+)\b",
     re.IGNORECASE,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
+PAGES = ROOT / "src/sonde/web/static/index.html"
 PROGRAM = """\
 import numpy
 import sonde
@@ -40,6 +41,14 @@ trace.save("trace.sonde")
 """
 
 
+SERVES = """\
+from importlib import resources
+static = resources.files("sonde.web") / "static"
+page = (static / "index.html").read_text()
+assert "/assets/" in page and any(one.name.endswith(".js") for one in (static / "assets").iterdir())
+"""
+
+
 def main() -> None:
     """Build, audit, install and try; raises where anything fails."""
     shutil.rmtree(DIST, ignore_errors=True)
@@ -52,7 +61,8 @@ def main() -> None:
 
 
 def build() -> tuple[Path, Path]:
-    """The sdist, and the wheel with the oldest manylinux tag that its symbols allow."""
+    """The sdist, and the wheel with the oldest manylinux tag that its symbols allow; both with the built pages of `sonde ui`."""
+    assert PAGES.exists(), f"{PAGES.relative_to(ROOT)} is missing: `make setup` builds the front end"
     run([sys.executable, "-m", "build", "--no-isolation", "--outdir", str(DIST), str(ROOT)])
     raw = next(DIST.glob("*.whl"))
     beside = {
@@ -76,6 +86,7 @@ def smoke(package: Path, folder: Path, core: str) -> None:
     python, sonde = str(tools / "python"), str(tools / "sonde")
     run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", str(package)], folder, hidden)
     (folder / "program.py").write_text(PROGRAM)
+    run([python, "-c", SERVES], folder, hidden)
 
     doctor = json.loads(run([sonde, "doctor", "--json"], folder, hidden))
     assert doctor["core"] == core, doctor

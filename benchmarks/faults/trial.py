@@ -51,11 +51,11 @@ def run(case: Case, keep: Path | None = None) -> Outcome:
     """Try a case in a folder of its own; in `keep`, it stays."""
     begun = time.monotonic()
     with _folder(keep) as folder, _no_group(case) as missing, group(case.limit_mb) as limited:
-        program = _start(case, folder, limited)
+        program = start(case, folder, limited)
         try:
             findings = _while_it_hangs(folder) if case.hangs else _after_its_end(case, program, folder)
         finally:
-            _end(program)
+            end(program)
         return judged(case, findings, time.monotonic() - begun)
     return Outcome(case, left_out=missing[0])
 
@@ -97,7 +97,8 @@ def words(case: Case, limited: Group | None) -> list[str]:
     return [sys.executable, *(torchrun if case.ranks else []), str(case.path), *arguments]
 
 
-def _start(case: Case, folder: Path, limited: Group | None) -> subprocess.Popen[bytes]:
+def start(case: Case, folder: Path, limited: Group | None = None) -> subprocess.Popen[bytes]:
+    """Start a case under `sonde run`."""
     command = [
         sys.executable,
         "-m",
@@ -151,7 +152,7 @@ def findings(folder: Path) -> list[Finding]:
         return diagnose(opened).findings
 
 
-def _end(program: subprocess.Popen[bytes]) -> None:
+def end(program: subprocess.Popen[bytes]) -> None:
     """End what is left of the program and of all that it has started."""
     if program.poll() is not None:
         return

@@ -1,4 +1,4 @@
-"""Every setting of Sonde in one table, and the only place that reads the environment.
+"""Every setting of Sonde in one table.
 
 A value comes from the first of these that has one: an argument of `sonde.init()`, the environment, the nearest
 `sonde.toml` or `[tool.sonde]` of a `pyproject.toml` (in the working folder or a parent), the default.
@@ -8,21 +8,19 @@ A value comes from the first of these that has one: an argument of `sonde.init()
 from __future__ import annotations
 
 import os
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from sonde import environment
+from sonde.environment import variable
 from sonde.errors import SettingError, nearest
-from sonde.guard import pass_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 FILE = "sonde.toml"
 PROJECT_FILE = "pyproject.toml"
 LARGEST_CAP = 2**62
 LONGEST_ARGUMENT = 2**24
 MOST_BATCHES = 64  # in the black box
-MOST_EVERY = 10**9  # steps between two fingerprints
+MOST_EVERY = 10**9  # steps between two fingerprints, or two looks at gradients
 
 
 class Settings(NamedTuple):
@@ -53,6 +51,7 @@ class Settings(NamedTuple):
     blackbox: int
     watch_nonfinite: str
     fingerprint: int
+    learning: int
 
 
 class Setting(NamedTuple):
@@ -68,25 +67,16 @@ class Setting(NamedTuple):
     refused: Mapping[str, str] = {}  # a source that this setting cannot come from -> why not
 
 
-class Found(NamedTuple):
+class SettingValue(NamedTuple):
     """A value and where it came from."""
 
     value: Any
     source: str
 
 
-class Ranks(NamedTuple):
-    """The place of this process in a distributed job; None is not known."""
-
-    rank: int | None
-    local_rank: int | None
-    world_size: int | None
-
-
 # ── what a value may be ──────────────────────────────────────────────────────────────────────────────────────────────
 
 _TRUE = ("1", "true", "yes", "on")
-_FALSE = ("0", "false", "no", "off")
 _UNITS = {
     "": 1, "b": 1,
     "k": 10**3, "kb": 10**3, "kib": 2**10,
@@ -98,7 +88,7 @@ _UNITS = {
 
 def _switch(given: object) -> bool:
     word = str(given).strip().lower()
-    if isinstance(given, bool | int | str) and word in _TRUE + _FALSE:
+    if isinstance(given, bool | int | str) and word in _TRUE + environment.OFF:
         return word in _TRUE
     raise ValueError
 
@@ -187,27 +177,6 @@ def _numbers(given: object) -> tuple[int, ...]:
     return tuple(sorted({_step(str(number).strip()) for number in given}))
 
 
-# ── defaults that depend on the machine ──────────────────────────────────────────────────────────────────────────────
-
-
-def script_name() -> str:
-    """What the running program is called: its script or package, "notebook", or "python"."""
-    script = sys.argv[0] if getattr(sys, "argv", None) else ""
-    stem = os.path.splitext(os.path.basename(script))[0]
-    if stem == "__main__":
-        stem = os.path.basename(os.path.dirname(script))
-    if stem in ("ipykernel_launcher", "colab_kernel_launcher"):
-        return "notebook"
-    return stem if stem.strip("-") and stem not in ("-c", "-m") else "python"
-
-
-def _temporary_folder() -> str:
-    for name in ("TMPDIR", "TEMP", "TMP"):
-        if _env(name):
-            return os.path.abspath(_env(name))
-    return "/var/tmp" if os.path.isdir("/var/tmp") else "/tmp"  # noqa: S108  the store makes its own private folder in it
-
-
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _PATCHES = {
@@ -234,7 +203,7 @@ TABLE = (
         "Folder that holds the run folders. In a file, a relative path is relative to that file.",
     ),
     Setting(
-        "name", "SONDE_NAME", _text, "a non-empty text", script_name, "the script's name",
+        "name", "SONDE_NAME", _text, "a non-empty text", environment.script_name, "the script's name",
         "Name of the run; part of its folder name.",
     ),
     Setting(
@@ -258,7 +227,7 @@ TABLE = (
         "blocks; a kill loses the last block. auto: mapped where the file system supports it safely.",
     ),
     Setting(
-        "scratch", "SONDE_SCRATCH", _path, "a path", _temporary_folder, "the system's folder for temporary files",
+        "scratch", "SONDE_SCRATCH", _path, "a path", environment.temporary_folder, "the system's folder for temporary files",
         "Folder for memory-mapped files when the run folder cannot be mapped (network file systems), and for "
         "temporary files of a trace.",
     ),
@@ -320,20 +289,16 @@ TABLE = (
         "Record fingerprints of inputs, layer outputs, gradients and parameters every N steps, for `sonde compare`. 0: off. "
         "`sonde run --fingerprint` takes one every 100 steps.",
     ),
+    Setting(
+        "learning", "SONDE_LEARNING", _between(0, MOST_EVERY), f"a whole number from 0 to {MOST_EVERY:,}", lambda: 0, "0",
+        "Record gradients, weights, updates, activations and batch fields every N steps, to see whether the model learns. 0: off. "
+        "`sonde run --learning` records them every 50 steps.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
+_SELECTION = ("mode", *(f"patch_{name}" for name in _PATCHES))
 # What children share.
-PROBES = (
-    "mode",
-    *(f"patch_{name}" for name in _PATCHES),
-    "deep",
-    "steps",
-    "every",
-    "ranks",
-    "blackbox",
-    "watch_nonfinite",
-    "fingerprint",
-)
+PROBES = (*_SELECTION, "deep", "steps", "every", "ranks", "blackbox", "watch_nonfinite", "fingerprint", "learning")
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")
 
@@ -342,43 +307,58 @@ _PATHS = ("run", "dir", "scratch")
 
 
 def load(**arguments: object) -> Settings:
-    """The effective settings. An argument that is None counts as not given. Raises SettingError on a wrong one."""
-    return Settings(**{name: found.value for name, found in gather(**arguments).items()})
+    """The effective settings. An argument that is None counts as not given. Raises SettingError on a wrong value."""
+    return _as_settings(gather(**arguments))
 
 
-def gather(**arguments: object) -> dict[str, Found]:
+def gather(**arguments: object) -> dict[str, SettingValue]:
     """The same as `load`, with the source of each value."""
-    _refuse_unknown(arguments, "init() has no")
-    path, table = _file()
-    _refuse_unknown(table, f"{path} has an unknown")
-    found = {row.name: _find(row, arguments, path, table) for row in TABLE}
+    return _gathered(arguments, None)
+
+
+def load_leniently(**arguments: object) -> tuple[Settings, list[str]]:
+    """The effective settings for a program that has to run whatever its surroundings say.
+
+    Only a wrong argument raises. A wrong value from the environment or a file counts as not given; the list says what
+    is wrong with it.
+    """
+    complaints: list[str] = []
+    return _as_settings(_gathered(arguments, complaints)), complaints
+
+
+def peek(name: str) -> Any:
+    """One setting without arguments. Never raises: a wrong value counts as not given (`load_leniently` complains of it)."""
+    row = _ROWS[name]
+    path, table = ("", {}) if variable(row.env) else _file([])
+    return _value(row, {}, path, table, []).value
+
+
+def _as_settings(found: Mapping[str, SettingValue]) -> Settings:
+    return Settings(**{name: one.value for name, one in found.items()})
+
+
+def _gathered(arguments: Mapping[str, object], complaints: list[str] | None) -> dict[str, SettingValue]:
+    """All settings. What is wrong with the surroundings goes into `complaints`; None: it raises."""
+    _refuse_unknown(arguments, "init() has no", None)
+    path, table = _file(complaints)
+    found = {row.name: _value(row, arguments, path, table, complaints) for row in TABLE}
+    given = any(arguments.get(name) is not None for name in _SELECTION)
     for contradiction in _contradictions({name: one.value for name, one in found.items()}):
-        raise SettingError(contradiction)
+        _complain(SettingError(contradiction), None if given else complaints)
+        found |= {name: _default(_ROWS[name]) for name in _SELECTION}
     return found
 
 
-def _refuse_unknown(given: Mapping[str, object], what: str) -> None:
+def _complain(error: SettingError, complaints: list[str] | None) -> None:
+    if complaints is None:
+        raise error
+    complaints.append(str(error))
+
+
+def _refuse_unknown(given: Mapping[str, object], what: str, complaints: list[str] | None) -> None:
     for name in given:
         if name not in _ROWS:
-            raise SettingError(f"{what} setting {name!r}. {nearest(name, NAMES)}")
-
-
-def settle(**arguments: object) -> tuple[Settings, list[str]]:
-    """The effective settings for a program that has to run whatever its surroundings say.
-
-    Only a wrong argument raises. A wrong value from the environment or a file counts as not given; what is wrong with
-    it is told in the list.
-    """
-    _refuse_unknown(arguments, "init() has no")
-    complaints: list[str] = []
-    path, table = _file_or_none(complaints)
-    values: dict[str, Any] = {row.name: _settled(row, arguments, path, table, complaints) for row in TABLE}
-    for contradiction in _contradictions(values):
-        if arguments.get("mode") is not None or any(arguments.get(f"patch_{name}") is not None for name in _PATCHES):
-            raise SettingError(contradiction)
-        complaints.append(contradiction)
-        values |= {f"patch_{name}": None for name in _PATCHES} | {"mode": "auto"}
-    return Settings(**values), complaints
+            _complain(SettingError(f"{what} setting {name!r}. {nearest(name, NAMES)}"), complaints)
 
 
 def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
@@ -390,42 +370,14 @@ def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
         yield f"The mode 'selective' records nothing: set one of {', '.join(f'patch_{name}' for name in _PATCHES)}."
 
 
-def peek(name: str) -> Any:
-    """One setting without arguments. Never raises: a wrong value counts as not given (`settle` complains of it)."""
-    row = _ROWS[name]
-    path, table = ("", {}) if _env(row.env) else _file_or_none([])
-    return _settled(row, {}, path, table, [])
-
-
-def _file_or_none(complaints: list[str]) -> tuple[str, dict[str, object]]:
-    try:
-        path, table = _file()
-    except SettingError as error:
-        complaints.append(str(error))
-        return "", {}
-    try:
-        _refuse_unknown(table, f"{path} has an unknown")
-    except SettingError as error:
-        complaints.append(str(error))
-    return path, table
-
-
-def _settled(
-    row: Setting, arguments: Mapping[str, object], path: str, table: Mapping[str, object], complaints: list[str]
-) -> object:
+def _value(
+    row: Setting, arguments: Mapping[str, object], path: str, table: Mapping[str, object], complaints: list[str] | None
+) -> SettingValue:
     for given, kind, source in _given(row, arguments, path, table):
         try:
-            return _made(row, given, kind, source).value
+            return _made(row, given, kind, source)
         except SettingError as error:
-            if kind == "argument":
-                raise
-            complaints.append(str(error))
-    return _default(row).value
-
-
-def _find(row: Setting, arguments: Mapping[str, object], path: str, table: Mapping[str, object]) -> Found:
-    for given, kind, source in _given(row, arguments, path, table):
-        return _made(row, given, kind, source)
+            _complain(error, None if kind == "argument" else complaints)
     return _default(row)
 
 
@@ -435,17 +387,17 @@ def _given(
     """What each source says of a setting, the strongest first: the value, the kind of source, its name."""
     if arguments.get(row.name) is not None:
         yield arguments[row.name], "argument", f"the argument {row.name}"
-    if _env(row.env):
-        yield _env(row.env), "environment", f"the environment variable {row.env}"
+    if variable(row.env):
+        yield variable(row.env), "environment", f"the environment variable {row.env}"
     if row.name in table:
         yield table[row.name], "file", path
 
 
-def _default(row: Setting) -> Found:
-    return Found(_absolute(row, row.default(), ""), "default")
+def _default(row: Setting) -> SettingValue:
+    return SettingValue(_absolute(row, row.default(), ""), "default")
 
 
-def _made(row: Setting, given: object, kind: str, source: str) -> Found:
+def _made(row: Setting, given: object, kind: str, source: str) -> SettingValue:
     if kind in row.refused:
         raise SettingError(f"The setting {row.name} cannot come from {source}: {row.refused[kind]}.")
     try:
@@ -454,7 +406,7 @@ def _made(row: Setting, given: object, kind: str, source: str) -> Found:
         raise SettingError(
             f"The setting {row.name} is {repr(given)[:200]} (from {source}), which is not valid. Use {row.allowed}."
         ) from None
-    return Found(_absolute(row, value, os.path.dirname(source) if kind == "file" else ""), source)
+    return SettingValue(_absolute(row, value, os.path.dirname(source) if kind == "file" else ""), source)
 
 
 def _absolute(row: Setting, value: object, folder: str) -> object:
@@ -469,7 +421,18 @@ def _absolute(row: Setting, value: object, folder: str) -> object:
 # ── settings files ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _file() -> tuple[str, dict[str, object]]:
+def _file(complaints: list[str] | None) -> tuple[str, dict[str, object]]:
+    """The path and the table of the settings file, as far as it can be read."""
+    try:
+        path, table = _nearest_file()
+    except SettingError as error:
+        _complain(error, complaints)
+        return "", {}
+    _refuse_unknown(table, f"{path} has an unknown", complaints)
+    return path, table
+
+
+def _nearest_file() -> tuple[str, dict[str, object]]:
     """The path of the nearest settings file and its table; an empty path and table if there is none."""
     try:
         folder = os.getcwd()
@@ -516,214 +479,20 @@ def _parsed(path: str, content: bytes) -> dict[str, Any]:
         raise SettingError(f"{path} is not valid TOML: {error}. Correct it, or delete it.") from None
 
 
-# ── the environment ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _env(name: str) -> str:
-    """The variable, or an empty text: a variable that is set to nothing counts as not set."""
-    return os.environ.get(name, "")
-
-
-def wanted_at_import() -> bool:
-    """Does the environment ask that recording starts when sonde is imported? `SONDE=0` says no in any case."""
-    word = _env("SONDE").strip().lower()
-    return word not in _FALSE and bool(word or _env("SONDE_RUN"))
-
-
-def publish_run(path: str | os.PathLike[str] | None) -> None:
-    """Tell child processes which run to join; None: none."""
-    if path is None:
-        os.environ.pop("SONDE_RUN", None)
-    else:
-        os.environ["SONDE_RUN"] = os.path.abspath(path)
+# ── for child processes ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def publish_probes(settings: Settings, given: Iterable[str]) -> dict[str, str | None]:
-    """Tell child processes what `init()` was given about probes. Returns what stood there, for `restore`."""
-    told = {_ROWS[name].env: _told(name, getattr(settings, name)) for name in given if name in PROBES}
-    before = {name: os.environ.get(name) for name in told}
-    os.environ.update(told)
-    return before
+    """Tell child processes what `init()` was given about probes. Returns what stood there, for `environment.restore`."""
+    return environment.publish(as_variables({name: getattr(settings, name) for name in given if name in PROBES}))
 
 
-def restore(before: Mapping[str, str | None]) -> None:
-    """Undo `publish_probes`."""
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+def as_variables(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings, as the environment has them."""
+    return {_ROWS[name].env: _word(name, value) for name, value in settings.items()}
 
 
-def _told(name: str, value: Any) -> str:
-    """A value as the environment has it."""
-    if name == "steps":
-        return ":".join("" if end is None else str(end) for end in value)
+def _word(name: str, value: object) -> str:
     if isinstance(value, tuple):
-        return ",".join(map(str, value))
+        return (":" if name == "steps" else ",").join("" if one is None else str(one) for one in value)
     return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def of_program(run: str | None, boot: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a program that is recorded into `run`, with these settings; of None, one that is not recorded.
-
-    `boot` is the folder with the file that brings Sonde into each Python of it.
-    """
-    environment = dict(os.environ)
-    if run is None:
-        return environment | {"SONDE": "0"}
-    paths = [boot, *(path for path in _env("PYTHONPATH").split(os.pathsep) if path != boot)]
-    environment["PYTHONPATH"] = os.pathsep.join(paths if _env("PYTHONPATH") else [boot])
-    environment["SONDE_RUN"] = run
-    return environment | {_ROWS[name].env: value for name, value in settings.items()}
-
-
-def without_run() -> dict[str, str]:
-    """The environment without a run that this process may be part of, for a program with a run of its own."""
-    return {name: value for name, value in os.environ.items() if name not in ("SONDE", "SONDE_RUN")}
-
-
-def dftracer_enabled() -> bool:
-    """Is DFTracer's own switch on? Its names record nothing without it."""
-    return _env("DFTRACER_ENABLE").strip() == "1"
-
-
-class _Learned:
-    """What torch has told of this process, or of the one that it was forked from."""
-
-    ranks: Ranks | None = None
-
-
-def ranks() -> Ranks:
-    """Rank, local rank and world size: as they were learned, else as torchrun, Lightning or Slurm give them."""
-    if _Learned.ranks is not None:
-        return _Learned.ranks
-    if _number("RANK") is not None:
-        return Ranks(_number("RANK"), _number("LOCAL_RANK"), _number("WORLD_SIZE"))
-    if _of_lightning():
-        return Ranks(_number("LOCAL_RANK"), _number("LOCAL_RANK"), _number("WORLD_SIZE"))
-    return Ranks(_number("SLURM_PROCID"), _number("SLURM_LOCALID"), _number("SLURM_NTASKS"))
-
-
-def learn_ranks(rank: int, world_size: int) -> bool:
-    """Torch says which rank this process is. Is that new? It is not taken for a part of a larger job that is known.
-
-    Where variables of the environment say something else, they were inherited, or count nodes.
-    """
-    known = ranks()
-    if known.rank is not None and world_size < (known.world_size or 0):
-        return False
-    told = Ranks(rank, known.local_rank if known.rank == rank else _local_rank(), world_size)
-    new = told != _Learned.ranks
-    _Learned.ranks = told
-    return new
-
-
-def forget_ranks() -> None:
-    """Know only what the environment says."""
-    _Learned.ranks = None
-
-
-def _local_rank() -> int | None:
-    """As Lightning gives it; beside a rank that is not the one of this process it is not either."""
-    return None if _env("RANK") else _number("LOCAL_RANK")
-
-
-def _of_lightning() -> bool:
-    """Is this a rank that Lightning has started on the first node, or the one that has started the others?
-
-    It gives them no global rank. On other nodes that depends on how many there are on each.
-    """
-    local, size = _number("LOCAL_RANK"), _number("WORLD_SIZE")
-    return not _env("RANK") and _number("NODE_RANK") == 0 and local is not None and local < (size or 0)
-
-
-def job() -> str | None:
-    """A text that all ranks of one attempt of a job share, and no other job; None outside of such jobs.
-
-    It may hold any character.
-    """
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        return _elastic_job()
-    if _of_lightning():
-        return _lightning_job()
-    if _env("SLURM_JOB_ID") and _env("SLURM_STEP_ID"):
-        # The script's name, because one step may run several programs, one after the other.
-        parts = (_env("SLURM_JOB_ID"), _env("SLURM_STEP_ID"), _env("SLURM_RESTART_COUNT") or "0", script_name())
-        return "slurm " + " ".join(parts)
-    return None
-
-
-def _elastic_job() -> str:
-    name = _env("TORCHELASTIC_RUN_ID")
-    # The port is chosen anew for each rendezvous, so it tells apart jobs that reuse an id.
-    parts = [name, _env("TORCHELASTIC_RESTART_COUNT") or "0", _env("MASTER_ADDR"), _env("MASTER_PORT")]
-    if name in (
-        "",
-        "none",
-    ):  # torchrun's default: the same for every job, so the launcher itself has to tell them apart
-        parent = os.getppid()
-        parts.append(f"{parent}-{start_ticks(parent)}")
-    return "torchelastic " + " ".join(parts)
-
-
-def _lightning_job() -> str:
-    launcher = os.getppid() if _number("LOCAL_RANK") else os.getpid()  # rank 0 has started the others
-    return f"lightning {_env('MASTER_ADDR')} {_env('MASTER_PORT')} {launcher}-{start_ticks(launcher)}"
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; with the pid it names a process for good. None: not known."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError) as error:
-        pass_on(error)
-        return None
-
-
-def _number(name: str) -> int | None:
-    text = _env(name).strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
-# ── the documentation ────────────────────────────────────────────────────────────────────────────────────────────────
-
-_INTRODUCTION = """# Settings
-
-<!-- Made from the table in src/sonde/config.py by `make docs`. -->
-
-A setting takes its value from the first of these sources:
-
-1. an argument: `sonde.init(cap="500MB")`;
-2. an environment variable: `SONDE_CAP=500MB` (an empty one is ignored);
-3. the nearest `sonde.toml`, or `[tool.sonde]` in `pyproject.toml`, in the working folder or one of its parents:
-   `cap = "500MB"`;
-4. the default.
-
-An invalid argument raises `SettingError`, which says what is valid. An invalid value in the environment or in a file is
-logged with its source and ignored, so that it never stops your program. Settings are read when recording starts; later
-changes have no effect.
-"""
-
-
-def document() -> str:
-    """The page docs/reference/settings.md."""
-    return "\n".join([_INTRODUCTION, *(_section(row) for row in TABLE)])
-
-
-def _section(row: Setting) -> str:
-    refusals = [f"- Not from {_article(kind)}: {why}.\n" for kind, why in row.refused.items()]
-    return (
-        f"## {row.name}\n\n{row.doc}\n\n- Environment: `{row.env}`\n- Allowed: {row.allowed}\n"
-        f"- Default: {row.default_text}\n{''.join(refusals)}"
-    )
-
-
-def _article(kind: str) -> str:
-    return "an argument" if kind == "argument" else "a file"
-
-
-def dumb_terminal() -> bool:
-    """Does the terminal say that it can only print?"""
-    return os.environ.get("TERM", "dumb") in ("dumb", "")

@@ -7,6 +7,7 @@
     ├── RunBusy                    a run is still being written, and this needs a finished one
     ├── FolderRefused              Sonde will not write there: a symbolic link, a foreign owner, something in the way
     ├── QueryRefused               SQL that is not a SELECT, or that reads files outside of the run
+    ├── RemoteError                a bucket or another place at a URL denies, does not answer, or holds something else
     ├── UnknownName                a table, format or command that does not exist     (also a LookupError)
     ├── ResultsError               results cannot be written, or cannot be read
     ├── ExportError                a model cannot be exported, or the exported one cannot be run
@@ -20,6 +21,8 @@
     ├── WrapRefused                a `wrap_...` function was given something that it cannot wrap      (also a TypeError)
     ├── NonFinite                  the watch for NaN and infinity found one, and was told to stop there    (also an ArithmeticError)
     └── MissingExtra               an optional library is not installed               (also an ImportError)
+
+    IncompleteRun                  a warning: parts of a sealed run are missing or damaged, and so from every answer
 
 A message says what happened, with which value, and what to do. While a program is being recorded none of these reaches
 it, except a SettingError from `sonde.init()` and a WrapRefused, which are mistakes in the call itself, and a NonFinite, which
@@ -49,12 +52,20 @@ class RunBusy(SondeError):
     """A run is still being written, and what was asked for needs a finished one."""
 
 
+class IncompleteRun(UserWarning):
+    """Parts of a sealed run are missing or damaged; answers lack what they hold."""
+
+
 class FolderRefused(SondeError):
     """Sonde will not write there: a symbolic link, a foreign owner, something that stands in the way, or no room."""
 
 
 class QueryRefused(SondeError):
     """SQL over a run is not a SELECT, or reads files outside of the run."""
+
+
+class RemoteError(SondeError):
+    """A place at a URL cannot be reached, denies, or holds something else than a run of Sonde."""
 
 
 class UnknownName(SondeError, LookupError):

@@ -14,14 +14,12 @@ import json
 import math
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sonde.values.note import AGAIN, ARRAY, HIDDEN, MAPPING, NONE, OBJECT, SCALAR, CapturedValue, Item, Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCHEMA = 1
 SHOWN = 20  # differences that are printed

@@ -17,14 +17,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from sonde.errors import SondeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType, FrameType, TracebackType
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -191,11 +189,16 @@ def _text(error: Exception) -> str:
         return type(error).__name__
 
 
-def _tell(doing: str, reason: str, error: Exception) -> None:
+def warn(message: str, *values: object, exc_info: Any = None) -> None:
+    """Log a warning for the user."""
     import logging  # several ms, and needed only if something is wrong
 
+    logging.getLogger("sonde").warning(message, *values, exc_info=exc_info)
+
+
+def _tell(doing: str, reason: str, error: Exception) -> None:
     expected = isinstance(error, SondeError | OSError)
-    logging.getLogger("sonde").warning(
+    warn(
         "Sonde failed while %s (%s). Your program is not affected; the recording may be incomplete. This message "
         "appears once; later failures here are only counted.",
         doing,

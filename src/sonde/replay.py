@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sonde import units
 from sonde.analysis.ledger.items import StepBatch, loader_workers, step_batches
 from sonde.analysis.ledger.ledger import WHOLE
 from sonde.analysis.run import Run, open_run
@@ -20,6 +21,7 @@ from sonde.blackbox import fingerprint
 from sonde.capture.show.text import indented, value_text
 from sonde.errors import MissingExtra, ReplayError, nearest
 from sonde.lazy import numpy as np
+from sonde.values.parts import parts_of
 from sonde.values.snapshot import DESCRIBED, freeze
 
 if TYPE_CHECKING:
@@ -60,13 +62,13 @@ class Rebuilt:
 
     def __str__(self) -> str:
         where = f"round {self.round}" + ("" if self.worker is None else f", worker {self.worker}")
-        head = f"batch {self.number} of loader {self.loader} ({where}), {_items(len(self.indices))}: {_listed(self.indices)}"
+        head = f"batch {self.number} of loader {self.loader} ({where}), {units.plural(len(self.indices), 'item')}: {_listed(self.indices)}"
         places = [
             f"item {index} = {_described(item)}"
             for index, item in zip(self.indices[:SHOWN_ITEMS], self.items, strict=False)
         ]
         left = len(self.items) - len(places)
-        places += [f"... {_items(left)} more"] if left > 0 else []
+        places += [f"... {units.plural(left, 'item')} more"] if left > 0 else []
         return "\n".join([head, *map(indented, [*places, f"batch = {_described(self.data)}", self._verdict()])])
 
     def _verdict(self) -> str:
@@ -122,7 +124,7 @@ class Replay:
         """Write the arrays of the batches into a new .npz file, one for each: `0.image` is in the first batch."""
         arrays: dict[str, Any] = {}
         for place, batch in enumerate(self.batches):
-            for way, part in fingerprint.parts_of(batch):
+            for way, part in parts_of(batch):
                 if hasattr(part, "shape"):
                     arrays[".".join(map(str, (place, *way)))] = np.asarray(part)
         with open(path, "xb") as file:
@@ -132,9 +134,8 @@ class Replay:
         return len(self.rebuilt)
 
     def __str__(self) -> str:
-        count = "1 batch" if len(self.rebuilt) == 1 else f"{len(self.rebuilt)} batches"
         whose = "" if self.rank is None else f", rank {self.rank}"
-        head = f"Step {self.step} of {self.run}{whose}: {count}, rebuilt from the recorded item order"
+        head = f"Step {self.step} of {self.run}{whose}: {units.plural(len(self.rebuilt), 'batch', 'batches')}, rebuilt from the recorded item order"
         return "\n".join([head, *map(str, self.rebuilt), *(f"Note: {note}." for note in self.notes)])
 
     __repr__ = __str__
@@ -308,7 +309,7 @@ def _check_range(dataset: Any, indices: Sequence[Any]) -> None:
     beyond = [index for index in indices if isinstance(index, int) and not -length <= index < length]
     if beyond:
         raise ReplayError(
-            f"Item {beyond[0]} is not in the given dataset, which has {_items(length)}. Give the dataset used in the "
+            f"Item {beyond[0]} is not in the given dataset, which has {units.plural(length, 'item')}. Give the dataset used in the "
             "run."
         )
 
@@ -338,10 +339,6 @@ def _failed(what: str, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)[1:]
     where = f" (in {frames[-1].filename}:{frames[-1].lineno}, {frames[-1].name})" if frames else ""
     return f"The dataset fails for {what}: {type(error).__name__}: {error}{where}."
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count} items"
 
 
 def _listed(indices: Sequence[Any]) -> str:

@@ -8,13 +8,13 @@ import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-from sonde import config, hooks
+from sonde import config, environment, hooks, ranks
 from sonde.errors import SondeError
 from sonde.events import MAIN, core
 from sonde.events.recorder import Recorder, tell_failure
 from sonde.guard import guard
 from sonde.store import scratch
-from sonde.store.claim import agree
+from sonde.store.claim import Member, agree
 from sonde.store.folder import create_run, is_other_run, join_run
 from sonde.version import __version__
 
@@ -106,7 +106,7 @@ def init(name: str | None = None, dir: str | os.PathLike[str] | None = None, **s
     disk or missing permission, is logged and your program continues without recording.
     """
     arguments = {key: value for key, value in {"name": name, "dir": dir, **settings}.items() if value is not None}
-    settled, complaints = config.settle(**arguments)
+    settled, complaints = config.load_leniently(**arguments)
     with _state.lock:
         running = _state.session
         if running is not None:
@@ -141,13 +141,13 @@ def join(run: str) -> None:
     running = _state.session
     if running is None or running._recorder is None or os.path.abspath(running._recorder.run) != run:
         finish()
-        config.publish_run(run)
+        environment.publish_run(run)
         init()
 
 
 def start_from_environment() -> None:
     """Start recording if the environment requests it: SONDE=1, or SONDE_RUN set by a parent process. Never raises."""
-    if config.wanted_at_import() and not _is_command():
+    if environment.wanted_at_import() and not _is_command():
         with guard("starting to record when sonde was imported"):
             init()
 
@@ -163,7 +163,7 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
     core.begin(recorder, settings.cap)
     _state.session = session
     with guard("preparing children, exit and patches for the recording"):
-        config.publish_run(recorder.run)
+        environment.publish_run(recorder.run)
         session._before = config.publish_probes(settings, arguments)
         recorder.watch()
         hooks.install()
@@ -238,13 +238,14 @@ def _run_folder(settings: config.Settings) -> str:
     elif settings.run is not None:
         return join_run(settings.run)
 
-    def create() -> str:
-        return create_run(settings.dir, settings.name, settings._asdict(), __version__)
+    job, here = ranks.job(), ranks.current()
 
-    job, ranks = config.job(), config.ranks()
-    if job is None or ranks.rank is None or ranks.world_size == 1:
+    def create() -> str:
+        return create_run(settings.dir, settings.name, settings._asdict(), __version__, job=job.id if job else None)
+
+    if job is None or here.rank is None or here.world_size == 1:
         return create()
-    return agree(settings.dir, job, ranks.rank, create)
+    return agree(settings.dir, job.key, Member(f"rank-{here.rank}", ranks.attempt()), create, job.series)
 
 
 def _end(session: Session, reason: str, error: BaseException | None) -> None:
@@ -264,8 +265,8 @@ def _end(session: Session, reason: str, error: BaseException | None) -> None:
         with guard("ending the recording"):
             recorder.unwatch()
             recorder.note_end(reason, error)
-            config.publish_run(session._outer)
-            config.restore(session._before)
+            environment.publish_run(session._outer)
+            environment.restore(session._before)
 
 
 def _compare(running: Session, arguments: dict[str, object]) -> None:
@@ -277,7 +278,7 @@ def _compare(running: Session, arguments: dict[str, object]) -> None:
 def _is_command() -> bool:
     """Is this the command `sonde` itself? It reads runs, and is not to be recorded."""
     command = getattr(sys, "orig_argv", [])
-    return config.script_name() == "sonde" or ("-m", "sonde") in pairwise(command)
+    return environment.script_name() == "sonde" or ("-m", "sonde") in pairwise(command)
 
 
 @guard("writing a message to the log")  # the import alone can fail: no descriptors left, rights given up

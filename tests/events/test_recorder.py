@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sonde import config
+from sonde import config, ranks, system
 from sonde.events import core, recorder as module
 from sonde.events.recorder import Recorder, thread_name
 from sonde.store import filesystem, folder
@@ -64,7 +64,7 @@ def test_process_json_says_who_records(run: str) -> None:
     assert (found["pid"], found["parent_pid"], found["n"]) == (os.getpid(), os.getppid(), 0)
     assert found["core"] == core.KIND
     assert found["end"] is None
-    assert found["start_ticks"] == config.start_ticks(os.getpid())
+    assert found["start_ticks"] == system.start_ticks(os.getpid())
 
 
 def test_block_writes_have_no_rings(run: str) -> None:
@@ -138,11 +138,11 @@ def test_a_rank_that_was_learned_is_written(run: str) -> None:
     here = recorder(run)
     here.open()
     before = facts(run)
-    config.learn_ranks(3, 4)
+    ranks.learn(3, 4)
     try:
         here.become_rank()
     finally:
-        config.forget_ranks()
+        ranks.forget()
     assert facts(run) == before | {"rank": 3, "local_rank": None, "world_size": 4, "role": "trainer"}
 
 
@@ -151,11 +151,11 @@ def test_a_worker_that_is_told_its_rank_stays_a_worker(run: str) -> None:
     here = recorder(run)
     here.open()
     here.become_worker(5)
-    config.learn_ranks(3, 4)
+    ranks.learn(3, 4)
     try:
         here.become_rank()
     finally:
-        config.forget_ranks()
+        ranks.forget()
     assert [facts(run)[name] for name in ("role", "worker", "rank")] == ["worker", 5, 3]
 
 

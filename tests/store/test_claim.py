@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def join(parent: Path, rank: int, job: str = "job 7/0") -> str:
-    return claim.agree(str(parent), job, rank, lambda: folder.create_run(str(parent), "try", {}, "0.1.0"))
+    member = claim.Member(f"rank-{rank}")
+    return claim.agree(str(parent), job, member, lambda: folder.create_run(str(parent), "try", {}, "0.1.0"))
 
 
 def runs(parent: Path) -> list[str]:
@@ -101,3 +102,36 @@ def test_too_many_claims_are_an_error_that_says_what_to_remove(tmp_path: Path, m
     with pytest.raises(FolderRefused, match="Delete the files"):
         join(tmp_path, 0)
     assert len(runs(tmp_path)) == 2
+
+
+def join_attempt(parent: Path, rank: int, attempt: int, port: str) -> str:
+    """As a rank of torchrun does: each attempt has a port of its own, the job has an id."""
+    create = lambda: folder.create_run(str(parent), "try", {}, "0.1.0")  # noqa: E731
+    return claim.agree(str(parent), f"job {attempt} {port}", claim.Member(f"rank-{rank}", attempt), create, "job")
+
+
+def test_a_later_attempt_joins_the_run_of_the_first(tmp_path: Path) -> None:
+    """Each attempt has another key; what they share leads to one run."""
+    found = {
+        join_attempt(tmp_path, rank, attempt, port)
+        for attempt, port in ((0, "a"), (1, "b"), (2, "c"))
+        for rank in (0, 1)
+    }
+    assert len(found) == 1
+    assert runs(tmp_path) == [os.path.basename(*found)]
+
+
+def test_a_later_attempt_of_a_job_that_reuses_an_id_joins_its_own_run(tmp_path: Path) -> None:
+    """Two jobs with one id: the second attempt of the second is not taken for one of the first."""
+    first = join_attempt(tmp_path, 0, 0, "a")
+    second = join_attempt(tmp_path, 0, 0, "b")
+    assert first != second
+    assert join_attempt(tmp_path, 0, 1, "c") == second
+    assert join_attempt(tmp_path, 1, 1, "c") == second
+
+
+def test_a_first_attempt_that_left_no_run_does_not_matter(tmp_path: Path) -> None:
+    """The run was removed, or the first attempt was not recorded."""
+    shutil.rmtree(join_attempt(tmp_path, 0, 0, "a"))
+    assert join_attempt(tmp_path, 0, 1, "b") == join_attempt(tmp_path, 1, 1, "b")
+    assert len(runs(tmp_path)) == 1

@@ -61,6 +61,8 @@ built_records = st.lists(
         epoch=st.none() | st.integers(0, 2**16 - 2),
         flags=st.sampled_from([0, record.OPEN, record.ERROR, record.CUT, record.META, record.ERROR | record.CUT]),
         thread=st.integers(1, 4),
+        cat=st.just("user"),
+        seq=st.just(0),
     ),
     max_size=60,
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from sonde.ai import node as nodes
 from sonde.ai.node import Node
 from sonde.ai.table import ROOT, TABLE
 from sonde.store.record import ESSENTIAL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Io(Node):
@@ -74,7 +72,7 @@ class Checkpoint(Node):
     io: Io
 
 
-class Pipeline(Node):
+class PipelineNode(Node):
     """The run of a program."""
 
     epoch: Node
@@ -99,7 +97,7 @@ class Root(Node):
     comm: Comm
     device: Device
     checkpoint: Checkpoint
-    pipeline: Pipeline
+    pipeline: PipelineNode
     other: Other
 
     def custom(
@@ -130,7 +128,7 @@ KINDS: dict[str, type[Node]] = {
     "device": Device,
     "checkpoint": Checkpoint,
     "checkpoint.io": Io,
-    "pipeline": Pipeline,
+    "pipeline": PipelineNode,
     "other": Other,
     "other.io": Io,
 }

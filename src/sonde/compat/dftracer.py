@@ -9,11 +9,11 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sonde
-from sonde import config, session
+from sonde import config, environment, session
 from sonde.ai.node import OPTIONAL, Node, arguments
 from sonde.ai.tree import ai
 from sonde.compat.function import dft_fn
@@ -22,9 +22,6 @@ from sonde.exchange import pfw
 from sonde.guard import guard
 from sonde.store.folder import create_run
 from sonde.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = [
     "DFTracerAI",
@@ -104,7 +101,7 @@ class dftracer:  # noqa: N801  their name
         """
         del data_dir, process_id
         logger = cls.get_instance()
-        if config.dftracer_enabled():
+        if environment.dftracer_enabled():
             with guard("starting the log of DFTracer's names"):
                 logger._start(Path(LOG if logfile is None else logfile).absolute())
         return logger

@@ -7,14 +7,12 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
 
 from sonde.ai.node import OPTIONAL, Node, arguments
 from sonde.events import Span, core
 from sonde.events.decorate import decorate
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])

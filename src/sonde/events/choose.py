@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde import config
+from sonde.guard import warn
 
 MAIN = True  # False: a subinterpreter, in which nothing is recorded, for the C core is that of the main one
 CORE_NOTE: str | None = None  # why the Python twin records; None: the C core does
@@ -20,9 +21,7 @@ else:
         from sonde.native import MAIN, MISSING as CORE_NOTE, core
 
         if core is None and MAIN and _wanted == "c":
-            import logging
-
-            logging.getLogger("sonde").warning(
+            warn(
                 "The setting `core` is c, but %s. Using the slower Python core. Reinstall Sonde with a C compiler, "
                 "or set SONDE_CORE=auto.",
                 CORE_NOTE,

@@ -12,20 +12,18 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple
 
-from sonde import config
+from sonde import config, environment, ranks, system
 from sonde.events import args as arguments, core
 from sonde.events.failure import describe
-from sonde.guard import guard
+from sonde.guard import guard, warn
 from sonde.store import filesystem, folder
 from sonde.store.probe import EXCEPTION, PROCESS
 from sonde.store.record import ESSENTIAL, FORMAT_VERSION, MAX_NAME_CHARS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
 
 MAX_THREAD_NAME = 128
 LAUNCHERS = (
@@ -109,7 +107,7 @@ class Recorder:
         self.settings = settings
         self.longest = settings.args_limit
         self.born = os.getpid()
-        self.rank = config.ranks().rank  # of the process that started to record: its children inherit the variable
+        self.rank = ranks.current().rank  # of the process that started to record: its children inherit the variable
         self.worker: tuple[int, int] | None = None  # a process that is a loader worker, and which one
         self.joined = 0  # a process that has learned its rank itself
         self.pid = 0  # whose folder this is; another one in a forked child that has recorded nothing yet
@@ -144,9 +142,7 @@ class Recorder:
     @guard("reporting truncated buffers")
     def torn(self) -> None:
         """Say why recording has ended."""
-        import logging
-
-        logging.getLogger("sonde").warning(
+        warn(
             "Another program truncated the file `rings` in %s. Recording of this process has stopped; the records in "
             "that file are lost.",
             self.folder,
@@ -221,8 +217,9 @@ class Recorder:
             "n": n,
             "parent_pid": parent_pid(),
             "boot_id": folder.boot_id(),
-            "start_ticks": config.start_ticks(os.getpid()),
-            **config.ranks()._asdict(),
+            "start_ticks": system.start_ticks(os.getpid()),
+            **ranks.current()._asdict(),
+            "attempt": ranks.attempt(),
             "role": role.name,
             "worker": role.worker,
             "core": core.KIND,
@@ -249,7 +246,7 @@ class Recorder:
         if self.joined == os.getpid():
             return Role("trainer", None)
         child = is_multiprocessing_child() or os.getpid() != self.born
-        rank = config.ranks().rank
+        rank = ranks.current().rank
         # A child inherits the variable; one that has another rank than its parent is a rank itself.
         if rank is not None and not (child and rank == self.rank):
             return Role("trainer", None)
@@ -270,9 +267,9 @@ class Recorder:
     @guard("writing process.json")
     def become_rank(self) -> None:
         """This process has learned its rank. It may have recorded before."""
-        ranks = config.ranks()
-        self.joined, self.rank = os.getpid(), ranks.rank
-        self._correct({**ranks._asdict(), "role": self._role().name})
+        here = ranks.current()
+        self.joined, self.rank = os.getpid(), here.rank
+        self._correct({**here._asdict(), "role": self._role().name})
 
     def _correct(self, facts: dict[str, Any]) -> None:
         if self.pid == os.getpid() and not facts.items() <= self.facts.items():
@@ -404,7 +401,7 @@ def loader_worker() -> int | None:
 def is_launcher() -> bool:
     """Is this one of the programs that start the ranks of a job, and do not train themselves?"""
     module = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None)
-    return (module or config.script_name()) in LAUNCHERS
+    return (module or environment.script_name()) in LAUNCHERS
 
 
 def is_multiprocessing_child() -> bool:

@@ -6,12 +6,10 @@ Every way of waiting for children, and of ending them that `subprocess` and `mul
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from sonde.hooks.points import Point
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 REASON = "to note how child processes ended"
 ASKING = "to know which child processes the program ended itself"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from sonde.hooks.points import Point
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 def _trainer(module: ModuleType) -> list[tuple[Any, str]]:

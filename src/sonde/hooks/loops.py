@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks import finder, patches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
 
 MODULE = "asyncio.events"
 

@@ -10,7 +10,8 @@ A step is an update of the optimizer, with all its micro-batches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from sonde.errors import MissingExtra
 from sonde.integrations.progress import TrainerProgress
@@ -20,8 +21,6 @@ try:
 except ImportError as missing:
     raise MissingExtra.of("transformers", "huggingface", "sonde.integrations.huggingface") from missing
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["SondeCallback", "SondeTrainer"]
 

@@ -10,16 +10,14 @@ A step is an update of the optimizer, with all its micro-batches. Sanity checks,
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sonde.errors import MissingExtra
 from sonde.guard import guard
 from sonde.integrations.progress import TrainerProgress
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["SondeCallback"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from sonde import session
 from sonde.errors import SettingError, nearest
@@ -13,9 +14,6 @@ from sonde.guard import guard
 from sonde.probes import step
 from sonde.probes.layers.record import trace_model_instance
 from sonde.store.probe import EVALUATION, PROBE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _following = guard("following a training framework")
 

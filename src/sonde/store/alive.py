@@ -19,6 +19,7 @@ ENDED = "ended"
 DIED = "died"
 UNKNOWN = "unknown"
 LAUNCHER = "launcher"  # the role
+NEVER = (2**62, 0)  # a moment after all others
 REPLACED = "replaced"  # the reason of an end
 TERMINATED = "terminated"  # the same: by the process that had started it, which ended well itself
 
@@ -44,6 +45,11 @@ def running(info: Info) -> int | None:
     return info.program if left else None
 
 
+def is_alive(info: Info) -> bool:
+    """Whether a process of this host still runs, also after it has told its end: others at exit may come later."""
+    return info.pid is not None and _booted(info) and _runs(info.pid, info.start_ticks)
+
+
 def outcome(found: Iterable[tuple[Info, str]]) -> str:
     """The state of a run of which no process runs any more, by its roots, each with its state: ended, died or unknown."""
     top = [state for _, state in roots(found)]
@@ -58,6 +64,7 @@ def roots(found: Iterable[tuple[Info, str]]) -> list[tuple[Info, str]]:
     """
     known = list(found)
     done = {info.host for info, _ in known if info.role == LAUNCHER and info.program_exit == 0}
+    done -= _failed_hosts([info for info, _ in known if info.role == LAUNCHER and info.program is not None])
     parents = {(info.host, info.pid) for info, _ in known if info.role != LAUNCHER or info.program_exit == 0}
     return [
         (info, state)
@@ -65,6 +72,18 @@ def roots(found: Iterable[tuple[Info, str]]) -> list[tuple[Info, str]]:
         if ((info.host, info.parent_pid) not in parents or info.parent_pid == info.pid)
         and (info.host not in done or info.role == LAUNCHER)
     ]
+
+
+def _failed_hosts(launchers: Sequence[Info]) -> set[str]:
+    """Hosts on which one of several launchers that were started together, as by `srun`, had a program that failed."""
+    first: dict[str, Info] = {}
+    for info in launchers:
+        known = first.setdefault(info.host, info)
+        if (info.start or NEVER) < (known.start or NEVER):
+            first[info.host] = info
+    return {
+        info.host for info in launchers if info.parent_pid == first[info.host].parent_pid and info.program_exit != 0
+    }
 
 
 def resolve_replaced(infos: Sequence[Info]) -> list[Info]:

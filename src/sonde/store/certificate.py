@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sonde.store import probe
 from sonde.store.untrusted import Fields
 from sonde.units import brief, listed, plural
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WHERE = ("data", "forward", "loss", "backward", "gradient")
 STAGES = ("dataset", "collate", "loader", "loop")

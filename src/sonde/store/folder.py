@@ -9,16 +9,14 @@ import re
 import stat
 import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sonde.errors import FolderRefused
 from sonde.store.commit import commit_of
 from sonde.store.record import ARGS_MAGIC, FORMAT_VERSION
 from sonde.store.redact import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 RUN_FILE = "run.json"
 PROCESS_FILE = "process.json"
@@ -28,6 +26,7 @@ SEGMENT_FILE = "events.seg"
 NAMES_FILE = "names.jsonl"
 ARGS_FILE = "args.bin"
 LEDGER_FILE = "ledger.bin"
+PULLED_FILE = "pulled.json"  # in a run that was fetched from a URL
 
 USAGE_BYTES = 16
 FOLDER_MODE = 0o700
@@ -58,11 +57,16 @@ class ProcessFolder(NamedTuple):
 
 
 def create_run(
-    parent: str, name: str, settings: Mapping[str, object], version: str, command: Sequence[str] | None = None
+    parent: str,
+    name: str,
+    settings: Mapping[str, object],
+    version: str,
+    command: Sequence[str] | None = None,
+    job: str | None = None,
 ) -> str:
     """Make a new run folder in `parent` (which is made too, if need be) and return its path.
 
-    `command` is what is recorded, if it is not this process.
+    `command` is what is recorded, if it is not this process; `job` what people call the job, on all its hosts.
     """
     ensure_folder(parent)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -70,7 +74,7 @@ def create_run(
     try:
         with opened(path) as folder:
             create_file(folder, USAGE_FILE, bytes(USAGE_BYTES))
-            write_json(folder, RUN_FILE, _describe_run(os.path.basename(path), name, settings, version, command))
+            write_json(folder, RUN_FILE, _describe_run(os.path.basename(path), name, settings, version, command, job))
     except BaseException:
         with suppress(OSError):
             discard_run(path)
@@ -108,7 +112,7 @@ def discard_run(path: str) -> None:
 
 
 def _describe_run(
-    id: str, name: str, settings: Mapping[str, object], version: str, command: Sequence[str] | None
+    id: str, name: str, settings: Mapping[str, object], version: str, command: Sequence[str] | None, job: str | None
 ) -> dict[str, object]:
     cwd = _working_folder()
     commit = commit_of(cwd) if cwd else None
@@ -117,6 +121,7 @@ def _describe_run(
         "schema": FORMAT_VERSION,
         "id": id,
         "name": name,
+        "job": job,
         "command": redact(command or getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])),
         "cwd": cwd,
         "python": python_version(),

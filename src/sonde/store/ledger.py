@@ -9,13 +9,11 @@ from __future__ import annotations
 import struct
 import threading
 from array import array
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from sonde.store.descriptor import File
 from sonde.store.probe import loader_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAGIC = b"sondeLG1"
 HEAD_BYTES = 4096

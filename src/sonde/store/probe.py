@@ -15,6 +15,7 @@ PROBE = "probe"
 OFF = "probe.off"  # a probe that switched itself off; the name is the probe's, the argument `reason` says why
 MEMORY = "memory"
 SYSTEM = "system"
+WAITED = "cpu.waited"  # a counter: ns that the thread that trains has waited for a core, since it began
 LAYER = "layer"
 LAYER_BACKWARD = "layer.backward"
 LAYER_INFO = "layer.info"
@@ -74,6 +75,22 @@ RATE = "lr"
 # layer or the parameter. The value is the sum of the tensor, the key a digest of its bits, with this bit if it is of a device.
 FINGERPRINT = "fingerprint."
 FINGERPRINT_DEVICE = 1 << 61
+# What `--learning` records in the steps that it samples. A category and what was measured behind it: a counter.
+# Of gradients and weights (norm, zeros, nonfinite, weight, update) by layer: named "model/layer", the key as that of a rate.
+GRADIENT = "gradient."
+# Of the results of a layer (mean, std, zeros, saturated, dead): named the same way, the key is how often the layer was called.
+ACTIVATION = "activation."
+# Of a field of a batch (mean, std, low, high, nonfinite, distinct, padding, tokens, size): the key is that of the batch.
+FIELD = "field."
+# Counters: `scale` of a gradient scaler when it changes, `clip.norm` and `clip.limit` of `clip_grad_norm_`; by optimizer (the key)
+# `carried`, the share of looked-at gradients that were not zero when the first backward pass of the step began, and `compared`, how
+# many weights were compared with what the last update had left.
+LEARNING = "learning"
+# A counter named "model/layer": weights have changed between two updates; the change relative to their norm, NaN if it is not known.
+CHANGED = "learning.changed"
+# Marks with facts as arguments, written when these change: of a model, and of its layers with parameters ("model/layer").
+LEARNING_MODEL = "learning.model"
+LEARNING_LAYER = "learning.layer"
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is

@@ -56,6 +56,7 @@ class Info(NamedTuple):
     program_exit: int | None  # its exit code; 128 + n if signal n ended it
     message: str | None  # of the exception, if values are kept
     place: str | None  # the line of the program that raised it: "train.py:12"
+    attempt: int | None = None  # how often the job was started again before; None: nothing says
 
 
 def is_ours(meta: Mapping[str, object]) -> bool:
@@ -104,7 +105,7 @@ def read_info(folder: Path, notes: list[str]) -> Info:
 
 _INTEGERS = (
     "parent_pid", "start_ticks", "rank", "local_rank", "world_size", "worker", "exit_code", "signal", "program",
-    "program_ticks", "program_exit",
+    "program_ticks", "program_exit", "attempt",
 )  # fmt: skip
 _TEXTS = ("boot_id", "role", "core", "writes", "rings", "python")
 

@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 FORMAT_VERSION = 1
 
@@ -105,3 +109,29 @@ MAX_NAMES_CHARS = 2**20
 HIGHEST_NAME = 131_072  # a name's number above this is damage
 MAX_NAME_CHARS = 512
 OVERFLOW_NAME = "(too many names)"
+
+
+def header_page(fields: Mapping[str, int | bytes]) -> bytes:
+    """The first page of a rings file."""
+    plain: dict[str, int | bytes] = {
+        "magic": RINGS_MAGIC,
+        "version": FORMAT_VERSION,
+        "record_size": RECORD_SIZE,
+        "ring_bytes": RING_BYTES,
+        "step": NO_STEP,
+        "epoch": NO_EPOCH,
+    }
+    return _packed(HEADER_FIELDS, HEADER_BYTES, plain | dict(fields))
+
+
+def ring(fields: Mapping[str, int | bytes], slots: bytes) -> bytes:
+    """A ring with this head, and these records in its slots."""
+    return (_packed(RING_FIELDS, RING_HEAD_BYTES, fields) + slots).ljust(RING_BYTES, b"\0")
+
+
+def _packed(places: Sequence[tuple[str, int, str]], size: int, values: Mapping[str, int | bytes]) -> bytes:
+    page = bytearray(size)
+    for name, offset, code in places:
+        if name in values:
+            struct.pack_into("<" + code, page, offset, values[name])
+    return bytes(page)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 HIDDEN = "***"
 MAX_ARGUMENTS = 1000
@@ -83,6 +80,16 @@ def redact_text(text: str) -> str:
         shown = re.sub(shape, replacement, shown)
     shown = _hide_values(shown)
     return shown if len(shown) <= MAX_CHARACTERS else shown[:MAX_CHARACTERS] + "..."
+
+
+def redact_url(url: str) -> str:
+    """A URL without user, password, query and fragment: they may hold credentials, and none of them says where something is."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return redact_text(url)
+    plain = re.split(r"[?#]", rest, maxsplit=1)[0]
+    where, slash, path = plain.partition("/")
+    return f"{scheme}://{where.rpartition('@')[2]}{slash}{path}"
 
 
 def is_secret(name: str) -> bool:

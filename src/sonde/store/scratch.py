@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
-from sonde import config
+from sonde import config, system
 from sonde.guard import pass_on
 from sonde.store.folder import boot_id, private_folder
 
@@ -25,14 +25,14 @@ def folder() -> str:
 def name() -> str:
     """A new name for a folder of this process, which says whose it is: pid, start time, machine."""
     pid = os.getpid()
-    return f"flow-{pid}-{config.start_ticks(pid) or 0}-{_machine()}-{os.urandom(8).hex()}"
+    return f"flow-{pid}-{system.start_ticks(pid) or 0}-{_machine()}-{os.urandom(8).hex()}"
 
 
 def remove_dead() -> None:
     """Remove the folders of processes that are gone. Those of other machines and containers stay."""
     for one in os.listdir(folder()):
         found = re.fullmatch(_NAME, one)
-        if found and found[3] == _machine() and (config.start_ticks(int(found[1])) or 0) != int(found[2]):
+        if found and found[3] == _machine() and (system.start_ticks(int(found[1])) or 0) != int(found[2]):
             remove(os.path.join(folder(), one))
 
 

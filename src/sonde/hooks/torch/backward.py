@@ -7,12 +7,10 @@ changes no `.grad`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from sonde.hooks.torch.outermost import OutermostPoint
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 def _places(torch: ModuleType) -> list[tuple[Any, str]]:

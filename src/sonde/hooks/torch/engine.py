@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from sonde.hooks import finder
 from sonde.hooks.torch import private
 from sonde.native import points
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
 
 native: Any = points  # None: C was not built
 PYTHON = "__python_implementation__"  # where the compiler looks for it

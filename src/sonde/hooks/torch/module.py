@@ -8,12 +8,10 @@ compiled once more after the last has left; one that was compiled before is not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from sonde.hooks.torch.outermost import OutermostPoint
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 def _places(torch: ModuleType) -> list[tuple[Any, str]]:

@@ -79,7 +79,7 @@ class _OptimizerPoint(Point):
 
     watcher: Watcher | None = None
     _hooks: tuple[Any, Any] | None = None  # for good: compiled code may hold on to them
-    _fast: list[Callable[[], Any] | None] = []  # noqa: RUF012  there is one point; what is called for plain steps
+    _fast: list[Callable[..., Any] | None] = []  # noqa: RUF012  there is one point; what is called for plain steps
     inside_backward = False  # a step was taken inside a backward pass; whoever reads it resets it
     _engine: CodeType | None = None  # of the function in torch that runs a backward pass
     _code: CodeType | None = None  # of the function in torch that calls the hooks, and the step between them
@@ -94,15 +94,20 @@ class _OptimizerPoint(Point):
         return self._joined(lambda: change(watcher), lambda: change(None))
 
     def lead(
-        self, optimizer: Any, start: Callable[[], Any], stop: Callable[[], Any], ended: Callable[[], Any] | None
+        self,
+        optimizer: Any,
+        start: Callable[[], Any],
+        stop: Callable[[], Any],
+        stepped: Callable[[Any], Any] | None,
+        ended: Callable[[], Any] | None,
     ) -> None:
-        """Let the steps of this optimizer be plain: only `start`, `stop` and `ended` are called for them, until `unlead`.
+        """Let the steps of this optimizer be plain: only these functions are called for them, until `unlead`.
 
         A step of it that is left by an exception, and whatever else is not plain, is still told to the watcher, with
         True as the token. The optimizer is not kept alive.
         """
         if native is not None and not self.subscribers:
-            self._fast[:] = [start, stop, ended]
+            self._fast[:] = [start, stop, stepped, ended]
             native.lead(optimizer)
 
     def unlead(self) -> None:

@@ -54,7 +54,7 @@ def read_entries(path: Path, notes: list[str]) -> Iterator[LedgerEntry]:
 
 
 def _read(file: RegularFile, notes: list[str]) -> Iterator[LedgerEntry]:
-    page, head = _steady_page(file)
+    page, head = steady_page(file)
     magic, length, base, space, cap = head
     if magic != ledger.MAGIC:
         if page.strip(b"\0") or file.size() > ledger.DATA:  # else its process was killed when it had just made the file
@@ -89,7 +89,7 @@ def _note_losses(space: int, cap: int, notes: list[str]) -> None:
             notes.append(note)
 
 
-def _steady_page(file: RegularFile) -> tuple[bytes, tuple[bytes, int, int, int, int]]:
+def steady_page(file: RegularFile) -> tuple[bytes, tuple[bytes, int, int, int, int]]:
     """The head with the buffer, at a moment when the buffer was not just being written out."""
     page = b""
     for _ in range(TRIES):

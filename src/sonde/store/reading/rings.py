@@ -25,6 +25,7 @@ class Header(NamedTuple):
     next_seq: int  # every number below it had been given out before the rings were read
     end_seq: int  # no number from here on had been given out when the rings had been read
     seg_len: int
+    args_len: int  # bytes of args.bin that count
     step: int | None
     epoch: int | None
     lost: dict[str, int]
@@ -109,7 +110,7 @@ def _header_of(before: dict[str, int], after: dict[str, int]) -> Header:
     epoch = None if after["epoch"] >= record.NO_EPOCH else after["epoch"]
     # A record is there a moment before its number counts as given out: one in each ring may be ahead.
     end_seq = after["next_seq"] + min(after["rings"], MAX_RINGS)
-    return Header(before["next_seq"], end_seq, after["seg_len"], step, epoch, lost)
+    return Header(before["next_seq"], end_seq, after["seg_len"], after["args_len"], step, epoch, lost)
 
 
 def _count(file: RegularFile, header: dict[str, int] | None, notes: list[str]) -> int:
