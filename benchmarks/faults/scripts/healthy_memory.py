@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 begin()
 net = perceptron(hidden=512, depth=3)
 optimizer = torch.optim.Adam(net.parameters())
-data = Points(1600)
+data = Points(4800)  # long enough that one stall of a busy host is no finding
 for _ in range(2):
     for points, classes in DataLoader(data, batch_size=32, shuffle=True):
         with marked(net):
