@@ -13,6 +13,7 @@ from sonde.analysis.run import Run
 from sonde.cli.choose import choose, complete, directory, runs_dir
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.target import page_target
+from sonde.compare.ranks import compare_ranks
 from sonde.compare.runs import METRICS, compare_runs, rank_runs, restarts_of
 from sonde.exchange.output import output_file
 from sonde.html import comparison_page
@@ -26,7 +27,8 @@ THREADS = 1  # of the database: as in `sonde report`
 Example: sonde compare before after
 Example: sonde compare before after --json | jq .step_time
 Example: sonde compare before after --html change.html
-Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean"""
+Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean
+Example: sonde compare ddp-run --ranks all"""
 )
 @click.argument("runs", nargs=-1, required=True, metavar="A [B] [C]...", shell_complete=complete)
 @directory
@@ -39,7 +41,14 @@ Example: sonde compare baseline lr-1 lr-2 lr-3 --by mean"""
     show_default=True,
     help="Rank three or more runs by this metric.",
 )
-def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | None, by: str) -> None:
+@click.option(
+    "--ranks",
+    metavar="all|N,N",
+    help="Of one run with fingerprints: do these ranks hold the same parameters and gradients?",
+)
+def command(
+    runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | None, by: str, ranks: str | None
+) -> None:
     """Compare runs: time, causes, numbers.
 
     A is the baseline. Each is a path, a run folder name or any unique part of it. With three or more
@@ -50,10 +59,15 @@ def command(runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | N
     """
     if html is not None and len(runs) != 2:
         raise click.UsageError("--html takes two runs: sonde compare A B --html FILE")
+    if ranks is not None and len(runs) != 1:
+        raise click.UsageError("--ranks takes one run: sonde compare RUN --ranks all")
+    chosen = None if ranks is None else _numbers(ranks)
     target = None if html is None else page_target(html, "comparison")
     paths = [choose(run, runs_dir(dir)) for run in runs]
     with ExitStack() as stack, progress("Reading") as told:
         opened = [stack.enter_context(Run([path], threads=THREADS, progress=told)) for path in paths]
+        if chosen is not None:
+            return _ranks(opened[0], chosen, as_json)
         if len(opened) == 1:
             return _restarts(opened[0], as_json)
         if len(opened) > 2:
@@ -78,6 +92,25 @@ def _restarts(run: Run, as_json: bool) -> None:
         print_json(view)
     else:
         draw_restarts(view, out())
+
+
+def _numbers(ranks: str) -> list[int]:
+    """The ranks that were named; none for `all`."""
+    if ranks == "all":
+        return []
+    try:
+        return [int(one) for one in ranks.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--ranks takes all, or numbers such as 0,3; not {ranks!r}.") from None
+
+
+def _ranks(run: Run, ranks: list[int], as_json: bool) -> None:
+    """One run: its ranks against the first of them."""
+    view = compare_ranks(run, ranks)
+    if as_json:
+        print_json(view)
+    else:
+        click.echo(view.text)
 
 
 def _write(path: Path, page: str) -> None:

@@ -9,14 +9,14 @@ from sonde.compare.divergence import FINGERPRINT, Divergence, Stream
 from sonde.store import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sonde.analysis.run import Run
 
 CLOSE = 1e-6  # of sums, where one run has digests and the other sums of a device
 
 
-class _Print(NamedTuple):
+class Print(NamedTuple):
     """One fingerprint. `nth`: of several calls of the layer in a step."""
 
     rank: int
@@ -43,11 +43,16 @@ _QUERY = f"""
 
 def compare_fingerprints(a: Run, b: Run) -> Stream | None:
     """Compare them in the order of A; None if one of the runs has none."""
-    if not all(_has(run) for run in (a, b)):
+    if not all(has_fingerprints(run) for run in (a, b)):
         return None
-    theirs = {one.place: one for one in _prints(b)}
+    return compare_prints(read_fingerprints(a), read_fingerprints(b))
+
+
+def compare_prints(mine: Iterable[Print], others: Iterable[Print]) -> Stream:
+    """Compare those that are of the same step, rank and place, in the order of the first."""
+    theirs = {one.place: one for one in others}
     compared, first, parted = set(), None, None
-    for one in _prints(a):
+    for one in mine:
         other = theirs.get(one.place)
         if other is None:
             continue
@@ -58,17 +63,19 @@ def compare_fingerprints(a: Run, b: Run) -> Stream | None:
     return Stream(FINGERPRINT, len(compared), first, parted)
 
 
-def _has(run: Run) -> bool:
+def has_fingerprints(run: Run) -> bool:
+    """Whether it was recorded with --fingerprint, and a step was due."""
     counts = run.database.source.name_counts.values()
     return any(one.cat.startswith(probe.FINGERPRINT) for named in counts for one in named)
 
 
-def _prints(run: Run) -> Iterator[_Print]:
+def read_fingerprints(run: Run) -> Iterator[Print]:
+    """All of them, by step, rank and order."""
     rows: list[tuple[Any, ...]] = run.sql(_QUERY).fetchall()
-    return map(_Print._make, rows)
+    return map(Print._make, rows)
 
 
-def _differ(one: _Print, other: _Print) -> bool:
+def _differ(one: Print, other: Print) -> bool:
     if (
         one.digest ^ other.digest
     ) & probe.FINGERPRINT_DEVICE:  # one of them is of a device: digests are of another kind
@@ -76,7 +83,7 @@ def _differ(one: _Print, other: _Print) -> bool:
     return one.digest != other.digest
 
 
-def _difference(one: _Print, other: _Print) -> Divergence:
+def _difference(one: Print, other: Print) -> Divergence:
     gap = abs(other.value - one.value)
     known = gap if math.isfinite(gap) else None
     return Divergence(one.step, FINGERPRINT, one.rank, one.value, other.value, known, one.name, one.direction)
