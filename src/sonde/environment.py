@@ -101,6 +101,11 @@ def dftracer_enabled() -> bool:
     return variable("DFTRACER_ENABLE").strip() == "1"
 
 
+def traceml_disabled() -> bool:
+    """Has the user switched TraceML's names off, by its own variable?"""
+    return variable("TRACEML_DISABLED").strip() == "1"
+
+
 def over_ssh() -> bool:
     """Is this a session on another machine than the user's?"""
     return bool(variable("SSH_CONNECTION"))

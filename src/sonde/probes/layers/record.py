@@ -85,6 +85,11 @@ def install(settings: Settings) -> Callable[[], None]:
     return _layers.leave
 
 
+def is_deep() -> bool:
+    """Does deep mode record the layers of all models now?"""
+    return _layers.deep
+
+
 class _Thread(threading.local):
     off = False  # what the outermost module that runs now calls is not recorded
 

@@ -1,0 +1,1 @@
+"""TraceML's integrations, one framework per module: `huggingface` and `lightning`."""
