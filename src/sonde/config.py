@@ -52,6 +52,7 @@ class Settings(NamedTuple):
     watch_nonfinite: str
     fingerprint: int
     learning: int
+    io: bool
 
 
 class Setting(NamedTuple):
@@ -294,11 +295,26 @@ TABLE = (
         "Record gradients, weights, updates, activations and batch fields every N steps, to see whether the model learns. 0: off. "
         "`sonde run --learning` records them every 50 steps.",
     ),
+    Setting(
+        "io", "SONDE_IO", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
+        "Record which files are read, how many bytes and how long, for each item of a loader.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
 _SELECTION = ("mode", *(f"patch_{name}" for name in _PATCHES))
 # What children share.
-PROBES = (*_SELECTION, "deep", "steps", "every", "ranks", "blackbox", "watch_nonfinite", "fingerprint", "learning")
+PROBES = (
+    *_SELECTION,
+    "deep",
+    "steps",
+    "every",
+    "ranks",
+    "blackbox",
+    "watch_nonfinite",
+    "fingerprint",
+    "learning",
+    "io",
+)
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")
 

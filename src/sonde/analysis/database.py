@@ -21,11 +21,13 @@ from sonde.analysis.tables import (
     activations,
     batches,
     fields,
+    files,
     gradients,
     items,
     layers,
     memory,
     phases,
+    reads,
     steps,
     system,
 )
@@ -208,8 +210,10 @@ class Database:
         self._made.add(table)
         if table in ("phases", "memory"):
             self.make("steps")
-        if table in ("items", "fields"):
+        if table in ("items", "fields", "reads"):
             self.make("batches")
+        if table == "files" or (table == "items" and self._watched_files()):
+            self.make("reads")
         if table == "steps":
             steps.create(self.connection, self.source, self.rows, self.parts)
         elif table == "losses":
@@ -217,10 +221,16 @@ class Database:
         elif table == "batches":
             self.ledgers.register(self.connection)
             batches.create(self.connection, self.source, self.rows, self.parts)
-        elif table in _FROM_PARTS:
-            _FROM_PARTS[table](self.connection, self.parts)
+        elif table == "items":
+            items.create(self.connection, self.parts, watched=self._watched_files())
+        elif table == "layers":
+            layers.create(self.connection, self.parts)
         else:
             _VIEWS[table](self.connection)
+
+    def _watched_files(self) -> bool:
+        """Was a process recorded with `--io`?"""
+        return any(one.cat == probe.IO for named in self.source.name_counts.values() for one in named)
 
     def record_gaps(self) -> list[tuple[float, int]]:
         """What a record cost in each process that trained: the median in ns, and of how many it is."""
@@ -358,12 +368,13 @@ class Database:
         self.connection.unregister("given")
 
 
-_FROM_PARTS = {"items": items.create, "layers": layers.create}
 _VIEWS = {
     "phases": phases.create,
     "gradients": gradients.create,
     "activations": activations.create,
     "fields": fields.create,
+    "files": files.create,
+    "reads": reads.create,
     "memory": memory.create,
     "system": system.create,
 }

@@ -77,6 +77,9 @@ def program_options(command: Any) -> Any:
                 metavar="[EVERY]",
                 help=f"Record gradients, updates, activations and batch fields every {EVERY['--learning']} (or EVERY) steps.",
             ),
+            click.option(
+                "--io", is_flag=True, default=None, help="Record which files each item reads: bytes, calls, time."
+            ),
         )
     ):
         command = option(command)

@@ -29,6 +29,7 @@ class Options(NamedTuple):
     watch_nonfinite: str | None = None
     fingerprint: int | None = None
     learning: int | None = None
+    io: bool | None = None
 
 
 def command_of(words: Sequence[str]) -> list[str]:

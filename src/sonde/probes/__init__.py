@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sonde.guard import guard
 from sonde.probes import frameworks, step
+from sonde.probes.files import install as files
 from sonde.probes.layers import record as layers
 from sonde.probes.learning import fingerprint, sample
 from sonde.probes.loader import install as loader
@@ -46,6 +47,7 @@ class Probe(NamedTuple):
 
 
 PROBES = (
+    Probe("files", files.install, ALWAYS),
     Probe("loader", loader.install, "patch_dataloader"),
     Probe("forward", forward.install, "patch_forward"),
     Probe("backward", backward.install, "patch_backward"),

@@ -91,6 +91,12 @@ CHANGED = "learning.changed"
 # Marks with facts as arguments, written when these change: of a model, and of its layers with parameters ("model/layer").
 LEARNING_MODEL = "learning.model"
 LEARNING_LAYER = "learning.layer"
+# What `--io` records. Marks: `file`, whose key is a number of this process, with `path` and `size`; and `read`, a file in one item (or
+# outside of items): the key is that of the batch, the arguments are `file` (that number), `position` in the batch, `opens`, `calls`,
+# `bytes`, `ns`, `native` (read by native code) and `disk` (bytes that came from a device). One that is missing is not known.
+IO = "io"
+FILE = "file"
+READ = "read"
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # Columns that say the most, in the order in which a narrow terminal keeps them.
 TELLING = (
-    "name", "cat", "step", "phase", "layer", "field", "norm", "update_ratio", "mean", "std", "zeros", "batch", "index", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
+    "name", "cat", "step", "phase", "layer", "field", "norm", "update_ratio", "mean", "std", "zeros", "batch", "index", "file", "bytes", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
     "forward_ns", "backward_ns", "optimizer_ns", "residual_ns", "loss", "device_ns", "device_peak_bytes", "evaluation_ns",
     "communication_ns", "wait_ns", "fetch_ns", "indices", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",
 )  # fmt: skip
@@ -22,6 +22,8 @@ _ORDERS = {
     "phases": ("step NULLS LAST", "process", "start_ns NULLS LAST", "phase"),
     "batches": ("start_ns", "process", "loader", "round", "batch"),
     "items": ("start_ns", "process", "loader", "round", "batch", "position"),
+    "files": ("bytes DESC NULLS LAST", "process", "file"),
+    "reads": ("time_ns", "process", "position", "file"),
     "losses": ("step NULLS LAST", "process", "optimizer"),
     "layers": ("step NULLS LAST", "process", "forward_ns DESC", "layer"),
     "gradients": ("step NULLS LAST", "process", "optimizer", "param_group", "model", "layer"),

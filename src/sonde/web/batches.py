@@ -31,7 +31,7 @@ def batch(run: Run, ask: Ask) -> object:
         row["position"]: row
         for row in rows(
             run.sql(
-                f'SELECT position, "index", id, worker, start_ns - {started} AS start_ns, dur_ns, error FROM items '
+                f'SELECT position, "index", id, worker, start_ns - {started} AS start_ns, dur_ns, error, file, bytes FROM items '
                 f"WHERE process = {quoted(one['process'])} AND loader = {loader} AND round = {round} AND batch = {number}"
             )
         )

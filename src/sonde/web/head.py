@@ -77,7 +77,7 @@ def has(run: Run) -> dict[str, bool]:
         "blackbox": probe.NONFINITE in words or bool(dump_folders(run.path, [])),
         "items": bool(words & {probe.ITEM, probe.FETCH}),
         "learning": probe.LOG in words or probe.RATE in words,
-        "files": "file" in words,
+        "files": probe.IO in words,
     }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SORT = ("median_ns", "index", "id", "loads", "max_ns", "total_ns")
 COLUMNS = ("index", "id", "loads", "median_ns", "max_ns", "total_ns", "times")
 MOST_LOADS = 1000
+MOST_FILES = 100
 _EACH = f'SELECT "index", id, loads, median_ns, most_ns AS max_ns, total_ns FROM ({each_item(f"items WHERE {LOADED}")})'
 
 
@@ -67,12 +68,24 @@ def item(run: Run, ask: Ask) -> object:
     return {
         "item": about | {"times": own / median if own and median else None},
         "loads": loads or used,
-        "files": [],
+        "files": _files(run, where),
         "values": [_value(one) for one in values_of_item(run, None if key is not None else ask.place("index"), key)],
         "loss": None,
         "replay": None if first is None else f"sonde flow replay {run.id} --step {first}",
         "left_out": max(all_loads - len(loads), 0),
     }
+
+
+def _files(run: Run, where: str) -> list[dict[str, object]]:
+    """What was read for it, if files were watched: over all its loads."""
+    place = "process, loader, round, batch, position"
+    return rows(
+        run.sql(
+            "SELECT file AS path, sum(calls)::BIGINT AS calls, sum(bytes)::BIGINT AS bytes, sum(dur_ns)::BIGINT AS dur_ns FROM reads "
+            f"WHERE file IS NOT NULL AND ({place}) IN (SELECT ({place}) FROM items WHERE {where}) "
+            f"GROUP BY 1 ORDER BY bytes DESC NULLS LAST, path LIMIT {MOST_FILES}"
+        )
+    )
 
 
 def _value(one: KeptValue) -> dict[str, object]:

@@ -53,8 +53,14 @@ _MARKED = _VALUES | {
 _PROBE = f"kind = 'span' AND cat = '{probe.PROBE}'"
 
 
-def create(connection: duckdb.DuckDBPyConnection, sealed: PartTables) -> None:
-    """Make the table. The step of an item is that of its batch: the table `batches` must be there."""
+# What was read for an item, where files were watched; a name only where that of all, or most, of the bytes is known.
+_READ = ("file", "bytes")
+_LOADED = [(name, type) for name, type in schema.ITEMS if name not in _READ]
+_PLACE = ("process", "loader", "round", "batch", "position")
+
+
+def create(connection: duckdb.DuckDBPyConnection, sealed: PartTables, *, watched: bool) -> None:
+    """Make the table. The step of an item is that of its batch: the table `batches` must be there, and `reads` if files were watched."""
     people = "JOIN process_numbers p ON p.process = i.process JOIN process_numbers o ON o.number = p.owner"
     connection.execute(
         f"""
@@ -80,11 +86,21 @@ def create(connection: duckdb.DuckDBPyConnection, sealed: PartTables) -> None:
           AND i.process NOT IN (SELECT DISTINCT process FROM {schema.LOOSE} WHERE {_PROBE} AND name = '{probe.ITEM}')
         """
     )
-    columns = ", ".join(f'{"b" if name == "step" else "i"}."{name}"' for name, _ in schema.ITEMS)
+    columns = ", ".join(f'{"b" if name == "step" else "i"}."{name}"' for name, _ in _LOADED)
     loose = f"SELECT {columns} FROM item_rows i LEFT JOIN batches b USING (process, loader, round, batch)"
-    selects = [loose, *sealed.selects("items", [name for name, _ in schema.ITEMS])]
-    connection.execute(f"CREATE OR REPLACE VIEW items AS {' UNION ALL '.join(selects)}")
+    selects = [loose, *sealed.selects("items", [name for name, _ in _LOADED])]
+    loads = f"({' UNION ALL '.join(selects)}) i"
+    values = {name: f'i."{name}"' for name, _ in _LOADED} | {"file": "NULL::VARCHAR", "bytes": "NULL::BIGINT"}
+    if watched:
+        values |= {"file": "r.file", "bytes": "r.bytes"}
+        place = ", ".join(_PLACE)
+        loads += (
+            f" LEFT JOIN (SELECT {place}, arg_max(coalesce(file, ''), (coalesce(bytes, 0), opens)) AS named, nullif(named, '') AS file, "
+            f"sum(bytes)::BIGINT AS bytes FROM reads WHERE position IS NOT NULL GROUP BY {place}) r USING ({place})"
+        )
+    columns = ", ".join(f'{values[name]} AS "{name}"' for name, _ in schema.ITEMS)
+    connection.execute(f"CREATE OR REPLACE VIEW items AS SELECT {columns} FROM {loads}")
 
 
 def _columns(values: dict[str, str]) -> str:
-    return ", ".join(f'{values[name]} AS "{name}"' for name, _ in schema.ITEMS if name != "step")
+    return ", ".join(f'{values[name]} AS "{name}"' for name, _ in _LOADED if name != "step")

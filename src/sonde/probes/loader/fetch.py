@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core
 from sonde.hooks.torch import loader as hooks
 from sonde.probes import step
+from sonde.probes.files import items as files, reading
 from sonde.probes.loader.listeners import Failed, subscribed, tell_unmade, telling
 from sonde.probes.loader.state import following, key_of, process, thread
 from sonde.probes.process import sampler
@@ -38,11 +39,12 @@ class Items(list[Any]):
     keys: Sequence[int | types.Span] = ()
     inner: Any = None
     loop: Any = None
+    batch: int | None = None  # its key, where files are watched
 
     def __iter__(self) -> Iterator[Any]:
         self.inner = list.__iter__(self)
         self.loop = core.iterate_keyed(self.inner, self.keys, item_span)
-        return self.loop  # type: ignore[no-any-return]
+        return files.Asked(self.loop, self.batch) if reading.process.on else self.loop
 
     def at(self) -> int | None:
         """The place of the item that is being made; None: all are made, or none."""
@@ -73,7 +75,9 @@ class Fetch:
         if hasattr(fetcher, "dataset_iter"):
             self.first = indices[0] if indices else 0
             if hasattr(type(fetcher.dataset_iter), "__next__"):  # else torch says what is wrong
-                self.loop = core.iterate_on(fetcher.dataset_iter, item_span, self.first)
+                inner = fetcher.dataset_iter
+                watched = files.Made(inner, self.key) if reading.process.on else inner
+                self.loop = core.iterate_on(watched, item_span, self.first)
                 self._swap("dataset_iter", self.loop)
             return
         if indices is None:
@@ -86,7 +90,7 @@ class Fetch:
             self._swap("collate_fn", partial(_collate, self, fetcher.collate_fn))
         elif fetcher.auto_collation and hooks.item_by_item(fetcher.dataset):
             self.given = Items(asked)
-            self.given.keys = _keys(indices, fetcher.dataset)
+            self.given.keys, self.given.batch = _keys(indices, fetcher.dataset), self.key
         else:
             self.span = _batch_span(original_numbers(indices[:MOST_INDICES], fetcher.dataset), len(indices))
 
@@ -111,6 +115,7 @@ class Fetch:
         """The item has been made, or failed."""
         item, self.item = self.item, None
         if item is not None:
+            files.end_item()
             core.leave(item, None, error)
 
     def end(self, error: type[BaseException] | None) -> None:
@@ -119,6 +124,8 @@ class Fetch:
             self.fetcher.collate_fn = self.collate
         if self.swapped is not None:
             setattr(self.fetcher, self.swapped, self.original)
+        if reading.process.on:
+            files.end_item()  # one that failed, or a batch that is made at once
         self.end_item(error)
         if self.given is not None and self.given.loop is not None:
             self.given.loop.close(error)
@@ -159,6 +166,8 @@ def _begin_fetch(fetcher: Any, asked: Any) -> Fetch | None:
     core.enter(fetch.span, fetch.key)
     if fetch.item is not None:
         core.enter(fetch.item, fetch.index)
+    if reading.process.on and fetch.given is None and fetch.loop is None:
+        files.begin_item(fetch.key, None if fetch.item is None else 0)
     if subscribed.around is not None:
         collate = fetcher.collate_fn
         fetcher.collate_fn, fetch.collate = subscribed.around(collate), collate

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core, recorder
 from sonde.hooks.torch import loader as hooks
 from sonde.probes import step
+from sonde.probes.files import reading as files
 from sonde.probes.loader import fetch, ledger, wait
 from sonde.probes.loader.listeners import subscribed
 from sonde.probes.loader.state import leave, process
@@ -27,7 +28,8 @@ def install(settings: Settings) -> Callable[[], None]:
         hooks.next_batch.fast_path(wait.waiting),
         hooks.fetch.fast_path(fetch.fetching),
     )
-    hooks.use_fast_path(_parts())
+    if not files.process.on:  # items are told apart in Python then
+        hooks.use_fast_path(_parts())
     return leave
 
 
@@ -39,7 +41,10 @@ def begin_worker() -> None:
         serving.become_worker(number)
     core.set_context(-1, -1)
     step.phases.on = not step.now.none
-    hooks.use_fast_path(_parts(), fetch.first_key)
+    if files.process.on:
+        files.begin_worker()
+    else:
+        hooks.use_fast_path(_parts(), fetch.first_key)
 
 
 def _parts() -> dict[str, Any]:
