@@ -107,6 +107,7 @@ def start(case: Case, folder: Path, limited: Group | None = None) -> subprocess.
         "--quiet",
         "--dir",
         str(folder / "runs"),
+        *(["--io"] if case.script.startswith("files_") else []),
         "--",
         *words(case, limited),
     ]

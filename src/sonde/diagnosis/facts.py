@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
 from sonde.diagnosis.ends import Ends, gather_ends
 from sonde.diagnosis.figures import Ask
+from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
 from sonde.diagnosis.speed import Speed, gather_speed
@@ -24,6 +25,7 @@ class Facts:
     state: str  # of the run: recording, ended, died, unknown
     speed: Speed
     loading: Loading
+    files: FileFacts
     health: Health
     ends: Ends
     box: BlackBox
@@ -37,10 +39,12 @@ def gather(run: Run, policy: Policy) -> Facts:
     ask = Ask(run)
     loaders = gather_loaders(ask)
     speed = gather_speed(ask, policy, max((one.workers or 0 for one in loaders), default=0))
+    loading = gather_loading(ask, policy, speed, loaders)
     return Facts(
         run.state,
         speed,
-        gather_loading(ask, policy, speed, loaders),
+        loading,
+        gather_files(ask, policy, loading),
         gather_health(ask, policy, bool(speed.trained)),
         gather_ends(run, ask, speed.trained),
         black_box(run),

@@ -57,6 +57,8 @@ class SlowItem:
     median_ns: float  # of its own loads
     most_ns: int
     query: str  # the median
+    file: str | None = None  # that most of its bytes come from, where files were watched
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -159,11 +161,11 @@ def _with_items(ask: Ask, policy: Policy, loading: Loading) -> Loading:
 
 def _slow_items(ask: Ask, source: str) -> list[SlowItem]:
     """The ones that cost the most; not those that cost little beside the first of them."""
-    columns = "index, id, workers, rank, loads, median_ns, most_ns, total_ns"
+    columns = "index, id, workers, rank, loads, median_ns, most_ns, file, bytes, total_ns"
     found = ask.rows(f"SELECT {columns} FROM {source} ORDER BY total_ns DESC, index, id LIMIT {MOST_ITEMS}")
     return [
-        SlowItem(index, id, sorted(workers or []), rank, loads, median, most, _again(source, index, id))
-        for index, id, workers, rank, loads, median, most, total in found
+        SlowItem(index, id, sorted(workers or []), rank, loads, median, most, _again(source, index, id), file, size)
+        for index, id, workers, rank, loads, median, most, file, size, total in found
         if total >= LITTLE * found[0][-1]
     ]
 

@@ -64,8 +64,8 @@ def each_item(loads: str) -> str:
     """
     return (
         "SELECT index, id, list(DISTINCT worker) FILTER (worker IS NOT NULL) AS workers, min(rank) AS rank, count(*) AS loads, "
-        "quantile_disc(dur_ns, 0.5) AS median_ns, max(dur_ns) AS most_ns, sum(dur_ns) AS total_ns "
-        f"FROM {loads} GROUP BY index, id"
+        "quantile_disc(dur_ns, 0.5) AS median_ns, max(dur_ns) AS most_ns, sum(dur_ns) AS total_ns, "
+        f"any_value(file) AS file, max(bytes) AS bytes FROM {loads} GROUP BY index, id"
     )
 
 

@@ -26,7 +26,10 @@ from sonde.diagnosis.rules.launch import launch_bound
 from sonde.diagnosis.rules.nonfinite import non_finite
 from sonde.diagnosis.rules.oversubscribed import cpu_oversubscribed
 from sonde.diagnosis.rules.pressure import memory_pressure
+from sonde.diagnosis.rules.reopened import file_reopened
 from sonde.diagnosis.rules.residual import residual_heavy
+from sonde.diagnosis.rules.slowfile import slow_file
+from sonde.diagnosis.rules.smallreads import small_reads
 from sonde.diagnosis.rules.spikes import step_spikes
 from sonde.diagnosis.rules.startup import worker_startup
 from sonde.diagnosis.rules.straggler import straggler
@@ -38,6 +41,9 @@ RULES = (
     Rule("INTERRUPTED", "interrupted", interrupted),
     Rule("NON_FINITE", "non_finite", non_finite),
     Rule("WORKER_STARTUP", "worker_startup", worker_startup),
+    Rule("SLOW_FILE", "slow_file", slow_file),
+    Rule("SMALL_READS", "small_reads", small_reads),
+    Rule("FILE_REOPENED", "file_reopened", file_reopened),
     Rule("SLOW_ITEMS", "slow_items", slow_items),
     Rule("INPUT_STRAGGLER", "straggler", input_straggler),
     Rule("COMPUTE_STRAGGLER", "straggler", compute_straggler),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde import units
+from sonde.diagnosis.files import named
 from sonde.diagnosis.stragglers import INPUT, straggling
 
 if TYPE_CHECKING:
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 def input_straggler(facts: Facts, policy: Policy) -> Finding | None:
     """The other ranks wait for one rank, which waits longer for its data."""
     next = "Check the loader of {}: its disk, its share of the data and its workers."
-    return straggling(facts, policy, "INPUT_STRAGGLER", INPUT, _does, next)
+
+    def does(late: Late) -> str:
+        return f"waits {units.duration(late.more_ns)} longer for {_data(facts, late.rank.rank)}"
+
+    return straggling(facts, policy, "INPUT_STRAGGLER", INPUT, does, next)
 
 
-def _does(late: Late) -> str:
-    return f"waits {units.duration(late.more_ns)} longer for its data"
+def _data(facts: Facts, rank: int | None) -> str:
+    """Its data; where files were watched, the file that it waits for most."""
+    found = facts.files.ranks.get(rank)
+    return "its data" if found is None else f"its data, most of all {named(*found, facts.files.items['bytes'].value)}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sonde import units
 from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.files import named
 from sonde.diagnosis.loading import SlowItem
 from sonde.finding import CRITICAL, WARN, Finding
 
@@ -31,7 +32,7 @@ def slow_items(facts: Facts, policy: Policy) -> Finding | None:
     if each < 1e9 * policy["slow_items.least_s"] or _chance(facts, policy):
         return None
     usual = items["p50"].or_zero()
-    named = [f"{_name(item)} ({units.duration(item.median_ns)}, {_loaded(item)})" for item in facts.loading.slow]
+    slowest = [f"{_name(item)} ({units.duration(item.median_ns)}, {_loaded(item)})" for item in facts.loading.slow]
     shown = facts.speed.shown("input_wait")
     again = any(item.loads > 1 for item in facts.loading.slow)
     return finding(
@@ -39,8 +40,8 @@ def slow_items(facts: Facts, policy: Policy) -> Finding | None:
         CRITICAL if cost >= policy["slow_items.critical_share"] else WARN,
         0.9 if again else 0.7,
         f"{units.plural(items['different'].or_zero(), 'item takes', 'items take')} over {units.duration(facts.loading.slow_ns)} to load "
-        f"{'each time ' if again else ''}(median {units.duration(usual)}). Slowest: {units.listed(named)}. They take {units.share(lost)} of all loading time; "
-        f"training waits for data {units.share(shown.value)} of the step time.",
+        f"{'each time ' if again else ''}(median {units.duration(usual)}). Slowest: {units.listed(slowest)}. They take {units.share(lost)} of all loading time; "
+        f"training waits for data {units.share(shown.value)} of the step time.{_file(facts)}",
         f"Check {_name(facts.loading.slow[0])} in the dataset: its size, format and storage."
         if again
         else f"Load {_name(facts.loading.slow[0])} again. If it is slow each time, check its size, format and storage.",
@@ -67,6 +68,14 @@ def _chance(facts: Facts, policy: Policy) -> bool:
     return first.loads < 2 and facts.health.crowded(policy) and first.median_ns < 1e6 * policy["slow_items.crowded_ms"]
 
 
+def _file(facts: Facts) -> str:
+    """What the slowest item reads, where files were watched."""
+    first = facts.loading.slow[0]
+    if first.file is None:
+        return ""
+    return f" {_name(first).capitalize()} reads {named(first.file, first.bytes, facts.files.items['bytes'].value)}."
+
+
 def _loaded(item: SlowItem) -> str:
     return "loaded once" if item.loads == 1 else f"loaded {item.loads} times"
 
@@ -84,5 +93,7 @@ def _plain(item: SlowItem) -> dict[str, object]:
         "loads": item.loads,
         "median_ns": item.median_ns,
         "most_ns": item.most_ns,
+        "file": item.file,
+        "bytes": item.bytes,
         "query": item.query,
     }
