@@ -22,7 +22,7 @@ from tests.diagnosis.building import (
 )
 
 from sonde.store import probe
-from sonde.store.record import COUNTER
+from sonde.store.record import COUNTER, MARK
 from sonde.testing import MS, START_NS, BuiltProcess, BuiltRecord
 
 GB = 1_000_000_000
@@ -59,6 +59,46 @@ def _slow_items() -> list[BuiltProcess]:
         phases=lambda rank, step: phases(input_wait=403 if step % 30 in (10, 29) else 4),
         item_ns=lambda rank, index: 400 * MS if index in (41, 121) else MS,
     )
+
+
+def _with_reads(built: list[BuiltProcess], about: Callable[[int], dict[str, object]]) -> list[BuiltProcess]:
+    """The same with `--io`: what is read for each item, by its index."""
+    found = []
+    for process in built:
+        fetches = [one for one in process.records if one.name == probe.FETCH]
+        items = [one for one in process.records if one.name == probe.ITEM]
+        size = len(items) // max(1, len(fetches))
+        named = {str(about(one.key or 0)["path"]) for one in items}
+        numbers = {path: number for number, path in enumerate(sorted(named))}
+        files = [
+            BuiltRecord(probe.FILE, probe.IO, kind=MARK, start=START_NS, key=number, args={"path": path, "size": 1000})
+            for path, number in numbers.items()
+        ]
+        reads = []
+        for place, one in enumerate(items):
+            facts = dict(about(one.key or 0))
+            args = {"file": numbers[str(facts.pop("path"))], "position": place % size, "opens": 1, **facts}
+            key = fetches[place // size].key
+            reads.append(BuiltRecord(probe.READ, probe.IO, kind=MARK, start=one.start, key=key, args=args))
+        found.append(with_records(process, *files, *reads))
+    return found
+
+
+def _slow_file() -> list[BuiltProcess]:
+    def about(index: int) -> dict[str, object]:
+        slow = index in (41, 121)
+        path = "/data/slow.bin" if slow else f"/data/{index}.bin"
+        return {"path": path, "calls": 1, "bytes": 10**6, "ns": 390 * MS if slow else MS // 2}
+
+    return _with_reads(_slow_items(), about)
+
+
+def _read_by_all(**facts: object) -> list[BuiltProcess]:
+    def about(index: int) -> dict[str, object]:
+        return {"path": f"/data/{index}.bin", **facts}
+
+    waiting = processes(phases=phases(input_wait=40), item_ns=lambda rank, index: 4 * MS)
+    return _with_reads(waiting, about)
 
 
 def _garbage() -> list[BuiltProcess]:
@@ -101,6 +141,9 @@ RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "INTERRUPTED": lambda: [ended(one, "KeyboardInterrupt") for one in processes()],
     "NON_FINITE": lambda: processes(loss=lambda step: math.nan if step > 30 else 1.0),
     "WORKER_STARTUP": _startup,
+    "SLOW_FILE": _slow_file,
+    "SMALL_READS": lambda: _read_by_all(calls=1000, bytes=100_000, ns=3 * MS),
+    "FILE_REOPENED": lambda: _read_by_all(path="/data/all.bin", calls=1, bytes=10**6, ns=MS),
     "SLOW_ITEMS": _slow_items,
     "INPUT_STRAGGLER": lambda: processes(ranks=2, phases=waiting_for(1, "input_wait")),
     "COMPUTE_STRAGGLER": lambda: processes(ranks=4, phases=waiting_for(1, "forward")),

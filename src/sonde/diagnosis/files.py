@@ -80,7 +80,10 @@ def _slow(ask: Ask, policy: Policy, source: str, usual: Figures) -> list[SlowFil
     found = ask.rows(
         f"SELECT file, loads, bytes, median_ns, total_ns::BIGINT FROM {each} ORDER BY total_ns DESC, file LIMIT {MOST_FILES}"
     )
-    return [SlowFile(*row, f"SELECT median_ns FROM {each} AND file = {literal(row[0])}") for row in found]
+    return [
+        SlowFile(path, loads, size, median, total, f"SELECT median_ns FROM {each} AND file = {literal(path)}")
+        for path, loads, size, median, total in found
+    ]
 
 
 def _by_rank(ask: Ask, loader: str) -> dict[int | None, tuple[str, int]]:

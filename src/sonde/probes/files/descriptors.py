@@ -6,6 +6,11 @@ import os
 
 from sonde.probes.files.paths import data_path, size_of
 
+try:
+    import fcntl
+except ImportError:  # there is no /proc there, either
+    fcntl = None  # type: ignore[assignment]
+
 FOLDER = "/proc/self/fd"
 MOST = 512  # descriptors that are looked at
 
@@ -20,10 +25,17 @@ def path_of(descriptor: int | str) -> str | None:
 
 
 def open_files() -> dict[str, int]:
-    """The data files that are open, each with a descriptor."""
+    """The data files that are open for reading only, each with a descriptor."""
     try:
         listed = os.listdir(FOLDER)[:MOST]
     except OSError:
         return {}
     found = {path: int(one) for one in listed if (path := path_of(one)) is not None}
-    return {path: one for path, one in found.items() if size_of(one) is not None}
+    return {path: one for path, one in found.items() if _readable(one) and size_of(one) is not None}
+
+
+def _readable(descriptor: int) -> bool:
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+    except OSError:  # closed meanwhile
+        return False

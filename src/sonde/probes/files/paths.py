@@ -9,7 +9,7 @@ from typing import Any
 CODE = (".py", ".pyc", ".pyi", ".so", ".pth")
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 PACKAGES = ("/site-packages/", "/dist-packages/", ".dist-info/")
-KERNEL = ("/proc/", "/sys/", "/dev/", "/etc/")
+KERNEL = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/share/zoneinfo/")
 SHARED = "/dev/shm/"  # noqa: S108  people keep data there
 OF_TORCH = ("/dev/shm/torch_", "/dev/shm/sem.", "/dev/shm/psm_", "/dev/shm/pym-")  # noqa: S108
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 MOST_KNOWN = 65_536  # files whose number is remembered
 MOST_OUTSIDE = 64  # files outside of items, before their records are written
-PLAUSIBLE = 1.1  # native code has read at most this many times the size of the only file that was opened
+# Native code has read at most this many times the size of the only file that it can be, and this much more: else it was another one.
+PLAUSIBLE, ROOM = 1.1, 65_536
 
 
 class Tally:
@@ -117,19 +118,18 @@ class Reading:
 
     def _name(self, unnamed: Tally) -> None:
         """Find out which file native code has read: the only one that fits, or that is open; else it stays without a name."""
-        opened = list(self.files.items())
-        if len(opened) == 1 and opened[0][0] is not None:
-            path, tally = opened[0]
-            if tally.size is not None and tally.bytes + unnamed.bytes <= PLAUSIBLE * tally.size + 65_536:
+        opened = [(path, tally.size) for path, tally in self.files.items() if path is not None]
+        if len(opened) != 1:
+            opened = [(path, size_of(descriptor)) for path, descriptor in open_files().items()]
+        if len(opened) == 1:
+            [(path, size)] = opened
+            known = self.files.get(path)
+            read = unnamed.bytes + (0 if known is None else known.bytes)
+            if size is not None and read <= PLAUSIBLE * size + ROOM:
+                self.tally(path, size)
                 self._give(path, unnamed.bytes, unnamed.calls)
                 return
-        found = open_files()
         self.files[None] = unnamed
-        if len(found) == 1:
-            [(path, descriptor)] = found.items()
-            self.files.pop(None)
-            self.tally(path, size_of(descriptor))
-            self._give(path, unnamed.bytes, unnamed.calls)
 
 
 class _Process:
