@@ -55,7 +55,7 @@ def selection(run: Run, ask: Ask) -> object:
 def event(run: Run, ask: Ask) -> object:
     """One span, and the path from its item to its batch and its step."""
     some = chosen(all_lanes(run), [ask.path["lane"]])
-    return span(run, ask.path["lane"], some, ask.place("seq"))
+    return span(run, ask.path["lane"], some, ask.place("seq"), ask.optional("start"))
 
 
 def _wanted(run: Run, ask: Ask) -> tuple[list[Lane], str]:

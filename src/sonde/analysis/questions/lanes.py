@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lane:
-    """One lane. `threads`: the (process, lane) pairs of the table `events` that it shows."""
+    """One lane. `depth`: that of its innermost spans. `threads`: the (process, lane) pairs of the table `events` that it shows."""
 
     id: str
     host: str
@@ -25,6 +25,7 @@ class Lane:
     thread: str | None
     process: str
     events: int
+    depth: int
     threads: list[tuple[str, int | None]]
 
 
@@ -38,19 +39,20 @@ def lane_id(row: Mapping[str, Any], lane: int | None, owner: Mapping[str, str]) 
 def lanes(run: Run) -> list[Lane]:
     """All lanes that have spans, by rank; workers below the process that they load for."""
     rows = run.sql(
-        "SELECT process, lane, any_value(thread), count(*) FROM events WHERE kind = 'span' GROUP BY process, lane ORDER BY 1, 2"
+        "SELECT process, lane, any_value(thread), count(*), max(depth) FROM events WHERE kind = 'span' GROUP BY process, lane ORDER BY 1, 2"
     ).fetchall()
     about = {row["process"]: row for row in run.rows}
     owner = owners(run.rows)
     found: dict[str, Lane] = {}
-    for process, lane, thread, count in rows:
+    for process, lane, thread, count, depth in rows:
         row = about[process]
         id = lane_id(row, lane, owner)
         known = found.get(id)
         threads = [*(known.threads if known else ()), (process, lane)]
         total = count + (known.events if known else 0)
+        deepest = max(depth, known.depth if known else 0)
         of = owner.get(process, process) if row["worker"] is not None else process
-        found[id] = Lane(id, row["host"], row["rank"], row["role"], row["worker"], thread, of, total, threads)
+        found[id] = Lane(id, row["host"], row["rank"], row["role"], row["worker"], thread, of, total, deepest, threads)
     return sorted(found.values(), key=_order)
 
 

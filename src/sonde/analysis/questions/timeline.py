@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.lanes import lane_id
+from sonde.analysis.questions.lanes import condition, lane_id
 from sonde.analysis.records.owners import owners
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
@@ -69,41 +69,43 @@ def sums(run: Run, where: str, first: int, last: int) -> list[dict[str, Any]]:
 
 
 def names_like(run: Run, sought: str, limit: int) -> list[dict[str, Any]]:
-    """Names that hold a text, the largest total first, and the first span of each."""
+    """Names that hold a text, the largest total first, and the first and the longest span of each."""
     started = run.started or 0
+    place = "(process, coalesce(lane, 0), seq, start_ns, dur_ns)"
     rows = run.sql(
         f"""
-        SELECT name, cat, count(*), sum(dur_ns)::BIGINT, max(dur_ns), arg_min((process, coalesce(lane, 0), seq, dur_ns), start_ns),
-               min(start_ns) - {started}
+        SELECT name, cat, count(*), sum(dur_ns)::BIGINT, max(dur_ns), arg_min({place}, start_ns), arg_max({place}, coalesce(dur_ns, 0))
         FROM events WHERE kind = 'span' AND contains(lower(cat || '.' || name), {quoted(sought.lower())})
         GROUP BY name, cat ORDER BY 4 DESC NULLS LAST, 1 LIMIT {limit}
         """
     ).fetchall()
     about, owner = {row["process"]: row for row in run.rows}, owners(run.rows)
-    found = []
-    for name, cat, count, total, longest, where, start in rows:
-        process, lane, seq, dur = where.values() if isinstance(where, dict) else where
-        first = {
-            "lane": lane_id(about[process], lane, owner),
-            "start_ns": start,
-            "dur_ns": dur,
-            "seq": seq,
-            "process": process,
-        }
-        found.append(
-            {"name": name, "cat": cat, "count": count, "total_ns": total, "longest_ns": longest, "first": first}
-        )
-    return found
+
+    def spot(found: Any) -> dict[str, Any]:
+        process, lane, seq, start, dur = found.values() if isinstance(found, dict) else found
+        id = lane_id(about[process], lane, owner)
+        return {"lane": id, "start_ns": start - started, "dur_ns": dur, "seq": seq, "process": process}
+
+    return [
+        {"name": name, "cat": cat, "count": count, "total_ns": total, "longest_ns": longest}
+        | {"first": spot(first), "longest": spot(slowest)}
+        for name, cat, count, total, longest, first, slowest in rows
+    ]
 
 
 _COLUMNS = "name, cat, start_ns, dur_ns, depth, step, epoch, key, error, open, args, rank, process, thread, seq, parent"
 
 
-def span(run: Run, lane: str, some: list[Lane], seq: int) -> dict[str, Any]:
-    """One span, and what it leads to: an item to its batch, a batch to its step. Raises UnknownName."""
+def span(run: Run, lane: str, some: list[Lane], seq: int, start: int | None = None) -> dict[str, Any]:
+    """One span, and what it leads to: an item to its batch, a batch to its step. Raises UnknownName.
+
+    The workers of one lane count their spans anew: `start` tells which of them is meant.
+    """
     started = run.started or 0
-    processes = ", ".join(quoted(process) for one in some for process, _ in one.threads) or "NULL"
-    rows = run.sql(f"SELECT {_COLUMNS} FROM events WHERE seq = {seq} AND process IN ({processes}) LIMIT 1").fetchall()
+    near = "start_ns" if start is None else f"abs(start_ns - {start + started})"
+    rows = run.sql(
+        f"SELECT {_COLUMNS} FROM events WHERE kind = 'span' AND seq = {seq} AND {condition(some, False)} ORDER BY {near} LIMIT 1"
+    ).fetchall()
     if not rows:
         raise UnknownName(f"There is no span {seq} in the lane {lane}.")
     event = dict(zip(_COLUMNS.split(", "), rows[0], strict=True))
@@ -112,39 +114,79 @@ def span(run: Run, lane: str, some: list[Lane], seq: int) -> dict[str, Any]:
 
 
 def _links(run: Run, event: dict[str, Any], started: int) -> list[dict[str, Any]]:
-    """Item, batch and step of a span of the loader."""
-    key, links = event["key"], []
+    """Item, fetch, batch and step of a span of the probes: what is known of that path, in this order."""
     if event["cat"] != probe.PROBE:
         return []
+    owner = owners(run.rows).get(event["process"], event["process"])
+    item, key = [], event["key"]
     if event["name"] == probe.ITEM:
-        links.append(
-            {
-                "kind": "item",
-                "index": key,
-                "seq": event["seq"],
-                "start_ns": event["start_ns"],
-                "dur_ns": event["dur_ns"],
-            }
-        )
-        rows = run.sql(
+        item = _spots(run, "item", f"process = {quoted(event['process'])} AND seq = {event['seq']}", {"index": key})
+        around = run.sql(
             f"SELECT key FROM events WHERE process = {quoted(event['process'])} AND seq = {event['parent'] or -1}"
         ).fetchall()
-        key = rows[0][0] if rows else None
+        key = around[0][0] if around else None
     elif event["name"] not in (probe.FETCH, probe.INPUT_WAIT, probe.PREFETCH):
-        return []
+        return _of_step(run, owner, event["step"], started)
     if key is None:
-        return links
-    owner = owners(run.rows).get(event["process"], event["process"])
+        return item
     loader, round, number = probe.read_batch_key(key)
-    batches = run.sql(
-        f"SELECT rank, step, start_ns - {started}, wait_ns FROM batches WHERE process = {quoted(owner)} AND loader = {loader} "
-        f"AND round = {round} AND batch = {number} LIMIT 1"
+    return item + _of_batch(run, owner, f"loader = {loader} AND round = {round} AND batch = {number}", started)
+
+
+def _of_step(run: Run, owner: str, step: int | None, started: int) -> list[dict[str, Any]]:
+    """The path of the batch of a step, or the step alone."""
+    if step is None:
+        return []
+    place = {"process": owner, "step": step}
+    return _of_batch(run, owner, f"step = {step}", started) or _step_spot(run, owner, step, started, place)
+
+
+def _of_batch(run: Run, owner: str, where: str, started: int) -> list[dict[str, Any]]:
+    """Where a batch was fetched, where the trainer took it, and its step."""
+    rows = run.sql(
+        f"SELECT rank, loader, round, batch, step FROM batches WHERE process = {quoted(owner)} AND {where} ORDER BY start_ns LIMIT 1"
     ).fetchall()
-    for rank, step, start, wait in batches:
-        place = {"rank": rank, "process": owner, "loader": loader, "round": round, "batch": number, "step": step}
-        links.append({"kind": "batch", **place, "start_ns": start, "dur_ns": wait})
-        steps = run.sql(
-            f"SELECT start_ns - {started}, dur_ns FROM steps WHERE process = {quoted(owner)} AND step = {-1 if step is None else step} LIMIT 1"
+    if not rows:
+        return []
+    rank, loader, round, number, step = rows[0]
+    place = {"rank": rank, "process": owner, "loader": loader, "round": round, "batch": number, "step": step}
+    key = probe.batch_key(loader, round, number)
+    about = owners(run.rows)
+    family = ", ".join(quoted(one) for one in (owner, *(worker for worker, of in about.items() if of == owner)))
+    fetch = _spots(run, "fetch", f"name = '{probe.FETCH}' AND key = {key} AND process IN ({family})", place)
+    wait = _spots(run, "batch", f"name = '{probe.INPUT_WAIT}' AND key = {key} AND process = {quoted(owner)}", place)
+    return fetch + wait + _step_spot(run, owner, step, started, place)
+
+
+def _spots(run: Run, kind: str, where: str, place: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first span of the probes that fits, as a stop of the path."""
+    rows = run.sql(
+        f"SELECT process, lane, seq, depth, start_ns - {run.started or 0}, dur_ns FROM events "
+        f"WHERE kind = 'span' AND cat = '{probe.PROBE}' AND {where} ORDER BY start_ns LIMIT 1"
+    ).fetchall()
+    about, owner = {row["process"]: row for row in run.rows}, owners(run.rows)
+    return [
+        {"kind": kind, **place, "lane": lane_id(about[process], lane, owner), "seq": seq, "depth": depth}
+        | {"start_ns": start, "dur_ns": dur}
+        for process, lane, seq, depth, start, dur in rows
+    ]
+
+
+def _step_spot(run: Run, owner: str, step: int | None, started: int, place: dict[str, Any]) -> list[dict[str, Any]]:
+    """A step as the end of the path: in the lane of the spans that it is made of."""
+    rows = run.sql(
+        f"SELECT start_ns, dur_ns, rank FROM steps WHERE process = {quoted(owner)} AND step = {-1 if step is None else step} LIMIT 1"
+    ).fetchall()
+    about = {row["process"]: row for row in run.rows}
+    found = []
+    for start, dur, rank in rows:
+        lane = run.sql(
+            f"SELECT lane FROM events WHERE kind = 'span' AND process = {quoted(owner)} AND cat = '{probe.PROBE}' "
+            f"AND start_ns >= {start} AND start_ns <= {start + dur} ORDER BY dur_ns DESC LIMIT 1"
         ).fetchall()
-        links += [{"kind": "step", **place, "start_ns": begun, "dur_ns": dur} for begun, dur in steps]
-    return links
+        id = lane_id(about[owner], lane[0][0], {}) if lane else None
+        found.append(
+            {"kind": "step", **place, "rank": rank, "lane": id, "seq": None, "depth": 0}
+            | {"start_ns": start - started, "dur_ns": dur}
+        )
+    return found
