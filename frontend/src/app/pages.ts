@@ -28,6 +28,7 @@ export const PAGES: PageEntry[] = [
   },
   { path: "/runs/:run/items", tab: { label: "Items", needs: "items" }, load: () => import("../pages/items/Items") },
   { path: "/runs/:run/items/*index", load: () => import("../pages/item/Item") },
+  { path: "/runs/:run/timeline", tab: { label: "Timeline" }, load: () => import("../pages/timeline/Timeline") },
 ]
 
 export interface Found {

@@ -92,7 +92,7 @@ const NAMES: Record<string, string> = {
 }
 
 /** A slice in words. */
-export function sliceName(slice: Slice): string {
+export function sliceName(slice: Pick<Slice, "name" | "cat" | "index">): string {
   if (slice.cat !== "probe") return slice.name
   if (slice.name === "item" && slice.index !== null) return `item ${slice.index}`
   return NAMES[slice.name] ?? phaseName(slice.name)
@@ -111,7 +111,7 @@ const KNOWN = new Set([
 ])
 
 /** The phase whose colour a slice has. */
-export function phaseOf(slice: Slice): string {
+export function phaseOf(slice: Pick<Slice, "name" | "cat">): string {
   if (WAITING.has(slice.name)) return "input_wait"
   if (KNOWN.has(slice.name)) return slice.name
   for (const phase of KNOWN) if (slice.name.startsWith(phase) || slice.cat.includes(phase)) return phase
