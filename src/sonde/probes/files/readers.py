@@ -50,6 +50,11 @@ def _follow(made: Any, file: Any, ns: int) -> None:
     about = here()
     about.opened(path, size_of(raw.fileno()))
     about.tally(path).ns += ns
+    if (
+        raw is made
+    ):  # without a buffer: `open(path, "rb", 0).read` must keep its file alive, which functions of ours would not
+        about.taken(path)
+        return
     held: Any = raw  # of its own attributes, type checkers know nothing
     known = ref(raw)
     held.read = partial(_read, io.FileIO.read, known, path)

@@ -25,13 +25,14 @@ PLAUSIBLE, ROOM = 1.1, 65_536
 class Tally:
     """What was read of one file."""
 
-    __slots__ = ("bytes", "calls", "disk", "known", "mapped", "native", "ns", "opens", "size")
+    __slots__ = ("bytes", "calls", "disk", "known", "native", "ns", "opens", "size", "unseen")
 
     def __init__(self, size: int | None) -> None:
         self.opens = self.calls = self.bytes = self.ns = 0
         self.size = size
         self.known = True  # how long it took: native code is not timed
-        self.native = self.mapped = False
+        self.native = False
+        self.unseen = False  # something may have been read that nothing counts
         self.disk: int | None = None
 
 
@@ -77,10 +78,12 @@ class Reading:
         """Native code gets the descriptor of this file."""
         self.settle()
         self.native = path
+        if self.since is None:  # outside of items, or the kernel does not count
+            self.tally(path).unseen = True
 
     def map(self, path: str) -> None:
         """The file is mapped into memory: what is read of it then is not seen."""
-        self.tally(path).mapped = True
+        self.tally(path).unseen = True
 
     def settle(self) -> None:
         """Give what the kernel has counted beyond the readers to the file that native code read."""
@@ -214,9 +217,9 @@ def write(reading: Reading, path: str | None, tally: Tally) -> None:
         facts["file"] = _number(path, tally.size)
     if reading.position is not None:
         facts["position"] = reading.position
-    if tally.bytes or not tally.mapped:
+    if tally.bytes or not tally.unseen:
         facts["bytes"] = tally.bytes
-    if tally.known and not tally.mapped:
+    if tally.known and not tally.unseen:
         facts["ns"] = tally.ns
     if tally.native:
         facts["native"] = True
