@@ -58,7 +58,7 @@ def compare_prints(mine: Iterable[Print], others: Iterable[Print]) -> Stream:
             continue
         compared.add((one.rank, one.step))
         first = one.step if first is None else first
-        if parted is None and _differ(one, other):
+        if parted is None and differ(one, other):
             parted = _difference(one, other)
     return Stream(FINGERPRINT, len(compared), first, parted)
 
@@ -75,7 +75,8 @@ def read_fingerprints(run: Run) -> Iterator[Print]:
     return map(Print._make, rows)
 
 
-def _differ(one: Print, other: Print) -> bool:
+def differ(one: Print, other: Print) -> bool:
+    """Are they of other numbers?"""
     if (
         one.digest ^ other.digest
     ) & probe.FINGERPRINT_DEVICE:  # one of them is of a device: digests are of another kind

@@ -220,18 +220,25 @@ def write(span: Any, tensor: Any) -> None:
 
 
 def _write_slowly(span: Any, tensor: Any) -> None:
+    found = measure(tensor)
+    if found is not None:
+        key, value = found
+        core.note(span, value, key)
+
+
+def measure(tensor: Any) -> tuple[int, float] | None:
+    """The digest and the sum of a tensor; None: it has no plain memory."""
     torch = sys.modules["torch"]
     tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # a DTensor: what this rank has of it
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or not _is_there(tensor):
-        return
+        return None
     plain = tensor.detach()
     if plain.is_complex():
         plain = torch.view_as_real(plain.resolve_conj())
     # A copy: the storage of what NumPy has seen can never be resized again.
     bits = (plain.resolve_neg() if plain.is_neg() else plain).clone(memory_format=torch.contiguous_format).reshape(-1)
     key = _exact(torch, plain, bits) if bits.is_cpu else _sums(torch, bits)
-    value = bits.sum(dtype=torch.float64).item() if bits.numel() else 0.0
-    core.note(span, value, key)
+    return key, bits.sum(dtype=torch.float64).item() if bits.numel() else 0.0
 
 
 def _is_there(tensor: Any) -> bool:

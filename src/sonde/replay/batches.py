@@ -5,9 +5,6 @@ It reads a run as the reading half does, and judges values as the recording half
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
 import traceback
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,8 +16,9 @@ from sonde.analysis.ledger.ledger import WHOLE
 from sonde.analysis.run import Run, open_run
 from sonde.blackbox import fingerprint
 from sonde.capture.show.text import indented, value_text
-from sonde.errors import MissingExtra, ReplayError, nearest
+from sonde.errors import MissingExtra, ReplayError
 from sonde.lazy import numpy as np
+from sonde.replay.target import USUAL
 from sonde.values.parts import parts_of
 from sonde.values.snapshot import DESCRIBED, freeze
 
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 MOST_READ = 1_000_000  # items of an iterable dataset that are read to come to a batch
 SHOWN_ITEMS = 4  # whose values are printed
 SHOWN_NUMBERS = 16
-# What datasets raise; anything else passes as it is.
-_USUAL = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -321,7 +317,7 @@ def _asked(dataset: Any, index: Any, what: str) -> Any:
 def _called(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
     try:
         return function(argument)
-    except _USUAL as error:
+    except USUAL as error:
         raise ReplayError(_failed(what, error)) from error
 
 
@@ -330,7 +326,7 @@ def _iterated(dataset: Any) -> Iterator[Any]:
     try:
         for place, item in enumerate(dataset):  # noqa: B007  told when the next one fails
             yield item
-    except _USUAL as error:
+    except USUAL as error:
         raise ReplayError(_failed(f"item {place + 1}", error)) from error
 
 
@@ -348,67 +344,3 @@ def _listed(indices: Sequence[Any]) -> str:
 
 def _described(value: Any) -> str:
     return value_text(freeze(value, DESCRIBED).note)
-
-
-# ── where a dataset comes from ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def load_target(target: str) -> Any:
-    """The dataset or loader that `script.py:name` means: what has this name, or what it returns when it is called.
-
-    The script is imported under its own name, so that its main part does not run. Raises ReplayError if it cannot be found or
-    made.
-    """
-    file, colon, name = target.rpartition(":")
-    if not colon or not name or not file:
-        raise ReplayError(f"{target!r} does not name a dataset. Give SCRIPT:NAME, such as train.py:make_dataset.")
-    if not os.path.isfile(file):
-        raise ReplayError(f"No such file: {file}. Give the script that defines {name}.")
-    module = _imported(file)
-    if not hasattr(module, name):
-        names = [one for one, value in vars(module).items() if not one.startswith("_") and _may_be_meant(value, module)]
-        raise ReplayError(f"{file} has no {name!r}. {nearest(name, names) if names else 'It defines nothing.'}")
-    found = getattr(module, name)
-    if _is_data(found):
-        return found
-    if not callable(found):
-        raise ReplayError(f"{name} in {file} is a {type(found).__name__}, not a dataset or a function that makes one.")
-    return _returned(found, f"{name}() of {file}")
-
-
-def _imported(file: str) -> Any:
-    path = os.path.abspath(file)
-    stem = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(stem, path)
-    if spec is None or spec.loader is None:
-        raise ReplayError(f"{file} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.path.dirname(path))  # as for the script itself: it may import its neighbours
-    sys.modules.setdefault(stem, module)
-    try:
-        spec.loader.exec_module(module)
-    except (ImportError, SyntaxError) as error:
-        raise ReplayError(f"Cannot import {file}: {type(error).__name__}: {error}.") from error
-    except _USUAL as error:
-        said = f"{type(error).__name__}: {error}".rstrip(".")
-        advice = "If it trains on import, move that below: if __name__ == '__main__'"
-        raise ReplayError(f"Cannot import {file}: {said}. {advice}") from error
-    return module
-
-
-def _returned(make: Callable[[], Any], what: str) -> Any:
-    try:
-        found = make()
-    except _USUAL as error:
-        raise ReplayError(f"{what} fails: {type(error).__name__}: {error}.") from error
-    if not _is_data(found):
-        raise ReplayError(f"{what} returns a {type(found).__name__}, not a dataset or a loader.")
-    return found
-
-
-def _is_data(value: Any) -> bool:
-    return not isinstance(value, type) and (hasattr(value, "__getitem__") or hasattr(value, "__iter__"))
-
-
-def _may_be_meant(value: Any, module: Any) -> bool:
-    return _is_data(value) or (callable(value) and getattr(value, "__module__", None) == module.__name__)

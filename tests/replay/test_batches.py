@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from tests.probes.data import Numbers, Stream, Together, Words  # noqa: E402
 import sonde  # noqa: E402
 from sonde.analysis.seal import seal  # noqa: E402
 from sonde.errors import ReplayError, UnknownName  # noqa: E402
-from sonde.replay import load_target  # noqa: E402
 from sonde.testing import build_training  # noqa: E402
 
 DataLoader = torch.utils.data.DataLoader
@@ -278,7 +275,7 @@ def test_an_item_that_fails_is_named(tmp_path: Path) -> None:
     """With what the dataset said, and where."""
     path, _ = trained(tmp_path, DataLoader(Pictures(), batch_size=4))
     with pytest.raises(
-        ReplayError, match=r"fails for item 22: OSError: 22.fits is broken \(in .*test_replay.py:"
+        ReplayError, match=r"fails for item 22: OSError: 22.fits is broken \(in .*test_batches.py:"
     ) as caught:
         sonde.flow.replay(path, 5, Pictures(bad=22))
     assert isinstance(caught.value.__cause__, OSError)
@@ -295,76 +292,3 @@ def test_a_run_without_a_ledger(tmp_path: Path) -> None:
     """The probes may have been off, or it is older."""
     with pytest.raises(ReplayError, match="the run has no ledger for it"):
         sonde.flow.replay(build_training(tmp_path / "run", steps=2), 1, Pictures())
-
-
-# ── where a dataset comes from ───────────────────────────────────────────────────────────────────────────────────────
-
-SCRIPT = """
-import neighbour
-
-class Data:
-    def __getitem__(self, index):
-        return index
-
-def make_dataset():
-    return Data()
-
-def fails():
-    raise ValueError("no such survey")
-
-def nothing():
-    return None
-
-ready = [1, 2, 3]
-number = 5
-
-if __name__ == "__main__":
-    raise SystemExit("the main part must not run")
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A script with a neighbour that it imports."""
-    monkeypatch.setattr("sys.path", ["", *sys.path])
-    (tmp_path / "neighbour.py").write_text("")
-    path = tmp_path / "some_script.py"
-    path.write_text(SCRIPT)
-    yield path
-    for name in ("neighbour", "some_script"):
-        sys.modules.pop(name, None)
-
-
-def test_a_function_or_a_dataset_in_a_script(script: Path) -> None:
-    """The script is imported, and its main part does not run."""
-    assert load_target(f"{script}:make_dataset")[7] == 7
-    assert load_target(f"{script}:ready") == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"),
-    [
-        ("make_datset", "Did you mean 'make_dataset'?"),
-        ("fails", r"fails\(\) of .* fails: ValueError: no such survey"),
-        ("nothing", "returns a NoneType, not a dataset or a loader"),
-        ("number", "is a int, not a dataset or a function"),
-    ],
-)
-def test_a_name_that_is_none(script: Path, name: str, answer: str) -> None:
-    """It says what is there."""
-    with pytest.raises(ReplayError, match=answer):
-        load_target(f"{script}:{name}")
-
-
-@pytest.mark.parametrize("target", ["train.py", ":x", "train.py:", "nowhere.py:make"])
-def test_a_target_that_is_none(target: str) -> None:
-    """The form is told, or that the file is not there."""
-    with pytest.raises(ReplayError, match=r"No such file|does not name a dataset"):
-        load_target(target)
-
-
-def test_a_script_that_cannot_be_imported(tmp_path: Path) -> None:
-    """A mistake in it is told."""
-    (tmp_path / "wrong.py").write_text("def (")
-    with pytest.raises(ReplayError, match=r"Cannot import .*wrong.py: SyntaxError"):
-        load_target(f"{tmp_path / 'wrong.py'}:make")
