@@ -28,4 +28,4 @@ def input_straggler(facts: Facts, policy: Policy) -> Finding | None:
 def _data(facts: Facts, rank: int | None) -> str:
     """Its data; where files were watched, the file that it waits for most."""
     found = facts.files.ranks.get(rank)
-    return "its data" if found is None else f"its data, most of all {named(*found, facts.files.items['bytes'].value)}"
+    return "its data" if found is None else f"its data, mainly {named(*found, facts.files.items['bytes'].value)}"
