@@ -106,6 +106,19 @@ def traceml_disabled() -> bool:
     return variable("TRACEML_DISABLED").strip() == "1"
 
 
+def otlp_endpoint() -> str:
+    """The collector that OpenTelemetry's own variable names, or an empty text."""
+    return variable("OTEL_EXPORTER_OTLP_ENDPOINT").strip()
+
+
+def otlp_headers() -> dict[str, str]:
+    """The headers that OpenTelemetry's own variable has, such as a token: `name=value,name=value`, percent-encoded."""
+    from urllib.parse import unquote
+
+    pairs = (one.partition("=") for one in variable("OTEL_EXPORTER_OTLP_HEADERS").split(",") if "=" in one)
+    return {name.strip(): unquote(value.strip()) for name, _, value in pairs if name.strip()}
+
+
 def over_ssh() -> bool:
     """Is this a session on another machine than the user's?"""
     return bool(variable("SSH_CONNECTION"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.exchange.receiver import receiving
 
 from sonde.cli import main
 from sonde.testing import BuiltProcess, BuiltRecord, build_run
@@ -86,3 +87,26 @@ def test_the_format_must_be_named(folder: Path, args: list[str]) -> None:
 def test_the_name_of_a_reader_brings_its_format(folder: Path) -> None:
     """DFAnalyzer reads DFTracer's."""
     assert "Unknown format 'dfanalyzer'. Did you mean 'pfw'?" in export(folder, "--to", "dfanalyzer").output
+
+
+def test_a_run_is_sent_to_a_collector(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that OpenTelemetry's variable names, with its headers; the run's spans arrive."""
+    with receiving() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "X-Key=a%20b")
+        result = export(folder, "--to", "otlp")
+    assert result.exit_code == 0
+    assert result.output.startswith(
+        f"Sent {len(receiver.spans)} spans and {len(receiver.metrics)} values to {receiver.url}"
+    )
+    assert {"a", "b"} < {span.name for _, span in receiver.spans}
+    assert receiver.headers["X-Key"] == "a b"
+    assert not list(Path.cwd().iterdir())
+
+
+def test_a_collector_that_fails_is_one_message(folder: Path) -> None:
+    """With its code."""
+    with receiving([500]) as receiver:
+        result = export(folder, "--to", "otlp", "-o", receiver.url)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {receiver.url} answers 500: no room")

@@ -9,17 +9,19 @@ from typing import BinaryIO, NamedTuple
 
 import click
 
-from sonde import units
+from sonde import environment, units
 from sonde.analysis.run import Run, open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
 from sonde.errors import FolderRefused, nearest
-from sonde.exchange import chrome, collapsed, parquet, perfetto, pfw, prometheus, speedscope
+from sonde.exchange import chrome, collapsed, otlp, parquet, perfetto, pfw, prometheus, speedscope
+from sonde.exchange.collector import Collector
 from sonde.exchange.output import Progress
 from sonde.views.outcome import read_outcome
 
 GZ = ".gz"
 STDOUT = "-"
+OTLP = "otlp"  # no file: it is sent
 
 
 class Format(NamedTuple):
@@ -47,9 +49,16 @@ FORMATS = (
     Format("parquet", "", parquet.export, ("row",), "a folder with one Parquet file per table"),
     Format("prometheus", ".prom", _metrics, ("value",), "metrics for the textfile collector of node_exporter"),
 )
+NAMES = (*(one.name for one in FORMATS), OTLP)
+HELP = (
+    *(f"{one.name}: {one.help}." for one in FORMATS),
+    f"{OTLP}: spans and metrics, sent to an OpenTelemetry collector.",
+)
+COLLECTOR = "http://localhost:4318"
 OTHER_NAMES = {
     "json": "chrome", "trace": "chrome", "pftrace": "perfetto", "protobuf": "perfetto", "dftracer": "pfw", "dfanalyzer": "pfw",
     "flamegraph": "collapsed", "folded": "collapsed", "arrow": "parquet", "metrics": "prometheus", "prom": "prometheus",
+    "opentelemetry": "otlp", "otel": "otlp", "jaeger": "otlp", "tempo": "otlp",
 }  # fmt: skip
 
 
@@ -61,7 +70,7 @@ class Chosen(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            names = [one.name for one in FORMATS]
+            names = list(NAMES)
             meant = OTHER_NAMES.get(value.lower())
             hint = f"Did you mean {meant!r}? Valid: {', '.join(names)}." if meant else nearest(value, names)
             self.fail(f"Unknown format {value!r}. {hint}", param, ctx)
@@ -72,21 +81,23 @@ class Chosen(click.Choice[str]):
 Example: sonde export --to perfetto                   the newest run, for ui.perfetto.dev
 Example: sonde export train-3f2a --to pfw -o trace.pfw.gz
 Example: sonde export --to parquet -o tables
-Example: sonde export --to collapsed -o - | flamegraph.pl > flame.svg"""
+Example: sonde export --to collapsed -o - | flamegraph.pl > flame.svg
+Example: sonde export --to otlp -o http://localhost:4318"""
 )
 @one_run
 @directory
 @click.option(
     "--to",
     required=True,
-    type=Chosen([one.name for one in FORMATS]),
-    help=" ".join(f"{one.name}: {one.help}." for one in FORMATS),
+    type=Chosen(NAMES),
+    help=" ".join(HELP),
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="Output file; - for standard output. Default: the name of the run in the current directory.",
+    help="Output file; - for standard output. Default: the name of the run in the current directory. With otlp, the collector's "
+    f"base URL. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or {COLLECTOR}.",
 )
 @click.option(
     "--gzip/--no-gzip", default=None, help="Compress the output or not. Default: if the file name ends in .gz."
@@ -98,6 +109,9 @@ def command(run: str | None, dir: str | None, to: str, output: str | None, gzip:
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run.
     """
     path = choose(run, runs_dir(dir))
+    if to == OTLP:
+        _send(path, output, gzip, force)
+        return
     form = next(one for one in FORMATS if one.name == to)
     if not form.suffix:
         _write_folder(path, form, output, gzip, force)
@@ -129,6 +143,21 @@ def _write_folder(path: Path, form: Format, output: str | None, gzip: bool | Non
     with open_run(path, files=True) as opened, progress(f"Writing {target}") as told:
         count = form.write(opened, target, told)
     _say(target, count, form, sum(one.stat().st_size for one in target.iterdir()))
+
+
+def _send(path: Path, url: str | None, gzip: bool | None, force: bool) -> None:
+    if gzip is not None or force:
+        raise click.UsageError(f"--to {OTLP} sends the run over HTTP: --gzip and --force have no effect.")
+    collector = Collector(url or environment.otlp_endpoint() or COLLECTOR, environment.otlp_headers())
+    kept = read_outcome(path)
+    with open_run(path) as opened, collector, progress(f"Sending to {collector.shown}") as told:
+        sent = otlp.export(opened, collector, told, None if kept is None else kept.verdict)
+    counted = f"{units.plural(sent.spans, 'span')} and {units.plural(sent.values, 'value')}"
+    click.echo(f"Sent {counted} to {collector.shown}.")
+    if sent.rejected or sent.why:
+        click.echo(
+            f"Warning: the collector rejected {sent.rejected:,} of them: {sent.why or 'no reason given'}", err=True
+        )
 
 
 def _say(target: Path, count: int, form: Format, size: int) -> None:

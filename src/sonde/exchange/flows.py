@@ -32,12 +32,12 @@ BATCH_TO_STEP = f"""
 
 # Each batch once for each of its items, and each step once for each of its batches; at least once.
 BATCHES_WITH_ITEMS = f"""
-    SELECT b.process, b.key, b.ready, b.batch, b.step, i.process, i.seq
+    SELECT b.process, b.key, b.ready, b.batch, b.step, i.process, i.seq, i.start_ns, b.start_ns
     FROM ({BATCH_READY}) b LEFT JOIN ({_ITEMS}) i ON b.process = i.owner AND b.key = i.key AND b.ready >= i.start_ns
     ORDER BY ALL
 """
 STEPS_WITH_BATCHES = f"""
-    SELECT s.process, s.start_ns, s.dur_ns, s.step, s.epoch, s.loss, b.key
+    SELECT s.process, s.start_ns, s.dur_ns, s.step, s.epoch, s.loss, b.key, b.ready
     FROM steps s LEFT JOIN ({BATCH_READY}) b
         ON s.process = b.process AND s.step = b.step AND b.purpose <> 'evaluate' AND b.ready < s.start_ns + s.dur_ns
     ORDER BY ALL
