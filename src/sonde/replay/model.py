@@ -1,4 +1,4 @@
-"""Computes the forward of a recorded step again: does this machine give the numbers of the run?
+"""Computes the forward of a recorded step again, to see whether this machine gives the numbers of the run.
 
 The fingerprints of the run say which tensors of the batch the model was called with, and what each leaf layer gave. Backward and
 update are not computed: that needs the loss and the optimizer of the program.
@@ -10,6 +10,7 @@ import copy
 import inspect
 from collections import Counter
 from dataclasses import dataclass
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 OUTPUT = "output"  # the name of the fingerprint of the whole model
 MOST_STEPS = 8  # that a message lists
 INSIDE = ("model", "state_dict", "model_state_dict")  # where checkpoints keep the weights
+# What torch raises for a file that is no checkpoint, or one of another model.
+REFUSALS = (OSError, EOFError, UnpicklingError, RuntimeError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def load_weights(model: Any, path: str) -> None:
         for name in INSIDE:
             found = found[name] if isinstance(found, dict) and isinstance(found.get(name), dict) else found
         model.load_state_dict(found)
-    except Exception as error:  # torch raises many kinds for a file that is none of its own
+    except REFUSALS as error:
         said = str(error).strip().partition("\n")[0].partition(". ")[0] or type(error).__name__
         raise ReplayError(f"Cannot load {path} into {type(model).__name__}: {said.rstrip('.:')}.") from error
 
