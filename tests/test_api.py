@@ -80,7 +80,7 @@ def written(kind: type) -> type:
 
 def vocabulary() -> list[str]:
     """The places of the tree."""
-    table = importlib.import_module("sonde.ai.table").TABLE
+    table = importlib.import_module("sonde.ai.vocabulary").TABLE
     return [row.path for row in table]
 
 

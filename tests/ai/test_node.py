@@ -744,10 +744,10 @@ import sonde.ai as one
 from sonde import ai as two
 from sonde.ai import comm, compute, data, dataloader, device, checkpoint, pipeline, other, update, custom, Node
 import sonde.ai.node as node_module
-from sonde.ai.table import TABLE
+from sonde.ai.vocabulary import TABLE
 from sonde.ai import *
 assert sonde.ai is one is two is importlib.import_module("sonde.ai") is sys.modules["sonde.ai"]
 assert compute is one.compute and node_module.Node is Node and isinstance(one, Node)
-assert sonde.ai.table.TABLE is TABLE and one.__name__ == "sonde.ai" and "vocabulary" in one.__doc__
+assert sonde.ai.vocabulary.TABLE is TABLE and one.__name__ == "sonde.ai" and "vocabulary" in one.__doc__
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

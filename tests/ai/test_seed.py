@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sonde import ai
-from sonde.ai.table import TABLE
+from sonde.ai.vocabulary import TABLE
 
 if TYPE_CHECKING:
     from tests.ai.conftest import Recording

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sonde.analysis.records import load, plain, schema
+from sonde.analysis.records import load, schema, steponly
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal
 from sonde.errors import RunUnreadable
@@ -18,7 +18,7 @@ from sonde.testing import BuiltProcess, build_run, training_processes
 def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that counts as a long one, with workers and evaluation."""
     monkeypatch.setattr(load, "MANY", -1)
-    monkeypatch.setattr(plain, "MIDDLE", 10)
+    monkeypatch.setattr(steponly, "MIDDLE", 10)
     return build_run(tmp_path / "run", processes())
 
 

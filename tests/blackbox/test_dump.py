@@ -24,7 +24,7 @@ from sonde.blackbox import dump as writer
 from sonde.blackbox.box import _box, trigger
 from sonde.store import folder
 from sonde.testing import Recorded, record
-from sonde.values.parts import MOST_PARTS
+from sonde.values.nested import MOST_PARTS
 
 ARRAYS: dict[str, Any] = {
     "plain": torch.arange(12.0).reshape(3, 4),

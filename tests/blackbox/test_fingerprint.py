@@ -19,7 +19,7 @@ from tests.hooks.torch.data import read_in_c
 
 from sonde.blackbox import fingerprint
 from sonde.blackbox.fingerprint import MOST_ROW, WHOLE, changed, glance, look, quick
-from sonde.values.parts import FIRST, MOST_DEPTH, MOST_PARTS, parts_of
+from sonde.values.nested import FIRST, MOST_DEPTH, MOST_PARTS, parts_of
 
 x = torch.arange(24).reshape(4, 6)
 Pair = namedtuple("Pair", "image label")  # noqa: PYI024  as programs have it

@@ -1,4 +1,4 @@
-"""The vocabulary: `ai.compute.forward`, `ai.dataloader.fetch`, ... See `docs/reference/vocabulary.md`; the table is `table.py`.
+"""The vocabulary: `ai.compute.forward`, `ai.dataloader.fetch`, ... See `docs/reference/vocabulary.md`; the table is `vocabulary.py`.
 
     @ai.compute.forward                               with ai.compute.backward(args={"scale": 2}):
     def forward(model, batch): ...                        loss.backward()
@@ -61,7 +61,7 @@ def _replace_module() -> None:
     """Put the root where the import system looks for this module, with all that it wants to find there."""
     module = sys.modules[__name__]
     dunders = ("__name__", "__doc__", "__file__", "__path__", "__package__", "__loader__", "__spec__", "__all__")
-    for name in (*dunders, "Node", "Root", "node", "table", "tree"):
+    for name in (*dunders, "Node", "Root", "node", "tree", "vocabulary"):
         setattr(ai, name, getattr(module, name))
     sys.modules[__name__] = ai  # type: ignore[assignment]
 

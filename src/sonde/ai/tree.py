@@ -7,7 +7,7 @@ from typing import Any
 
 from sonde.ai import node as nodes
 from sonde.ai.node import Node
-from sonde.ai.table import ROOT, TABLE
+from sonde.ai.vocabulary import ROOT, TABLE
 from sonde.store.record import ESSENTIAL
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sonde.blackbox import fingerprint
 from sonde.capture.context import ID_KEYS, text_of
 from sonde.events import core
-from sonde.hooks.torch import memory
+from sonde.hooks.torch import dlpack
 from sonde.probes.loader import ledger
+from sonde.values.nested import parts_of
 from sonde.values.note import Note
-from sonde.values.parts import parts_of
 from sonde.values.snapshot import OFF, freeze
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
     from sonde.hooks.torch.loader import Batch
-    from sonde.values.parts import Parts
+    from sonde.values.nested import Parts
 
 FACTOR = 8  # the batches together may hold so many times the setting `values_limit`
 MOST_IDS = 4096
@@ -111,7 +111,7 @@ def ids_of(parts: Parts, size: int | None) -> list[str | None] | None:
     """The ids among the parts of a batch of this size; None: it has none, or what is called so is something else."""
     fields: Mapping[Any, Any] = {way[0]: part for way, part in parts if len(way) == 1}
     found = next((fields[key] for key in ID_KEYS if key in fields), None)
-    if found is None or isinstance(found, Note | str | bytes) or memory.is_gone(found):
+    if found is None or isinstance(found, Note | str | bytes) or dlpack.is_gone(found):
         return None
     rows = found.tolist() if hasattr(found, "tolist") else found
     if not isinstance(rows, list | tuple) or (size is not None and len(rows) != size):

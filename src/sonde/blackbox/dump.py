@@ -27,9 +27,9 @@ from sonde.guard import guard
 from sonde.store import folder
 from sonde.store.probe import read_batch_key
 from sonde.store.reading.running import running
+from sonde.values.nested import MOST_PARTS, parts_of
 from sonde.values.note import Note
 from sonde.values.npy import as_array, pieces
-from sonde.values.parts import MOST_PARTS, parts_of
 from sonde.values.snapshot import freeze
 from sonde.values.walk import Keep
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from sonde.hooks.torch import memory, private
+from sonde.hooks.torch import dlpack, private
 from sonde.native import fingerprint
-from sonde.values.parts import MOST_PARTS, Parts, collect
+from sonde.values.nested import MOST_PARTS, Parts, collect
 
 native: Any = fingerprint  # None: C was not built
 WHOLE = 16_384  # bytes of an array that are read whole
@@ -169,10 +169,10 @@ def _bytes_of(tensor: Any) -> Any:
         return b""
     try:
         turned = tensor.detach().permute(_order(tensor.shape, tensor.stride()))
-        if not turned.is_contiguous() or not memory.is_there(tensor):
+        if not turned.is_contiguous() or not dlpack.is_there(tensor):
             return None
         flat = turned.as_strided((turned.numel(),), (1,))  # one element may have any stride, which view() refuses
-        return memory.array_of(flat.view(sys.modules["torch"].uint8))
+        return dlpack.array_of(flat.view(sys.modules["torch"].uint8))
     except (TypeError, RuntimeError, BufferError):  # one that stands for others
         return None
 

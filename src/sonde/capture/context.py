@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import get_context
-from sonde.hooks.torch import memory
+from sonde.hooks.torch import dlpack
 from sonde.values import digest
 from sonde.values.note import Item
 from sonde.values.snapshot import OFF, freeze
@@ -259,7 +259,7 @@ def text_of(value: Any) -> str | None:
     if getattr(value, "shape", None) is not None and hasattr(value, "item"):
         if getattr(value, "size", 0) != 1 and tuple(value.shape) not in ((), (1,)):
             return None
-        value = None if memory.is_gone(value) else value.item()
+        value = None if dlpack.is_gone(value) else value.item()
     return str(value)[:MAX_TEXT] if isinstance(value, str | int | float | bytes) else None
 
 

@@ -18,7 +18,7 @@ from sonde.capture.definition import Arguments, TraceDef, is_method, shown_name
 from sonde.capture.gate import Switch, gate
 from sonde.errors import SettingError
 from sonde.events.decorate import ASYNC_GENERATOR, COROUTINE, GENERATOR, Pieces, flags_of, pieces
-from sonde.events.dress import dress
+from sonde.events.wraps import dress
 from sonde.guard import guard
 
 if TYPE_CHECKING:

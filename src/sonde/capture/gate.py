@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sonde.events.dress import dress
+from sonde.events.wraps import dress
 from sonde.native import gate as _gate
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sonde.analysis.questions.ready import question, questions
+from sonde.analysis.questions.ask import question, questions
 from sonde.cli.answer import answer_options, print_answer
 from sonde.cli.choose import choose, directory, runs_dir
 

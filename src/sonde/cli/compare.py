@@ -12,7 +12,7 @@ from sonde import units
 from sonde.analysis.run import Run
 from sonde.cli.choose import choose, complete, directory, runs_dir
 from sonde.cli.console import out, print_json, progress
-from sonde.cli.target import page_target
+from sonde.cli.outputfile import page_target
 from sonde.compare.ranks import compare_ranks
 from sonde.compare.runs import METRICS, compare_runs, rank_runs, restarts_of
 from sonde.exchange.output import output_file

@@ -11,12 +11,12 @@ from sonde import units
 from sonde.analysis.run import Run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import out, print_json, progress
-from sonde.cli.target import page_target
+from sonde.cli.outputfile import page_target
 from sonde.diagnosis.policy import Policy
 from sonde.exchange.output import output_file
 from sonde.finding import CRITICAL, SEVERITIES, WARN
 from sonde.html import page
-from sonde.mcp.digest import digest
+from sonde.mcp.brief import digest
 from sonde.terminal.report import draw_card
 from sonde.views.charts import charts
 from sonde.views.outcome import keep_outcome

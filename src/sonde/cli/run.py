@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from sonde import launch, ranks
-from sonde.cli.program import Program, program_options, refuse_unknown
+from sonde.cli.options import Program, program_options, refuse_unknown
 from sonde.errors import CommandRefused, MissingExtra, SettingError
 from sonde.store.redact import redact_url
 

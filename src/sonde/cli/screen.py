@@ -88,7 +88,7 @@ def output_of(run: Path) -> Output | None:
 def on_screen(run: Path, refresh: float, kept: WatchedProgram | None, pane: str) -> Callable[[], WatchView] | None:
     """Watch until the user leaves; returns what looks once more, as the last view may be old. None: there was no view."""
     from sonde.tui.app import Screen  # only here: lines do without Textual
-    from sonde.tui.memory import keep_small
+    from sonde.tui.trim import keep_small
 
     keep_small()
     output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)

@@ -15,7 +15,7 @@ import click
 
 from sonde import environment, launch
 from sonde.cli.keeper import WatchedProgram, keep
-from sonde.cli.program import ENDED, Program, program_options, refuse_unknown
+from sonde.cli.options import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import print_note
 from sonde.errors import CommandRefused, RunNotFound, SettingError
 from sonde.guard import guard

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sonde.events.choose import core
-from sonde.events.dress import dress
+from sonde.events.wraps import dress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator

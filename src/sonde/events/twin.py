@@ -9,10 +9,10 @@ import threading
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sonde.events.dress import dress
 from sonde.events.frame import CLOSED, Frame, find, first_open, head, set_head, unlink
 from sonde.events.plain import as_context, as_dict, as_key, as_number, as_text
 from sonde.events.ring import LOST, LOST_ARGS, LOST_CAP, LOST_RING, LOST_SPACE, RINGS, Files, Lane, Recording
+from sonde.events.wraps import dress
 from sonde.guard import guard
 from sonde.store import record as _layout
 from sonde.store.record import (

@@ -33,7 +33,7 @@ class Pusher:
             try:
                 self.pid = os.posix_spawn(
                     sys.executable,
-                    [sys.executable, "-P", "-m", "sonde.cli.follow", *told],
+                    [sys.executable, "-P", "-m", "sonde.cli.pushloop", *told],
                     environment.unrecorded(),
                     setsid=True,
                     setsigmask=mask,

@@ -22,7 +22,7 @@ from sonde.cli.choose import RECORD_ONE, choose
 from sonde.compare.runs import compare_runs
 from sonde.errors import QueryRefused, SondeError, UnknownName
 from sonde.mcp.answer import fit, hint
-from sonde.mcp.digest import digest
+from sonde.mcp.brief import digest
 from sonde.terminal.blackbox import draw_page
 from sonde.terminal.compare import draw_comparison
 from sonde.views.blackbox import blackbox

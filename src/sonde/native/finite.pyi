@@ -27,7 +27,7 @@ def watched(
     """What is called in the place of `original` for a layer: it looks at the result, unless that is known to be finite.
 
     That is so of a container that gives what its last layer gave, if autograd counts nothing in between, and, while the dicts `hooks` are
-    empty, of a layer whose input is what the last layer gave (`nonfinite/safe.py`).
+    empty, of a layer whose input is what the last layer gave (`nonfinite/skip.py`).
 
     Where code of the program was at work, in the layer (`own`) or before it, it hooks the nodes on both sides of that, to
     look at gradients. `outs`, `ins`: the hooks for gradients of results and inputs, by the number of the output.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from sonde import config
 from sonde.events.recorder import serving
 from sonde.guard import guard
-from sonde.hooks.torch import loader as hooks, memory, private
+from sonde.hooks.torch import dlpack, loader as hooks, private
 from sonde.nonfinite import check, fallback
 from sonde.probes.layers.backward import tensors_of
 from sonde.probes.loader import listeners
@@ -251,7 +251,7 @@ def _ids(data: Any) -> Any:
 def identity(arrival: Arrival, position: int) -> str | None:
     """The id of an item of a batch."""
     ids, indices = arrival.ids, arrival.indices
-    if ids is None or not hasattr(ids, "__len__") or isinstance(ids, str) or memory.is_gone(ids):
+    if ids is None or not hasattr(ids, "__len__") or isinstance(ids, str) or dlpack.is_gone(ids):
         return None
     if position >= len(ids) or (indices is not None and len(ids) != len(indices)):
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
 from sonde.events.recorder import serving
-from sonde.hooks.torch import memory, private
+from sonde.hooks.torch import dlpack, private
 from sonde.nonfinite import batches, check, items
 from sonde.store.certificate import announcement, read_certificate
 
@@ -122,7 +122,7 @@ def _extent(tensor: Any) -> tuple[float | int | None, ...]:
     if not plain or tensor.is_nested or tensor.is_quantized or tensor.is_complex() or tensor.is_mkldnn:
         return None, None, None
     values = check.stored(tensor.detach())
-    if not values.numel() or tensor.dtype is torch.bool or private.is_wrapped(tensor) or not memory.is_there(values):
+    if not values.numel() or tensor.dtype is torch.bool or private.is_wrapped(tensor) or not dlpack.is_there(values):
         return None, None, None
     with torch.no_grad():
         values = values.double()  # not each dtype can be asked itself

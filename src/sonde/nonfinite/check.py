@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sonde.hooks.torch import memory, private
+from sonde.hooks.torch import dlpack, private
 from sonde.native import finite
 
 native: Any = finite  # None: C was not built
@@ -49,7 +49,7 @@ def look_slowly(tensor: Any) -> int:
         return 0
     with torch.no_grad():
         values = stored(tensor.detach())
-        return _confirmed(torch, _reals(torch, values)) if memory.is_there(values) else 0
+        return _confirmed(torch, _reals(torch, values)) if dlpack.is_there(values) else 0
 
 
 def stored(tensor: Any) -> Any:
@@ -82,7 +82,7 @@ def bad(tensor: Any) -> Any:
     torch = sys.modules["torch"]
     with torch.no_grad():
         values = stored(tensor.detach())
-        there = values if memory.is_there(values) else torch.zeros(values.shape, device="cpu")
+        there = values if dlpack.is_there(values) else torch.zeros(values.shape, device="cpu")
         return torch.isfinite(there).logical_not().cpu()
 
 

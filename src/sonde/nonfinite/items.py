@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sonde.hooks.torch import memory, private
+from sonde.hooks.torch import dlpack, private
 from sonde.nonfinite import batches, operation
 
 MOST_NODES = 20_000
@@ -117,7 +117,7 @@ def _chosen(node: Any, size: int, *, write: bool) -> Order | None:
     index = operation.saved(node, "index")
     index = operation.saved(node, "indices") if index is None else index
     index = index[0] if isinstance(index, tuple) else index
-    if index is None or not index.ndim or memory.is_gone(index):
+    if index is None or not index.ndim or dlpack.is_gone(index):
         return None
     index = index.detach().cpu()
     if index.dtype is sys.modules["torch"].bool:
@@ -151,7 +151,7 @@ def _data(node: Any) -> list[Any]:
 
 def _is_like(given: Any, tensor: Any, size: int) -> bool:
     plain = all(
-        batches.address(one) and memory.is_there(one) and not one.is_complex() and not one.is_quantized
+        batches.address(one) and dlpack.is_there(one) and not one.is_complex() and not one.is_quantized
         for one in (given, tensor)
     )
     if not plain or given.dtype is not tensor.dtype or not tensor.ndim or len(tensor) != size:
@@ -175,4 +175,4 @@ def _matched(rows: list[int], given: Any, tensor: Any, size: int) -> Order | Non
 def _bytes(tensor: Any, size: int) -> list[bytes]:
     torch = sys.modules["torch"]
     plain = tensor.detach().cpu().reshape(size, -1).contiguous().view(torch.uint8)
-    return [one.tobytes() for one in memory.array_of(plain)]
+    return [one.tobytes() for one in dlpack.array_of(plain)]

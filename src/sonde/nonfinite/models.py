@@ -10,7 +10,7 @@ from typing import Any
 from sonde.events import core
 from sonde.hooks.torch import private
 from sonde.hooks.torch.outermost import until_gone
-from sonde.nonfinite import backward, check, fallback, safe
+from sonde.nonfinite import backward, check, fallback, skip
 from sonde.nonfinite.backward import NodeRange
 from sonde.probes.layers import names
 from sonde.store.probe import NONFINITE_UNSEEN
@@ -151,5 +151,5 @@ def _call(layer: WatchedLayer, module: Any, original: Callable[..., Any]) -> Cal
     # What comes to it and what goes out, in backward.
     hooked = layer.own or (not layer.loss and backward.is_asked(module))
     hooks = (tuple(check.native.hook(layer, side, output) for output in range(OUTPUTS)) for side in (0, 1))
-    made: Callable[..., Any] = check.native.watched(layer, original, *hooks, hooked, safe.hooks(module))
+    made: Callable[..., Any] = check.native.watched(layer, original, *hooks, hooked, skip.hooks(module))
     return made

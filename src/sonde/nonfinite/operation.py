@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sonde.hooks.torch import memory, private
+from sonde.hooks.torch import dlpack, private
 from sonde.nonfinite import check
 from sonde.store.probe import PERHAPS
 
@@ -256,7 +256,7 @@ def _read(node: Any, name: str) -> Any:
     value = saved(node, name)
     torch = sys.modules["torch"]
     plain = type(value) in (torch.Tensor, torch.nn.Parameter)  # others decide for themselves what their values are
-    return value if plain and not private.is_wrapped(value) and memory.is_there(value) else None
+    return value if plain and not private.is_wrapped(value) and dlpack.is_there(value) else None
 
 
 def _by_itself(op: str, node: Any, tensor: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sonde.errors import SettingError, WrapRefused, nearest
 from sonde.guard import guard
-from sonde.hooks.torch import loader, memory, private
+from sonde.hooks.torch import dlpack, loader, private
 from sonde.hooks.torch.backward import backward as backward_point
 from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
@@ -253,7 +253,7 @@ def _blame(error: BaseException) -> None:
 def _frames() -> list[Any]:
     """All functions that run between the modules of a program."""
     found: list[Any] = [guard.__enter__, tensors_of]
-    ours = (alarm, backward, batches, certificate, check, fallback, forward, items, memory, models, operation, private)
+    ours = (alarm, backward, batches, certificate, check, dlpack, fallback, forward, items, models, operation, private)
     for module in (sys.modules[__name__], *ours):
         parts = [one for one in vars(module).values() if getattr(one, "__module__", None) == module.__name__]
         parts += [inner for one in parts if isinstance(one, type) for inner in vars(one).values()]

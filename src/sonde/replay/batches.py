@@ -19,7 +19,7 @@ from sonde.capture.show.text import indented, value_text
 from sonde.errors import MissingExtra, ReplayError
 from sonde.lazy import numpy as np
 from sonde.replay.target import USUAL
-from sonde.values.parts import parts_of
+from sonde.values.nested import parts_of
 from sonde.values.snapshot import DESCRIBED, freeze
 
 if TYPE_CHECKING:

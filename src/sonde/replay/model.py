@@ -19,7 +19,7 @@ from sonde.errors import ReplayError
 from sonde.probes.layers import names as naming
 from sonde.probes.learning.fingerprint import FORWARD, INPUT, UPDATE, measure, tensors
 from sonde.replay.target import USUAL
-from sonde.values.parts import parts_of
+from sonde.values.nested import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from sonde.hooks.torch import memory
+from sonde.hooks.torch import dlpack
 from sonde.lazy import numpy
 
 PIECE = 1 << 22  # bytes that are written at once
@@ -31,13 +31,13 @@ def as_array(value: object) -> numpy.ndarray[Any, Any] | None:
 
 
 def _of_tensor(value: Any) -> Any:
-    if memory.is_gone(value):
+    if dlpack.is_gone(value):
         raise ValueError("the memory of this tensor was freed")
     plain = value.detach().cpu()
     # NumPy has no such types; every number of theirs is exact in 32 bits.
     if any(word in str(plain.dtype) for word in ("bfloat16", "float8")):
         plain = plain.float()
-    return memory.array_of(plain.resolve_conj().resolve_neg())
+    return dlpack.array_of(plain.resolve_conj().resolve_neg())
 
 
 def to_bytes(array: numpy.ndarray[Any, Any]) -> bytes:

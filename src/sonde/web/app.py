@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from sonde.version import __version__
-from sonde.web import arrays, batches, items, lanes, metrics, perfetto, report, runs, series, sql, steps, traces
+from sonde.web import arrays, batches, items, metrics, perfetto, report, runs, series, sql, steps, timeline, traces
 from sonde.web.access import Access
 from sonde.web.asking import Asking, Dear, error
 from sonde.web.head import head
@@ -40,11 +40,11 @@ OF_RUN: tuple[tuple[str, Callable[[Run, Ask], object]], ...] = (
     ("/items", items.items),
     ("/items/{index:path}", items.item),
     ("/arrays/{dump}/{batch}/{value}/{position}", arrays.array),
-    ("/lanes", lanes.lanes),
-    ("/timeline", lanes.timeline),
-    ("/events/{lane}/{seq}", lanes.event),
-    ("/search", lanes.search),
-    ("/selection", lanes.selection),
+    ("/lanes", timeline.lanes),
+    ("/timeline", timeline.timeline),
+    ("/events/{lane}/{seq}", timeline.event),
+    ("/search", timeline.search),
+    ("/selection", timeline.selection),
     ("/layers", report.layers),
     ("/layers/{name:path}", report.layer),
     ("/blackbox", report.blackbox),

@@ -350,14 +350,14 @@ def test_a_failure_switches_it_off_and_training_goes_on(expected: set[str], monk
 
 
 def _places() -> list[tuple[Any, str]]:
-    from sonde.probes.learning import activations, carried, facts, gradients, weights
+    from sonde.probes.learning import activations, leftover, parameters, trainable, unchanged
 
     return [
         (activations._Layer, "look"),
-        (carried.Carried, "backward_begins"),
-        (facts.Facts, "called"),
-        (gradients.Update, "end"),
-        (weights.Weights, "keep"),
+        (leftover.Carried, "backward_begins"),
+        (trainable.Facts, "called"),
+        (parameters.Update, "end"),
+        (unchanged.Weights, "keep"),
     ]
 
 

@@ -16,7 +16,7 @@ from sonde.analysis.live.window import OTHER, Window, code_of
 from sonde.analysis.parts.manifest import has_parts
 from sonde.analysis.records import label
 from sonde.analysis.records.locate import locate, process_folders
-from sonde.analysis.records.plain import HIGHEST_NAME
+from sonde.analysis.records.steponly import HIGHEST_NAME
 from sonde.analysis.training.intervals import INPUT_WAIT, ITER
 from sonde.lazy import numpy as np
 from sonde.store import probe, record

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.analysis.live.tail import Fresh, nothing
 from sonde.analysis.records.schema import PHASES
+from sonde.analysis.training.breakdown import Timeline, Updates
 from sonde.analysis.training.fold import Folded
 from sonde.analysis.training.intervals import BACKWARD, COMMUNICATION, INPUT_WAIT, ITER, NAMED, NONE, Spans
 from sonde.analysis.training.purpose import TRAIN
-from sonde.analysis.training.timeline import Timeline, Updates
 from sonde.analysis.training.trainers import in_turn, phase_of, updates_from_steps
 from sonde.lazy import numpy as np
 from sonde.store import probe, record

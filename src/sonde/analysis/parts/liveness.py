@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sonde.analysis.parts.manifest import read_parts
 from sonde.analysis.records import schema
 from sonde.analysis.records.locate import PROCESSES_FILE, is_plain
-from sonde.analysis.records.plain import FAR, last_of
+from sonde.analysis.records.steponly import FAR, last_of
 from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.folder import ARGS_FILE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.records.plain import middle_of
 from sonde.analysis.records.schema import quoted
+from sonde.analysis.records.steponly import middle_of
 from sonde.store import probe
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records.columns import Columns, PackedRows, part_size
 from sonde.analysis.records.names import NameCount, NameCounter
-from sonde.analysis.records.plain import FAR, HIGHEST_NAME, Plain, last_of, middle_of
+from sonde.analysis.records.steponly import FAR, HIGHEST_NAME, Plain, last_of, middle_of
 from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
 from sonde.store import record

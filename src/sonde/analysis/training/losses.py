@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sonde.analysis.parts.tables import PartTables
+    from sonde.analysis.training.breakdown import Timeline
     from sonde.analysis.training.source import RecordSource
-    from sonde.analysis.training.timeline import Timeline
     from sonde.analysis.training.trainers import Trainer
 
     Ints = NDArray[np.int64]

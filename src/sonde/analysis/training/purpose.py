@@ -1,6 +1,6 @@
 """What each batch was fetched for: training, if a backward followed before the next fetch of the same iterator.
 
-- Loops that fetch ahead: `ahead.py` finds in which window a batch was used.
+- Loops that fetch ahead: `match.py` finds in which window a batch was used.
 - After the last fetch of an iterator nothing tells whose backward follows. Such a batch has the purpose of the one before
   it. Without one before it, it was evaluation if the model went forward without training and gradients. A teacher before
   a backward that no other batch waits for is no evaluation.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.training.ahead import count_bursts, moments_of, moments_of_updates, windows_used
+from sonde.analysis.training.match import count_bursts, moments_of, moments_of_updates, windows_used
 from sonde.analysis.training.windows import (
     LEARNING,
     NEVER,

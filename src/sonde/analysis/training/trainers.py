@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records.schema import PHASES
+from sonde.analysis.training.breakdown import Timeline, Updates
 from sonde.analysis.training.intervals import INPUT_WAIT, ITER, NAMED, NONE, Spans
 from sonde.analysis.training.reader import Trail, Wanted
-from sonde.analysis.training.timeline import Timeline, Updates
 from sonde.lazy import numpy as np
 from sonde.store import probe
 

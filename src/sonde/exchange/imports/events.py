@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from sonde.exchange import values
 from sonde.exchange.imports import decode, infer, times, vocabulary
-from sonde.exchange.imports.context import take_context, whole_number, within
+from sonde.exchange.imports.arguments import take_context, whole_number, within
 from sonde.exchange.imports.decode import Event
-from sonde.exchange.imports.nest import StepRange
+from sonde.exchange.imports.parents import StepRange
 from sonde.exchange.imports.process import Process, Update, end_steps
 from sonde.exchange.imports.scan import Scan
 from sonde.exchange.imports.writer import FLUSH, Columns, ProcessWriter

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sonde.exchange.imports.nest import StepRange
+from sonde.exchange.imports.parents import StepRange
 from sonde.exchange.imports.writer import ProcessWriter
 from sonde.store import probe, record
 from sonde.store.probe import UPDATE_ABORTED, UPDATE_EXPLICIT

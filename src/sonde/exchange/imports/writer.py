@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sonde.exchange import values
-from sonde.exchange.imports import nest
-from sonde.exchange.imports.nest import Extent, StepRange
+from sonde.exchange.imports import parents
+from sonde.exchange.imports.parents import Extent, StepRange
 from sonde.exchange.imports.times import LATEST
 from sonde.lazy import numpy as np
 from sonde.store import record
@@ -167,7 +167,7 @@ class ProcessWriter:
         with open(self.folder / SEGMENT_FILE, "rb") as file:
             for thread in self._by_ordinal:
                 for extent in thread.extents:
-                    found = nest.read(file, extent)
+                    found = parents.read(file, extent)
                     yield thread.ordinal, found[found["kind"] != record.BLOCK]
 
     def flush(self) -> None:
@@ -205,7 +205,7 @@ class ProcessWriter:
         self._append(NAMES_FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
         self._append(PROCESS_FILE, (json.dumps(process, indent=1) + "\n").encode())
         for thread in threads.values():
-            nest.fill(self.folder / SEGMENT_FILE, thread.extents, steps)
+            parents.fill(self.folder / SEGMENT_FILE, thread.extents, steps)
 
     @property
     def waiting(self) -> int:
@@ -257,7 +257,7 @@ class ProcessWriter:
             pieces += (head, some.tobytes())
             thread.written += count
         slots = len(records) + len(pieces) // 2
-        thread.extents.append(nest.extent_of(self._slots, slots, records["start"].astype(np.int64)))
+        thread.extents.append(parents.extent_of(self._slots, slots, records["start"].astype(np.int64)))
         self._slots += slots
         return b"".join(pieces)
 

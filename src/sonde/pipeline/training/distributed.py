@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import ranks
 from sonde.ai.tree import ai
-from sonde.pipeline.training.engines import library
+from sonde.pipeline.training.ignite import library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

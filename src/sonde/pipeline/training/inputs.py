@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.ai.tree import ai
 from sonde.errors import ModelError
-from sonde.pipeline.training.engines import require_torch
+from sonde.pipeline.training.ignite import require_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from sonde.errors import ConfigError, ModelError
 from sonde.pipeline.tracing import of_inputs, of_model
 from sonde.pipeline.training import distributed
 from sonde.pipeline.training.distributed import ALONE
-from sonde.pipeline.training.engines import engine
+from sonde.pipeline.training.ignite import engine
 from sonde.pipeline.training.inputs import prepare, prepared, to_tensors
 
 if TYPE_CHECKING:

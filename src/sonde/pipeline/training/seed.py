@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.pipeline.training.engines import require_torch
+from sonde.pipeline.training.ignite import require_torch
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from sonde.pipeline.tracing import watch_forward
 from sonde.pipeline.training import checkpoint, distributed, loop, seed
 from sonde.pipeline.training.build import build_model
 from sonde.pipeline.training.checkpoint import BEST, LATEST, WEIGHTS, Progressed
-from sonde.pipeline.training.engines import engine, library
+from sonde.pipeline.training.ignite import engine, library
 from sonde.pipeline.training.inputs import device_of
 
 if TYPE_CHECKING:

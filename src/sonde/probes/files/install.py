@@ -11,7 +11,7 @@ from sonde.guard import guard
 from sonde.hooks import patches
 from sonde.probes.files import opened, paths
 from sonde.probes.files.readers import opening
-from sonde.probes.files.reading import process, write_outside
+from sonde.probes.files.reads import process, write_outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.guard import guard
-from sonde.probes.files.reading import begin, end
+from sonde.probes.files.reads import begin, end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

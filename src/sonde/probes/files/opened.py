@@ -9,7 +9,7 @@ from typing import Any
 from sonde.guard import guard
 from sonde.probes.files.descriptors import path_of
 from sonde.probes.files.paths import data_path
-from sonde.probes.files.reading import here, process, thread
+from sonde.probes.files.reads import here, process, thread
 
 WRITING = os.O_WRONLY | os.O_RDWR
 

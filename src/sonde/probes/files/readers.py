@@ -14,7 +14,7 @@ from weakref import ref
 
 from sonde.guard import guard
 from sonde.probes.files.paths import data_path, size_of
-from sonde.probes.files.reading import here, process, thread
+from sonde.probes.files.reads import here, process, thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sonde.guard import guard
-    from sonde.probes.learning.results import Results
+    from sonde.probes.learning.pending import Results
     from sonde.probes.learning.structure import Structure
 
 MOST_CALLS = 8  # of a layer in one call of a model that are looked at

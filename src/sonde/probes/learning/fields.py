@@ -6,17 +6,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.events import core
-from sonde.hooks.torch import memory
+from sonde.hooks.torch import dlpack
 from sonde.native import stats
 from sonde.probes.learning.tensors import first_rows, plain
 from sonde.store.probe import FIELD
 from sonde.store.record import DETAIL
-from sonde.values.parts import parts_of
+from sonde.values.nested import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sonde.probes.learning.results import Results
+    from sonde.probes.learning.pending import Results
 
 native: Any = stats  # None: C was not built
 CODES = {
@@ -71,7 +71,7 @@ def _measured(torch: Any, tensor: Any) -> dict[str, Any]:
     tensor = first_rows(tensor)
     code = CODES.get(str(tensor.dtype).removeprefix("torch."))
     if native is not None and tensor.is_cpu and code is not None:
-        low, high, mean, std, bad = native.stats(memory.array_of(tensor.contiguous()), code)
+        low, high, mean, std, bad = native.stats(dlpack.array_of(tensor.contiguous()), code)
         known = {"low": low, "high": high, "mean": mean, "std": std, "nonfinite": bad / tensor.numel()}
         return {name: value for name, value in known.items() if value is not None}
     wide = tensor.double() if tensor.is_cpu else tensor.float()

@@ -18,16 +18,16 @@ from sonde.probes import step
 from sonde.probes.layers import names as naming
 from sonde.probes.learning import fields, scale
 from sonde.probes.learning.activations import Activations
-from sonde.probes.learning.carried import Carried
-from sonde.probes.learning.facts import Facts
-from sonde.probes.learning.gradients import Update
+from sonde.probes.learning.interval import Pace, Timed
+from sonde.probes.learning.leftover import Carried
 from sonde.probes.learning.names import Names
-from sonde.probes.learning.pace import Pace, Timed
+from sonde.probes.learning.parameters import Update
+from sonde.probes.learning.pending import Results
 from sonde.probes.learning.rate import at_step
-from sonde.probes.learning.results import Results
 from sonde.probes.learning.structure import Structures
 from sonde.probes.learning.tensors import capturing, unseen
-from sonde.probes.learning.weights import Weights
+from sonde.probes.learning.trainable import Facts
+from sonde.probes.learning.unchanged import Weights
 from sonde.probes.loader import listeners
 from sonde.probes.off import switch_off
 from sonde.probes.phases import optimizer as optimizers

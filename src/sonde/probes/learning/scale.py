@@ -15,7 +15,7 @@ from sonde.store.probe import LEARNING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sonde.probes.learning.results import Results
+    from sonde.probes.learning.pending import Results
 
 _noting = guard("noting the scale of gradients")
 

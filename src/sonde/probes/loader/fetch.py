@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core
 from sonde.hooks.torch import loader as hooks
 from sonde.probes import step
-from sonde.probes.files import items as files, reading
+from sonde.probes.files import items as files, reads
 from sonde.probes.loader.listeners import Failed, subscribed, tell_unmade, telling
 from sonde.probes.loader.state import following, key_of, process, thread
 from sonde.probes.process import sampler
@@ -44,7 +44,7 @@ class Items(list[Any]):
     def __iter__(self) -> Iterator[Any]:
         self.inner = list.__iter__(self)
         self.loop = core.iterate_keyed(self.inner, self.keys, item_span)
-        return files.Asked(self.loop, self.batch) if reading.process.on else self.loop
+        return files.Asked(self.loop, self.batch) if reads.process.on else self.loop
 
     def at(self) -> int | None:
         """The place of the item that is being made; None: all are made, or none."""
@@ -76,7 +76,7 @@ class Fetch:
             self.first = indices[0] if indices else 0
             if hasattr(type(fetcher.dataset_iter), "__next__"):  # else torch says what is wrong
                 inner = fetcher.dataset_iter
-                watched = files.Made(inner, self.key) if reading.process.on else inner
+                watched = files.Made(inner, self.key) if reads.process.on else inner
                 self.loop = core.iterate_on(watched, item_span, self.first)
                 self._swap("dataset_iter", self.loop)
             return
@@ -124,7 +124,7 @@ class Fetch:
             self.fetcher.collate_fn = self.collate
         if self.swapped is not None:
             setattr(self.fetcher, self.swapped, self.original)
-        if reading.process.on:
+        if reads.process.on:
             files.end_item()  # one that failed, or a batch that is made at once
         self.end_item(error)
         if self.given is not None and self.given.loop is not None:
@@ -166,7 +166,7 @@ def _begin_fetch(fetcher: Any, asked: Any) -> Fetch | None:
     core.enter(fetch.span, fetch.key)
     if fetch.item is not None:
         core.enter(fetch.item, fetch.index)
-    if reading.process.on and fetch.given is None and fetch.loop is None:
+    if reads.process.on and fetch.given is None and fetch.loop is None:
         files.begin_item(fetch.key, None if fetch.item is None else 0)
     if subscribed.around is not None:
         collate = fetcher.collate_fn

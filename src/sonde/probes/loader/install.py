@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core, recorder
 from sonde.hooks.torch import loader as hooks
 from sonde.probes import step
-from sonde.probes.files import reading as files
+from sonde.probes.files import reads as files
 from sonde.probes.loader import fetch, ledger, wait
 from sonde.probes.loader.listeners import subscribed
 from sonde.probes.loader.state import leave, process

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch import memory, private
+from sonde.hooks.torch import dlpack, private
 from sonde.hooks.torch.engine import native
 from sonde.probes import step
 from sonde.store.probe import LOSS, PROBE
@@ -150,7 +150,7 @@ def note(tensors: Any) -> None:
 
 def _take(torch: Any, loss: Any, divisor: int | None) -> None:
     """A tensor that has its memory itself; what it was divided by, if that is known."""
-    if loss.numel() != 1 or not memory.is_there(loss):
+    if loss.numel() != 1 or not dlpack.is_there(loss):
         return
     key = _divisor(loss) if divisor is None else divisor
     if not loss.is_cpu:

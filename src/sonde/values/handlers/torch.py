@@ -8,7 +8,7 @@ import numpy
 import torch
 
 from sonde.guard import guard
-from sonde.hooks.torch import memory, private
+from sonde.hooks.torch import dlpack, private
 from sonde.values import digest as digests
 from sonde.values.handlers import arrays
 from sonde.values.identity import number
@@ -50,7 +50,7 @@ def _has_no_data(value: torch.Tensor) -> bool:
     """Tensors that are only shapes, stand for others inside a transformation or a compiler, or whose memory was freed."""
     if value.device.type == "meta" or type(value).__name__ in ("FakeTensor", "FunctionalTensor"):
         return True
-    return private.is_wrapped(value) or not memory.is_there(value)
+    return private.is_wrapped(value) or not dlpack.is_there(value)
 
 
 def _dense(value: torch.Tensor, note: Note, walk: Walk) -> Frozen:
@@ -75,9 +75,9 @@ def _quantized(host: torch.Tensor, note: Note, walk: Walk) -> Frozen:
 def _as_numpy(host: torch.Tensor, word: str) -> tuple[Any, arrays.ElementKind | None]:
     """The same memory as an array, and how to read it where NumPy does not have the dtype."""
     try:
-        return memory.array_of(host), None
+        return dlpack.array_of(host), None
     except (TypeError, RuntimeError, BufferError):  # "Got unsupported ScalarType"
-        bits = memory.array_of(host.view(_BITS[host.dtype.itemsize]))
+        bits = dlpack.array_of(host.view(_BITS[host.dtype.itemsize]))
     if host.dtype is torch.bfloat16:
         return bits, arrays.ElementKind(word, _brain)
     if word.startswith("float8"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sonde.probes.learning.names import Names
-    from sonde.probes.learning.results import Results
+    from sonde.probes.learning.pending import Results
 
 MOST_COPIED = 1 << 16  # elements of a parameter
 MOST_LAYERS = 4096  # of an optimizer

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from sonde.analysis.records.schema import PHASES
 from sonde.analysis.training import intervals
+from sonde.analysis.training.breakdown import Timeline, Updates
 from sonde.analysis.training.fold import Folded
 from sonde.analysis.training.intervals import (
     BACKWARD,
@@ -25,7 +26,6 @@ from sonde.analysis.training.intervals import (
     nest,
 )
 from sonde.analysis.training.purpose import EVALUATE, TRAIN
-from sonde.analysis.training.timeline import Timeline, Updates
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, batch_key
 
 TRAINING = FORWARD_TRAINING | FORWARD_GRAD

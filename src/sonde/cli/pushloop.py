@@ -1,6 +1,6 @@
 """The process beside `sonde run --push`: pushes every few minutes until the launcher says that the program has ended.
 
-`python -m sonde.cli.follow PIPE SECONDS QUIET RUN URL [ID]`, which `launch/pushing.py` starts.
+`python -m sonde.cli.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/pushing.py` starts.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 # The first array makes glibc believe that such sizes belong into the heap; the last one lies above the freed ones.
 PROGRAM = """
 import os
-from sonde.tui.memory import keep_small
+from sonde.tui.trim import keep_small
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -13,7 +13,7 @@ from sonde.store.record import DETAIL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sonde.probes.learning.results import Results
+    from sonde.probes.learning.pending import Results
 
 MOST = 8  # parameters of a model that are looked at, evenly spaced
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sonde.analysis.questions.ready import question, questions
+from sonde.analysis.questions.ask import question, questions
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.errors import UnknownName

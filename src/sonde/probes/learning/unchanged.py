@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
 from sonde.hooks.torch import private
-from sonde.probes.learning.gradients import parameters_of
+from sonde.probes.learning.parameters import parameters_of
 from sonde.probes.learning.tensors import distance, norm, plain, spread
 from sonde.store.probe import CHANGED, LEARNING
 from sonde.store.record import DETAIL
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sonde.probes.learning.names import Names
-    from sonde.probes.learning.results import Results
+    from sonde.probes.learning.pending import Results
 
 MOST_COPIED = 1024  # elements of a parameter
 COMPARED = 4  # parameters that are kept, evenly spaced

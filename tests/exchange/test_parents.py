@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.exchange.spans import nested
 
-from sonde.exchange.imports import nest
-from sonde.exchange.imports.nest import StepRange
+from sonde.exchange.imports import parents
+from sonde.exchange.imports.parents import StepRange
 from sonde.exchange.imports.writer import ProcessWriter
 from sonde.store.folder import SEGMENT_FILE
 
@@ -23,7 +23,7 @@ def placed(folder: Path, spans: list[tuple[int, int]], steps: list[StepRange] | 
         if random.Random(start).random() < 0.1:
             writer.flush()
     writer.flush()
-    nest.fill(writer.folder / SEGMENT_FILE, writer.threads["thread"].extents, steps or [])
+    parents.fill(writer.folder / SEGMENT_FILE, writer.threads["thread"].extents, steps or [])
     return {int(one["seq"]): one for _, found in writer.records() for one in found}
 
 
@@ -47,8 +47,8 @@ def test_what_lies_inside_of_a_span_is_its_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, window: int
 ) -> None:
     """In whatever order it was written, and however many records are looked at together."""
-    monkeypatch.setattr(nest, "WINDOW", window)
-    monkeypatch.setattr(nest, "SAMPLED", 2)
+    monkeypatch.setattr(parents, "WINDOW", window)
+    monkeypatch.setattr(parents, "SAMPLED", 2)
     spans = [(one.start, one.dur) for one in nested(150, seed)]
     random.Random(seed).shuffle(spans)
     found = placed(tmp_path, spans)

@@ -10,7 +10,7 @@ import pytest
 from sonde import ai
 from sonde.ai import tree
 from sonde.ai.node import Detached, Node
-from sonde.ai.table import ROOT, TABLE, Row
+from sonde.ai.vocabulary import ROOT, TABLE, Row
 from sonde.events import core
 
 LEVELS = {0: "essential", 1: "normal", 2: "detail"}

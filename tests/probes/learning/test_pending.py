@@ -8,7 +8,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from sonde.probes.learning.results import Results  # noqa: E402
+from sonde.probes.learning.pending import Results  # noqa: E402
 
 
 class Scalar:

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from sonde.probes.learning import pace
+from sonde.probes.learning import interval
 
 
 def intervals(every: int, cost: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How far sampled steps are apart, if each takes so many ns, and a step 1,000."""
     clock = [0]
-    monkeypatch.setattr(pace, "monotonic_ns", lambda: clock[0])
-    paced, spent, found = pace.Pace(every), 0, []
+    monkeypatch.setattr(interval, "monotonic_ns", lambda: clock[0])
+    paced, spent, found = interval.Pace(every), 0, []
     for step in range(20_000):
         clock[0] += 1000
         if paced.due(step):
