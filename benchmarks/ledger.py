@@ -14,7 +14,7 @@ import duckdb
 from sonde.analysis.ledger.ledger import Ledger
 from sonde.analysis.ledger.raw import read_ledger
 from sonde.analysis.ledger.sealed import write_sealed
-from sonde.store.ledger import Packer, Writer
+from sonde.store.ledger import LedgerWriter, Packer
 
 # items of the dataset, epochs
 CASES = ((10_000, 30), (50_000, 6), (1_281_167, 1))
@@ -68,8 +68,8 @@ def _recorded(path: Path, items: int, epochs: int) -> Ledger:
     return book
 
 
-def _writer(path: Path) -> Writer:
-    return Writer(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), lambda _count: True)
+def _writer(path: Path) -> LedgerWriter:
+    return LedgerWriter(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), lambda _count: True)
 
 
 if __name__ == "__main__":

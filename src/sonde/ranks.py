@@ -19,7 +19,7 @@ class Ranks(NamedTuple):
     world_size: int | None
 
 
-class Job(NamedTuple):
+class ParallelJob(NamedTuple):
     """A job of several processes. The texts may hold any character.
 
     `key`: its ranks share it, and no other job has it. `series`: all attempts share it, where `key` differs; another job may have it too.
@@ -87,19 +87,19 @@ def attempt() -> int:
     return SLURM_RESTART * (by_slurm or 0) + (number("TORCHELASTIC_RESTART_COUNT") or 0)
 
 
-def job() -> Job | None:
+def job() -> ParallelJob | None:
     """The job of this process; None outside of jobs that can be told from others."""
     if is_set("TORCHELASTIC_RUN_ID"):
         return _elastic_job()
     if _of_lightning():
-        return Job(_lightning_job(), None, None)
+        return ParallelJob(_lightning_job(), None, None)
     return slurm_job(script_name())
 
 
-def slurm_job(program: str) -> Job | None:
+def slurm_job(program: str) -> ParallelJob | None:
     """The job step that Slurm started this process for. A step may run several programs, one after the other."""
     job, step = variable("SLURM_JOB_ID"), variable("SLURM_STEP_ID")
-    return Job(f"slurm {job} {step} {program}", None, f"slurm-{job}-{step}-{program}") if job and step else None
+    return ParallelJob(f"slurm {job} {step} {program}", None, f"slurm-{job}-{step}-{program}") if job and step else None
 
 
 def slurm_task() -> int | None:
@@ -113,14 +113,14 @@ def is_first_on_host() -> bool:
     return slurm_task() is None or number("SLURM_LOCALID") in (None, 0)
 
 
-def _elastic_job() -> Job:
+def _elastic_job() -> ParallelJob:
     name = variable("TORCHELASTIC_RUN_ID")
     if name in ("", "none"):  # torchrun's default, the same for every job: its own process tells them apart
         parent = os.getppid()
-        return Job(f"torchelastic {parent}-{start_ticks(parent)}", None, None)
+        return ParallelJob(f"torchelastic {parent}-{start_ticks(parent)}", None, None)
     # The port is chosen anew for each rendezvous, so it tells apart jobs that reuse an id.
     words = ("TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT")
-    return Job(" ".join(["torchelastic", name, *map(variable, words)]), f"torchelastic {name}", name)
+    return ParallelJob(" ".join(["torchelastic", name, *map(variable, words)]), f"torchelastic {name}", name)
 
 
 def _lightning_job() -> str:

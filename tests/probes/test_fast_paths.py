@@ -21,7 +21,7 @@ from sonde import open_run  # noqa: E402
 from sonde.hooks.torch import loader as hooks  # noqa: E402
 from sonde.hooks.torch.engine import native  # noqa: E402
 from sonde.probes.loader import listeners as probe  # noqa: E402
-from sonde.probes.loader.listeners import Failed, Failures  # noqa: E402
+from sonde.probes.loader.listeners import Failed, FailureListener  # noqa: E402
 from sonde.store.probe import ITER_END  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
 
@@ -176,7 +176,7 @@ def test_an_item_that_raises_is_blamed() -> None:
     failed: list[Failed] = []
     unseen: list[tuple[Any, Any, BaseException]] = []
 
-    class Told(Failures):
+    class Told(FailureListener):
         def unmade(self, one: Failed) -> None:
             failed.append(one)
 
@@ -217,7 +217,7 @@ def fails_at_three(items: Any) -> Any:
     return items
 
 
-class Blamed(Failures):
+class Blamed(FailureListener):
     """Notes what it is told."""
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ def test_a_batch_whose_worker_raises_is_known() -> None:
     """Which batch it was that never came."""
     unseen: list[Any] = []
 
-    class Told(Failures):
+    class Told(FailureListener):
         def unseen(self, batch: Any, key: int | None, error: BaseException) -> None:
             unseen.append((batch.number, batch.indices, batch.worker))
 

@@ -14,7 +14,7 @@ torch: Any = pytest.importorskip("torch")
 from sonde.analysis.run import open_run  # noqa: E402
 from sonde.errors import ReplayError  # noqa: E402
 from sonde.replay import replay  # noqa: E402
-from sonde.replay.model import Forward, forward, load_weights  # noqa: E402
+from sonde.replay.model import ForwardComparison, forward, load_weights  # noqa: E402
 
 PROGRAM = """
 import torch
@@ -80,7 +80,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("recorded"))
 
 
-def computed(path: Path, step: int, model: Any) -> Forward:
+def computed(path: Path, step: int, model: Any) -> ForwardComparison:
     """The forward of a step, computed with this model."""
     with open_run(path) as opened:
         return forward(opened, step, 0, replay(opened, step, Pairs()).batches[0], model)

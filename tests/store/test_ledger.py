@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sonde.store import ledger
-from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
+from sonde.store.ledger import LedgerWriter, Packer, pack_digest, pack_text
 from sonde.store.reading.ledger import LedgerEntry, note_losses, read_entries
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = {ledger.U16: "H", ledger.U32: "I", ledger.I64: "q"}
 
 
-def writer(path: Path, *, mapped: bool = True, most: int | None = None) -> Writer:
+def writer(path: Path, *, mapped: bool = True, most: int | None = None) -> LedgerWriter:
     """A new ledger of which at most so many bytes are taken."""
     taken = [0]
 
@@ -27,7 +27,7 @@ def writer(path: Path, *, mapped: bool = True, most: int | None = None) -> Write
         taken[0] += count
         return most is None or taken[0] <= most
 
-    return Writer(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), take, at_once=mapped)
+    return LedgerWriter(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), take, at_once=mapped)
 
 
 def read(path: Path) -> tuple[list[LedgerEntry], list[str]]:
@@ -173,8 +173,8 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
     """The kernel has the pages."""
     program = (
         "import os, signal, sys\n"
-        "from sonde.store.ledger import Packer, Writer\n"
-        "book = Writer(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True)\n"
+        "from sonde.store.ledger import LedgerWriter, Packer\n"
+        "book = LedgerWriter(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True)\n"
         "packer = Packer()\n"
         "for key in range(2345):\n"
         "    book.put(packer.batch(key, (key, 5, 1)))\n"
@@ -224,10 +224,10 @@ def test_what_does_not_fit_the_cap_is_counted(tmp_path: Path) -> None:
 
 LIMITED = """
 import os, resource, signal, sys
-from sonde.store.ledger import DATA, Packer, Writer
+from sonde.store.ledger import DATA, LedgerWriter, Packer
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (DATA + int(sys.argv[2]), resource.RLIM_INFINITY))
-book = Writer(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True)
+book = LedgerWriter(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True)
 packer = Packer()
 for key in range(2000):
     if key == 1500:
@@ -262,8 +262,8 @@ def test_a_program_that_closes_all_descriptors_finds_none_of_our_bytes(tmp_path:
     path, other = tmp_path / "ledger.bin", tmp_path / "other"
     program = (
         "import os, sys\n"
-        "from sonde.store.ledger import Packer, Writer\n"
-        "book = Writer(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True, sys.argv[1])\n"
+        "from sonde.store.ledger import LedgerWriter, Packer\n"
+        "book = LedgerWriter(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True, sys.argv[1])\n"
         "os.closerange(3, 100)\n"
         "theirs = [os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o600) for _ in range(20)]\n"
         "for key in range(2000):\n"

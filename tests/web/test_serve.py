@@ -14,7 +14,7 @@ import pytest
 
 from sonde.errors import SettingError
 from sonde.testing import build_training
-from sonde.web.serve import Site
+from sonde.web.serve import WebServer
 
 
 def test_a_started_server_answers_with_its_token_and_ends_with_ctrl_c(tmp_path: Path) -> None:
@@ -36,9 +36,9 @@ def test_a_started_server_answers_with_its_token_and_ends_with_ctrl_c(tmp_path: 
 
 def test_a_second_server_takes_the_next_port(tmp_path: Path) -> None:
     """Two on one folder do not stand in each other's way."""
-    first, second = Site(tmp_path), Site(tmp_path)
+    first, second = WebServer(tmp_path), WebServer(tmp_path)
     assert first.port != second.port
     with pytest.raises(SettingError, match="Choose another --port"):
-        Site(tmp_path, port=first.port)
+        WebServer(tmp_path, port=first.port)
     first.close()
     second.close()

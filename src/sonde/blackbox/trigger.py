@@ -14,7 +14,7 @@ from sonde.blackbox import dump, workers
 from sonde.blackbox.batches import MOST_IDS
 from sonde.events.recorder import parent_pid, serving
 from sonde.guard import guard
-from sonde.probes.loader.listeners import Failed, Failures
+from sonde.probes.loader.listeners import Failed, FailureListener
 from sonde.store import folder
 from sonde.store.file import read_small
 
@@ -42,7 +42,7 @@ class FailedWait(NamedTuple):
     key: int | None
 
 
-class LoaderFailures(Failures):
+class LoaderFailures(FailureListener):
     """Batches that were never delivered, in this process and in its workers."""
 
     def __init__(self) -> None:

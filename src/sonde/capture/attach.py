@@ -22,7 +22,7 @@ REASON = "to capture its calls in traces"
 class Capture:
     """A captured function, until the block or trace ends or `undo()` is called."""
 
-    def __init__(self, site: _Site, definition: TraceDef, target: object) -> None:
+    def __init__(self, site: _PatchedAttribute, definition: TraceDef, target: object) -> None:
         """Use `capture()` instead."""
         self.definition = definition
         self.target = target  # only calls on this object; ANY: all calls
@@ -53,7 +53,7 @@ class Capture:
 ANY = object()
 
 
-class _Site:
+class _PatchedAttribute:
     """A patched attribute, and who wants its calls."""
 
     def __init__(self, owner: Any, name: str) -> None:
@@ -114,7 +114,7 @@ class _Site:
         return None
 
 
-_sites: list[_Site] = []
+_sites: list[_PatchedAttribute] = []
 
 
 def capture(
@@ -133,7 +133,9 @@ def capture(
     """
     definition = TraceDef(disp_name, disp_name and name, params_to_capture, result_name, stage_name)
     owner, only = _owner(target, name)
-    site = next((one for one in _sites if one.owner is owner and one.name == name), None) or _Site(owner, name)
+    site = next((one for one in _sites if one.owner is owner and one.name == name), None) or _PatchedAttribute(
+        owner, name
+    )
     made = site.join(definition, only)
     tape.own(made)
     if only is ANY and isinstance(owner, type | ModuleType):

@@ -83,7 +83,7 @@ class _Thread(threading.local):
     fetch: Fetch | None = None
 
 
-class Place:
+class TracePosition:
     """Where one trace is; see the module's text."""
 
     def __init__(self, plan: Plan) -> None:

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sonde.capture.context import Place, leaves
+from sonde.capture.context import TracePosition, leaves
 from sonde.capture.definition import TraceDef, shown_name
 from sonde.capture.gate import watch
 from sonde.capture.result import TraceCall, TraceResult
@@ -90,7 +90,7 @@ class Tape:
         self.result = result
         self.plan = plan
         self.keep = keep
-        self.place = Place(plan)
+        self.place = TracePosition(plan)
         self.pid = os.getpid()
         self.renew_lock()
         self.count = 0

@@ -24,7 +24,7 @@ from sonde.errors import SondeError
 from sonde.store import filesystem
 from sonde.terminal.doctor import draw_examination
 from sonde.version import __version__
-from sonde.views.doctor import Examination, Proof, RunsFolder, SettingRow
+from sonde.views.doctor import Examination, FolderCheck, Proof, SettingRow
 
 # What of the optional libraries switches something on.
 EXTRAS = ("torch", "numpy", "textual", "pytorch-ignite", "pylance", "onnx", "onnxruntime")
@@ -106,14 +106,14 @@ def _value(name: str, value: object) -> str:
     return "none" if value == () else str(value)
 
 
-def _folder(settings: config.Settings) -> RunsFolder:
+def _folder(settings: config.Settings) -> FolderCheck:
     path = _existing(Path(settings.dir))
     writes, why = _writes(settings, path)
     try:
         free = shutil.disk_usage(path).free
     except OSError:
         free = None
-    return RunsFolder(settings.dir, filesystem.type_of(path), writes, why, free)
+    return FolderCheck(settings.dir, filesystem.type_of(path), writes, why, free)
 
 
 def _existing(path: Path) -> Path:

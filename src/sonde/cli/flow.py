@@ -17,7 +17,7 @@ from sonde.cli.choose import choose, directory, runs_dir
 from sonde.cli.console import Group
 from sonde.errors import FolderRefused, RunNotFound, SondeError, UnknownName
 from sonde.replay import Replay, replay as rebuild
-from sonde.replay.model import Forward, forward, load_weights
+from sonde.replay.model import ForwardComparison, forward, load_weights
 from sonde.replay.target import load_data, load_model
 
 SUFFIX = ".sonde"
@@ -170,7 +170,7 @@ def replay(
         click.get_current_context().exit(DIFFERENT)
 
 
-def _computed(run: Run, found: Replay, target: str, weights: str | None) -> Forward:
+def _computed(run: Run, found: Replay, target: str, weights: str | None) -> ForwardComparison:
     model = load_model(target)
     if weights is not None:
         load_weights(model, weights)

@@ -18,7 +18,7 @@ from sonde.store.redact import redact_url
 MINUTES = 180.0  # seconds between two pushes
 
 
-class Target(NamedTuple):
+class PushTarget(NamedTuple):
     """Where a run is pushed to, what it is called there, and every how many seconds."""
 
     url: str
@@ -76,7 +76,7 @@ def command(
     The exit code is the program's own; 128 + n after signal n.
     """
     refuse_unknown(context, words)
-    target = None if push is None else Target(push, id, push_every)
+    target = None if push is None else PushTarget(push, id, push_every)
     if target is not None:
         _check(target)
     elif id is not None:
@@ -84,7 +84,7 @@ def command(
     context.exit(run(words, launch.Options(**given), disable, quiet, target))  # type: ignore[arg-type]  # click knows the types
 
 
-def _check(target: Target) -> None:
+def _check(target: PushTarget) -> None:
     """Refuse what cannot work before a program runs for hours."""
     if "://" not in target.url:
         raise click.UsageError(
@@ -95,7 +95,7 @@ def _check(target: Target) -> None:
 
 
 def run(
-    words: tuple[str, ...], options: launch.Options, disable: bool, quiet: bool, target: Target | None = None
+    words: tuple[str, ...], options: launch.Options, disable: bool, quiet: bool, target: PushTarget | None = None
 ) -> int:
     """Start the program, wait for its end, and return its exit code."""
     try:
@@ -145,7 +145,7 @@ def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> 
     print_note(f"recorded. Next: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
 
 
-def _tell_unpushed(pusher: launch.Pusher, target: Target, launched: launch.Launched) -> None:
+def _tell_unpushed(pusher: launch.Pusher, target: PushTarget, launched: launch.Launched) -> None:
     """Wait for the rest to be pushed, and say if it was not. The exit code stays that of the program."""
     done = pusher.wait()
     url = redact_url(target.url)

@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.05
 MOST_BYTES = 1 << 20  # of what one process writes; more is in the file
 
 
-class Stacks(NamedTuple):
+class StacksAnswer(NamedTuple):
     """What one process answered: the file and the place in it where the answer begins, or why there is none."""
 
     file: Path | None = None
@@ -67,22 +67,22 @@ def command(context: click.Context, run: str | None, dir: str | None, wait: floa
     context.exit(0 if answered else 1)
 
 
-def ask(path: Path, machine: str, pid: int | None, seconds: float = WAIT_SECONDS) -> Stacks:
+def ask(path: Path, machine: str, pid: int | None, seconds: float = WAIT_SECONDS) -> StacksAnswer:
     """Ask one process of this run for the stacks of its threads, and wait for them."""
     number = stacks_signal()
     if machine != host() or pid is None:
-        return Stacks(problem="it runs on another machine; run this command there")
+        return StacksAnswer(problem="it runs on another machine; run this command there")
     if number is None or not _catches(pid, number):
-        return Stacks(problem="it cannot write stacks yet; that works once it has imported torch")
+        return StacksAnswer(problem="it cannot write stacks yet; that works once it has imported torch")
     before = _sizes(path, pid)
     try:
         os.kill(pid, number)
     except OSError as error:
-        return Stacks(problem=f"cannot signal it: {error.strerror}")
+        return StacksAnswer(problem=f"cannot signal it: {error.strerror}")
     return _wait(path, pid, before, seconds)
 
 
-def _wait(path: Path, pid: int, before: dict[Path, int], seconds: float) -> Stacks:
+def _wait(path: Path, pid: int, before: dict[Path, int], seconds: float) -> StacksAnswer:
     """The answer, when it grows no more."""
     until, last = time.monotonic() + seconds, before
     while time.monotonic() < until:
@@ -90,9 +90,9 @@ def _wait(path: Path, pid: int, before: dict[Path, int], seconds: float) -> Stac
         sizes = _sizes(path, pid)
         grown = [file for file, size in sizes.items() if size > before.get(file, 0)]
         if grown and sizes == last:
-            return Stacks(grown[0], before.get(grown[0], 0))
+            return StacksAnswer(grown[0], before.get(grown[0], 0))
         last = sizes
-    return Stacks(problem=f"no response within {units.duration(int(seconds * 1e9))}")
+    return StacksAnswer(problem=f"no response within {units.duration(int(seconds * 1e9))}")
 
 
 def running(path: Path) -> list[Info]:

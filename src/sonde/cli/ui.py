@@ -44,7 +44,7 @@ def serve(folder: Path, chosen: str | None, *, port: int | None, host: str, toke
     """Serve a folder until Ctrl-C."""
     try:
         from sonde.web.pages import HOW_TO_BUILD, built
-        from sonde.web.serve import Site
+        from sonde.web.serve import WebServer
     except ImportError as error:
         raise MissingExtra.of(error.name or "starlette", "ui", "sonde ui") from None
     if token is not None and (
@@ -53,7 +53,7 @@ def serve(folder: Path, chosen: str | None, *, port: int | None, host: str, toke
         raise click.UsageError("--token needs at least 4 characters: letters, digits, and no spaces, quotes, ; or ,")
     if not built():
         click.echo(HOW_TO_BUILD, err=True)
-    site = Site(folder, chosen, host=host, port=port, token=token)
+    site = WebServer(folder, chosen, host=host, port=port, token=token)
     if host not in LOOPBACK:
         click.echo(
             f"Listening on {host}: everyone who reaches this machine and has the token can read these runs.", err=True

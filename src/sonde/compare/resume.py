@@ -140,7 +140,7 @@ def _text(one: Resume) -> list[str]:
 # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Items(NamedTuple):
+class _ItemCounts(NamedTuple):
     repeated: Counter[Any]
     skipped: Counter[Any] | None
 
@@ -157,7 +157,7 @@ class _Batch(NamedTuple):
         return self.loader, self.round
 
 
-def _items(one: TrainingProcess, other: TrainingProcess, moment: int) -> _Items | None:
+def _items(one: TrainingProcess, other: TrainingProcess, moment: int) -> _ItemCounts | None:
     """What the round in which it stopped had before the checkpoint, and what the first round after the restart had."""
     before, after = _batches(one), _batches(other)
     if not before or not after:
@@ -172,7 +172,7 @@ def _items(one: TrainingProcess, other: TrainingProcess, moment: int) -> _Items 
     if whole is not None and sum(done.values()) >= sum(whole.values()):
         done = Counter()  # that round was complete: the next one begins anew
     ended = len(first) < len(after)  # another round followed
-    return _Items(done & again, whole - done - again if whole is not None and ended else None)
+    return _ItemCounts(done & again, whole - done - again if whole is not None and ended else None)
 
 
 def _whole(part: TrainingProcess, batches: Sequence[_Batch]) -> Counter[Any] | None:

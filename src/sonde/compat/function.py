@@ -111,7 +111,7 @@ class dft_fn:  # noqa: N801  their name
     log_static = log
 
     def _recorded(self, function: Callable[..., Any], span: Span) -> Callable[..., Any]:
-        name, capture = span.name, _Capture(function)
+        name, capture = span.name, _ArgumentValues(function)
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -148,7 +148,7 @@ class dft_fn:  # noqa: N801  their name
             core.mark(key, "dftracer", args={"value": value}, metadata=True)
 
 
-class _Capture:
+class _ArgumentValues:
     """Finds the values of a call that DFTracer records by their name: the caller's, else the default, else of `self`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ from sonde.analysis.exits import FINISHED, was_ended
 from sonde.analysis.postmortem.stacks import threads_in
 from sonde.analysis.questions.spans import OpenSpan, open_spans
 from sonde.analysis.run import RECORDING
-from sonde.diagnosis.figures import Ask, Figure, literal
+from sonde.diagnosis.figures import Asker, Figure, literal
 from sonde.store import probe
 from sonde.store.alive import DIED, ENDED, RUNNING, TERMINATED
 
@@ -98,7 +98,7 @@ class Ends:
     lost: Drops = field(default_factory=lambda: Drops(0, {}, {}))
 
 
-def gather_ends(run: Run, ask: Ask, trained: frozenset[str]) -> Ends:
+def gather_ends(run: Run, ask: Asker, trained: frozenset[str]) -> Ends:
     """Look at the ends of processes. `trained`: the processes that have steps."""
     said = {(info.host, info.pid): (info.message, info.place) for info in run.infos if info.exception}
     processes = [_with_cause(end, said) for end in _processes(ask, finished=run.ending.word == FINISHED)]
@@ -142,7 +142,7 @@ _FAILED = f"""
 """
 
 
-def _processes(ask: Ask, *, finished: bool) -> list[End]:
+def _processes(ask: Asker, *, finished: bool) -> list[End]:
     found = []
     for row in ask.rows(_ENDS):
         process, host, pid, code, signal = row[0], row[1], row[2], row[9], row[10]
@@ -163,7 +163,7 @@ def _processes(ask: Ask, *, finished: bool) -> list[End]:
     return found
 
 
-def _stuck(run: Run, ask: Ask, processes: list[End], trained: frozenset[str]) -> list[Stuck]:
+def _stuck(run: Run, ask: Asker, processes: list[End], trained: frozenset[str]) -> list[Stuck]:
     offsets = {row["process"]: row["offset_ns"] for row in run.rows}
     spans: dict[str, list[OpenSpan]] = {}
     for span in open_spans(run):

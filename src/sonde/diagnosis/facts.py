@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
 from sonde.diagnosis.ends import Ends, gather_ends
-from sonde.diagnosis.figures import Ask
+from sonde.diagnosis.figures import Asker
 from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
@@ -36,7 +36,7 @@ class Facts:
 
 def gather(run: Run, policy: Policy) -> Facts:
     """Ask a run for everything that the rules may want to know."""
-    ask = Ask(run)
+    ask = Asker(run)
     loaders = gather_loaders(ask)
     speed = gather_speed(ask, policy, max((one.workers or 0 for one in loaders), default=0))
     loading = gather_loading(ask, policy, speed, loaders)

@@ -45,7 +45,7 @@ class Figures(dict[str, Figure]):
         return self[name].value
 
 
-class Ask:
+class Asker:
     """Asks a run. Many figures over the same rows cost one query; each gets a query of its own to be asked again with.
 
     Of the events it is given those beside the steps, which it may ask the tables for: so those of a long run need not be loaded.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.diagnosis.figures import Ask, Figures, literal
+from sonde.diagnosis.figures import Asker, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class FileFacts:
     )  # the file that a rank waits for, and its bytes
 
 
-def gather_files(ask: Ask, policy: Policy, loading: Loading) -> FileFacts:
+def gather_files(ask: Asker, policy: Policy, loading: Loading) -> FileFacts:
     """Ask about files, if they were watched and training waits for data."""
     if loading.main is None or not ask.seen(probe.IO, [probe.READ]):
         return FileFacts()
@@ -68,7 +68,7 @@ def gather_files(ask: Ask, policy: Policy, loading: Loading) -> FileFacts:
     return FileFacts(reads, items, again, usual, _slow(ask, policy, source, usual), _by_rank(ask, loader))
 
 
-def _slow(ask: Ask, policy: Policy, source: str, usual: Figures) -> list[SlowFile]:
+def _slow(ask: Asker, policy: Policy, source: str, usual: Figures) -> list[SlowFile]:
     """Files that take long, and whose bytes come more slowly than those of others: not those that are only large."""
     middle, rate = usual["p50"].or_zero(), usual["rate"].or_zero()
     least = max(middle * policy["slow_file.times"], 1e6 * policy["slow_file.least_ms"])
@@ -86,7 +86,7 @@ def _slow(ask: Ask, policy: Policy, source: str, usual: Figures) -> list[SlowFil
     ]
 
 
-def _by_rank(ask: Ask, loader: str) -> dict[int | None, tuple[str, int]]:
+def _by_rank(ask: Asker, loader: str) -> dict[int | None, tuple[str, int]]:
     """For each rank the file that its items took the longest for."""
     found = ask.rows(
         "SELECT rank, arg_max(file, total), arg_max(bytes, total) FROM (SELECT rank, file, sum(dur_ns) AS total, max(bytes) AS bytes "

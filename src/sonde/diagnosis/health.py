@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
+from sonde.diagnosis.figures import NOTHING, Asker, Figure, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Health:
         return self.crowded_host(policy) is not None
 
 
-def gather_health(ask: Ask, policy: Policy, trained: bool) -> Health:
+def gather_health(ask: Asker, policy: Policy, trained: bool) -> Health:
     """Ask about memory, threads and losses. `trained`: there are steps."""
     since, until = 0, _EVER
     if trained:  # a program loads what it needs before its first step, and frees it after the last
@@ -135,7 +135,7 @@ def gather_health(ask: Ask, policy: Policy, trained: bool) -> Health:
     )
 
 
-def _memory(ask: Ask, policy: Policy, since: int, until: int) -> list[Trend]:
+def _memory(ask: Asker, policy: Policy, since: int, until: int) -> list[Trend]:
     people = {
         (host, pid): (rank, worker)
         for host, pid, rank, worker, role in ask.rows("SELECT host, pid, rank, worker, role FROM processes")
@@ -157,7 +157,7 @@ def _memory(ask: Ask, policy: Policy, since: int, until: int) -> list[Trend]:
 
 
 def _trend(
-    ask: Ask,
+    ask: Asker,
     source: str,
     name: str,
     who: tuple[str, int],
@@ -177,7 +177,7 @@ def _trend(
     )
 
 
-def _hosts(ask: Ask, since: int, until: int) -> list[Host]:
+def _hosts(ask: Asker, since: int, until: int) -> list[Host]:
     """What each host has, and its load while the run trained."""
     then = f"start_ns >= {since} AND start_ns <= {until} AND name = "
     columns = _HOST | {"cpu": f"median(value) FILTER ({then}'cpu' AND coalesce(key, 0) = 0)"}
@@ -185,7 +185,7 @@ def _hosts(ask: Ask, since: int, until: int) -> list[Host]:
     return [_host(ask, row, then) for row in rows]
 
 
-def _host(ask: Ask, row: Figures, then: str) -> Host:
+def _host(ask: Asker, row: Figures, then: str) -> Host:
     here = f"host = {literal(row.which['host'])}"
     last = (
         f"(SELECT quantile_cont(value, 0.9) AS value, max(start_ns) AS latest FROM events WHERE kind = 'counter' "
@@ -209,7 +209,7 @@ def _host(ask: Ask, row: Figures, then: str) -> Host:
     return Host(str(row.which["host"]), row, rss, threads["all"], threads["most"], own, delay)
 
 
-def _losses(ask: Ask) -> LossFacts:
+def _losses(ask: Asker) -> LossFacts:
     figures = ask.one(
         "steps WHERE loss IS NOT NULL",
         {
@@ -226,7 +226,7 @@ def _losses(ask: Ask) -> LossFacts:
     return LossFacts(figures["seen"], figures["bad"], figures["first"], last_bad, rank[0][0])
 
 
-def _garbage(ask: Ask) -> Figures:
+def _garbage(ask: Asker) -> Figures:
     """Collections in the threads that train, after the warm-up."""
     columns = {
         "total": "sum(gc_ns)",

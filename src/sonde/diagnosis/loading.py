@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sonde.analysis.questions.items import LOADED, each_item
-from sonde.diagnosis.figures import Ask, Figures, literal
+from sonde.diagnosis.figures import Asker, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ class Loading:
     startup: Figures = field(default_factory=lambda: Figures({}, {}))  # of workers, when a loader is iterated again
 
 
-def gather_loaders(ask: Ask) -> list[LoaderFacts]:
+def gather_loaders(ask: Asker) -> list[LoaderFacts]:
     """The loaders that were iterated."""
     return [_loader(*row) for row in ask.rows(_ITERS)]
 
 
-def gather_loading(ask: Ask, policy: Policy, speed: Speed, loaders: list[LoaderFacts]) -> Loading:
+def gather_loading(ask: Asker, policy: Policy, speed: Speed, loaders: list[LoaderFacts]) -> Loading:
     """Ask about batches and items too, if training waits for them."""
     startup = _startup(ask) if any(one.workers and one.rounds > 1 for one in loaders) else Figures({}, {})
     if not _matters(policy, speed):
@@ -117,7 +117,7 @@ def _matters(policy: Policy, speed: Speed) -> bool:
     return whole > 0 and waited / whole >= policy["loading.share"] and waited >= 1e9 * policy["loading.least_s"]
 
 
-def _main(ask: Ask, loaders: list[LoaderFacts]) -> LoaderFacts | None:
+def _main(ask: Asker, loaders: list[LoaderFacts]) -> LoaderFacts | None:
     found = ask.rows(
         "SELECT loader FROM batches WHERE purpose <> 'evaluate' AND loader IS NOT NULL "
         "GROUP BY 1 ORDER BY sum(wait_ns) DESC NULLS LAST, 1 LIMIT 1"
@@ -128,7 +128,7 @@ def _main(ask: Ask, loaders: list[LoaderFacts]) -> LoaderFacts | None:
     return next((one for one in loaders if number in one.numbers), LoaderFacts([number], None, None, None, 1.0))
 
 
-def _startup(ask: Ask) -> Figures:
+def _startup(ask: Asker) -> Figures:
     """What iterating again costs: the call itself and the wait for the first batch; of the process that spends the most."""
     source = " ".join(_AGAIN.split())
     worst = ask.rows(f"SELECT process FROM {source} GROUP BY 1 ORDER BY sum(cost) DESC, 1 LIMIT 1")
@@ -138,7 +138,7 @@ def _startup(ask: Ask) -> Figures:
     return ask.one(f"{source} WHERE process = {literal(worst[0][0])}", columns)
 
 
-def _with_items(ask: Ask, policy: Policy, loading: Loading) -> Loading:
+def _with_items(ask: Asker, policy: Policy, loading: Loading) -> Loading:
     assert loading.main is not None
     loads = f"items WHERE loader IN ({', '.join(map(str, loading.main.numbers))}) AND {LOADED}"
     usual = ask.one(loads, {"count": "count(*)", "p50": "median(dur_ns)", "total": "sum(dur_ns)"})
@@ -159,7 +159,7 @@ def _with_items(ask: Ask, policy: Policy, loading: Loading) -> Loading:
     return replace(loading, items=Figures({}, {**usual, **found}), slow_ns=least, slow=_slow_items(ask, slow))
 
 
-def _slow_items(ask: Ask, source: str) -> list[SlowItem]:
+def _slow_items(ask: Asker, source: str) -> list[SlowItem]:
     """The ones that cost the most; not those that cost little beside the first of them."""
     columns = "index, id, workers, rank, loads, median_ns, most_ns, file, bytes, total_ns"
     found = ask.rows(f"SELECT {columns} FROM {source} ORDER BY total_ns DESC, index, id LIMIT {MOST_ITEMS}")

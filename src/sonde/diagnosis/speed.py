@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis.records.schema import PHASES, RESIDUAL
 from sonde.analysis.tables.steps import ROWS
 from sonde.analysis.training.reader import DEVICE_TIMES
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
+from sonde.diagnosis.figures import NOTHING, Asker, Figure, Figures, literal
 from sonde.store import probe
 from sonde.store.alive import REPLACED
 
@@ -190,7 +190,7 @@ class Speed:
         return list(ranks.values()) if len(ranks) > 1 else []
 
 
-def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
+def gather_speed(ask: Asker, policy: Policy, workers: int) -> Speed:
     """Ask the steps of a run for everything. `workers`: of the loader that has the most."""
     counts = ask.by(["rank", "process", "host", "pid"], "steps", _COUNTS)
     if not counts:
@@ -214,7 +214,7 @@ def gather_speed(ask: Ask, policy: Policy, workers: int) -> Speed:
     return _Gathering(ask, policy, seen, steps, about, workers).fill(speed)
 
 
-def _ranks_of(ask: Ask, counts: list[Figures]) -> list[Figures]:
+def _ranks_of(ask: Asker, counts: list[Figures]) -> list[Figures]:
     """One row for each rank: without a program in whose place another one went on training in the same process."""
     trained = {row.which["process"] for row in counts}
     rows = ask.rows(
@@ -247,7 +247,7 @@ def _safe(row: Figures) -> str:
     return str(row.which["process"]).replace("'", "''")
 
 
-def _whole(ask: Ask, process: str) -> Figures:
+def _whole(ask: Asker, process: str) -> Figures:
     """The totals of a process. Its steps have them side by side, so that nine rows for each need not be made."""
     columns = [f"sum({phase}_ns), count({phase}_ns)" for phase in PHASES]
     columns.append("sum(residual_ns) FILTER (whole), count(residual_ns) FILTER (whole)")
@@ -259,7 +259,7 @@ def _whole(ask: Ask, process: str) -> Figures:
     return Figures({}, {name: Figure(values[name], f"SELECT {what} FROM {source}") for name, what in _TOTALS.items()})
 
 
-def _startup(ask: Ask, policy: Policy, process: str, seen: list[str]) -> dict[str, FirstCall]:
+def _startup(ask: Asker, policy: Policy, process: str, seen: list[str]) -> dict[str, FirstCall]:
     """The phases that began with lazy work, of those that come in every step or now and then."""
     found = {}
     for part in seen:
@@ -277,7 +277,7 @@ def _startup(ask: Ask, policy: Policy, process: str, seen: list[str]) -> dict[st
     return found
 
 
-def _inferred(ask: Ask, seen: list[str]) -> bool:
+def _inferred(ask: Asker, seen: list[str]) -> bool:
     if "input_wait" not in seen:
         return False
     return not ask.seen(probe.PROBE, (probe.INPUT_WAIT, probe.PREFETCH)) and not ask.rows(
@@ -285,7 +285,7 @@ def _inferred(ask: Ask, seen: list[str]) -> bool:
     )
 
 
-def _named(ask: Ask, process: str, residual: float) -> dict[str, Figure]:
+def _named(ask: Asker, process: str, residual: float) -> dict[str, Figure]:
     """The program's own spans that lie in no phase and hold no other span, the largest first."""
     source = f"events WHERE kind = 'span' AND process = {literal(process)}"
     return {
@@ -318,7 +318,7 @@ class _Gathering:
     """The queries over the steps after the warm-up, of a run that has some."""
 
     def __init__(
-        self, ask: Ask, policy: Policy, seen: list[str], steps: int, about: list[tuple[Any, ...]], workers: int
+        self, ask: Asker, policy: Policy, seen: list[str], steps: int, about: list[tuple[Any, ...]], workers: int
     ) -> None:
         self._ask = ask
         self._about = about

@@ -27,7 +27,7 @@ def encode(args: Mapping[str, object], limit: int) -> tuple[bytes, bool]:
     """The arguments as one JSON object, and whether something was cut. `limit`: the longest text, in characters."""
     if _is_plain(args, limit):
         return _dump(args).encode(), False
-    plain = _Plain(limit)
+    plain = _JsonValues(limit)
     shown = plain.value(args, 0)
     if not isinstance(shown, dict):  # an object that only said it was a mapping
         shown = {"args": shown}
@@ -77,7 +77,7 @@ def _are_numbers(values: list[object], limit: int) -> bool:
     return len(values) * (2 + ROOM_FOR_NUMBER + bits // 3) < max(TOTAL_FACTOR * limit, MIN_TOTAL)
 
 
-class _Plain:
+class _JsonValues:
     """Makes plain JSON values of any objects, within the limits; notes whether it had to cut."""
 
     __slots__ = ("cut", "inside", "limit", "room")

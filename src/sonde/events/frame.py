@@ -9,7 +9,7 @@ from sonde.events.ring import LOST
 from sonde.store.record import DEEPEST, NO_EPOCH, NO_KEY, NO_STEP
 
 if TYPE_CHECKING:
-    from sonde.events.ring import Lane, Recording
+    from sonde.events.ring import Recording, ThreadRing
 
 CLOSED = -1  # in place of an index, as LOST: left already
 
@@ -21,7 +21,7 @@ class Frame:
         "args", "blob", "depth", "dur", "epoch", "flags", "identity", "index", "key", "lane", "name", "parent", "seq", "start", "step", "up",
     )  # fmt: skip
 
-    def __init__(self, up: Frame | None, identity: object, lane: Lane) -> None:
+    def __init__(self, up: Frame | None, identity: object, lane: ThreadRing) -> None:
         self.up = up  # what was innermost at the entry
         self.identity = identity  # the span object that an exit looks for; None: the frame's maker leaves it itself
         self.lane = lane
@@ -56,12 +56,12 @@ def of_task(recording: Recording) -> Frame | None:
     return frame if isinstance(frame, Frame) else None
 
 
-def head(recording: Recording, lane: Lane) -> Frame | None:
+def head(recording: Recording, lane: ThreadRing) -> Frame | None:
     """The innermost open frame: of this task if a loop runs here and the task has one, else of this thread."""
     return first_open((of_task(recording) if lane.tasks else None) or lane.top)
 
 
-def set_head(recording: Recording, lane: Lane, frame: Frame | None) -> None:
+def set_head(recording: Recording, lane: ThreadRing, frame: Frame | None) -> None:
     """Make it the innermost."""
     if not lane.tasks:
         lane.top = frame
@@ -78,7 +78,7 @@ def search(frame: Frame | None, span: object) -> Frame | None:
     return frame
 
 
-def find(recording: Recording, lane: Lane, span: object) -> Frame | None:
+def find(recording: Recording, lane: ThreadRing, span: object) -> Frame | None:
     """The innermost open frame of this very span object: in this task or thread, else the newest of this thread."""
     frame = search(head(recording, lane), span)
     if frame is None:
@@ -90,7 +90,7 @@ def find(recording: Recording, lane: Lane, span: object) -> Frame | None:
     return frame
 
 
-def unlink(recording: Recording, lane: Lane, frame: Frame) -> None:
+def unlink(recording: Recording, lane: ThreadRing, frame: Frame) -> None:
     """Take a closed frame from the end of the chains it ends; further in, it is passed over."""
     if frame.lane.loose.get(frame.seq) is frame:
         del frame.lane.loose[frame.seq]

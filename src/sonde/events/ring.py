@@ -1,7 +1,7 @@
 """Rings and files of the Python core: where records go, how they leave a ring, and how losses are counted.
 
 This is `native/ring.h` in Python. One `Recording` lives from `begin()` to `end()` (or to a fork) and owns the files of
-one process folder; each thread that records has a `Lane` in it, which holds its ring in plain memory. Each record is
+one process folder; each thread that records has a `ThreadRing` in it, which holds its ring in plain memory. Each record is
 written to the file at once; C maps the file instead, but Python could not survive a file that is truncated under a map.
 A signal handler or a finalizer may record while one of these functions runs: what it records stays in the ring, and
 whoever was at it writes it.
@@ -71,7 +71,7 @@ class Files(NamedTuple):
     names: int
 
 
-class Lane:
+class ThreadRing:
     """One thread's part of a recording: its ring, and the innermost of its open spans."""
 
     __slots__ = (
@@ -115,7 +115,7 @@ class _Departure:
 
     __slots__ = ("lane",)
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: ThreadRing) -> None:
         self.lane = lane
 
     def __del__(self) -> None:
@@ -150,8 +150,8 @@ class Recording:
         self.retry_at = 0.0
         self.files: tuple[File, File, File, File] | None = None  # rings, seg, args, names
         self.mapped = False  # as C calls it: each record is in a file when it has been made
-        self.lanes: list[Lane] = []
-        self.free: list[Lane] = []  # of threads that have ended
+        self.lanes: list[ThreadRing] = []
+        self.free: list[ThreadRing] = []  # of threads that have ended
         self.threads = 0
         self.named = 0
         self.names_len = 0
@@ -269,14 +269,16 @@ class Recording:
 
     # ── threads and their rings ──────────────────────────────────────────────────────────────────────────────────────
 
-    def new_lane(self, tasks: bool) -> Lane:
-        lane: Lane = self.local.__dict__.setdefault("lane", Lane(self, tasks))  # a signal handler may have been quicker
+    def new_lane(self, tasks: bool) -> ThreadRing:
+        lane: ThreadRing = self.local.__dict__.setdefault(
+            "lane", ThreadRing(self, tasks)
+        )  # a signal handler may have been quicker
         if lane not in self.lanes:
             self.lanes.append(lane)
             self.local.departure = _Departure(lane)
         return lane
 
-    def put(self, lane: Lane, *fields: int) -> int:
+    def put(self, lane: ThreadRing, *fields: int) -> int:
         """Write a record into the next slot; its index, or LOST if there is no slot (which is not counted here).
 
         A signal handler, or a finalizer during garbage collection, may record something in between. It can come only after
@@ -294,7 +296,7 @@ class Recording:
             elif not self.spill(lane, SPILL_RECORDS) or lane.head >= lane.limit:
                 return LOST
 
-    def change(self, lane: Lane, index: int, *fields: int) -> None:
+    def change(self, lane: ThreadRing, index: int, *fields: int) -> None:
         """Write a record of the ring again, in its place."""
         place = index % RING_RECORDS * RECORD_SIZE + RING_HEAD_BYTES
         _pack(lane.view, place, *fields)
@@ -303,7 +305,7 @@ class Recording:
                 if self.files is not None:
                     self.files[0].write((lane.view[place : place + RECORD_SIZE], lane.place + place))
 
-    def publish(self, lane: Lane) -> None:
+    def publish(self, lane: ThreadRing) -> None:
         """Write the new records of a ring to its file."""
         if not lane.ready:
             self.equip(lane)
@@ -320,7 +322,7 @@ class Recording:
             self.usage = usage.RunUsage(self.host.usage())
             self.usage.add(usage.HOMELESS, count)
 
-    def _content(self, lane: Lane, first: int) -> list[tuple[memoryview, int]]:
+    def _content(self, lane: ThreadRing, first: int) -> list[tuple[memoryview, int]]:
         assert lane.place is not None
         first = max(first, lane.claim)
         return [(piece, lane.place + at) for piece, at in lane.records(first, lane.head - first)]
@@ -330,7 +332,7 @@ class Recording:
         files = self.files  # another thread may end the recording
         return self.mapped and files is not None and files[0].write(*pieces, (self.page[:FIELDS_END], 0))
 
-    def equip(self, lane: Lane) -> None:
+    def equip(self, lane: ThreadRing) -> None:
         """Give a ring its place in the file, and its thread a name."""
         if monotonic() < lane.retry_at or not self.ready():
             if self.files is None and not self.opening and not self.closed:
@@ -347,7 +349,7 @@ class Recording:
             finally:
                 self.equipping = False
 
-    def _equip(self, lane: Lane) -> bool:
+    def _equip(self, lane: ThreadRing) -> bool:
         if not lane.ordinal:
             self.threads += 1
             lane.ordinal = self.threads
@@ -363,7 +365,7 @@ class Recording:
         self._write_ring(lane)
         return True
 
-    def _write_ring(self, lane: Lane) -> None:
+    def _write_ring(self, lane: ThreadRing) -> None:
         """Write all of a ring: records first, for its head says which count."""
         assert lane.place is not None
         lane.written = lane.head
@@ -389,7 +391,7 @@ class Recording:
 
     # ── writing files ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def spill(self, lane: Lane, most: int) -> bool:
+    def spill(self, lane: ThreadRing, most: int) -> bool:
         """Move the oldest records of a ring to events.seg; False only if that is going on already, further out."""
         with self.lock:
             if self.busy:
@@ -401,7 +403,7 @@ class Recording:
                 self.busy = False
         return True
 
-    def _spill(self, lane: Lane, most: int) -> None:
+    def _spill(self, lane: ThreadRing, most: int) -> None:
         first = lane.claim
         count = min(most, lane.head - first)
         if count <= 0:

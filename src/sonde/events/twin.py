@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonde.events.frame import CLOSED, Frame, find, first_open, head, set_head, unlink
 from sonde.events.plain import as_context, as_dict, as_key, as_number, as_text
-from sonde.events.ring import LOST, LOST_ARGS, LOST_CAP, LOST_RING, LOST_SPACE, RINGS, Files, Lane, Recording
+from sonde.events.ring import LOST, LOST_ARGS, LOST_CAP, LOST_RING, LOST_SPACE, RINGS, Files, Recording, ThreadRing
 from sonde.events.wraps import dress
 from sonde.guard import guard
 from sonde.store import record as _layout
@@ -75,10 +75,10 @@ _names_lock = threading.RLock()
 # ── open spans ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lane_of(recording: Recording) -> Lane:
+def _lane_of(recording: Recording) -> ThreadRing:
     """This thread's lane in the recording."""
     try:
-        lane: Lane = recording.local.lane
+        lane: ThreadRing = recording.local.lane
     except AttributeError:
         lane = recording.new_lane(getattr(_modes, "tasks", False))
     return lane
@@ -129,14 +129,14 @@ def _pass(span: Span) -> None:
 def _open_entry(span: object) -> Frame | None:
     """The innermost open frame of this span object; None: there is none, or nothing is recorded."""
     recording = _recording
-    lane: Lane | None = None if recording is None else getattr(recording.local, "lane", None)
+    lane: ThreadRing | None = None if recording is None else getattr(recording.local, "lane", None)
     return None if recording is None or lane is None else find(recording, lane, span)
 
 
 # ── leaving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _leave(recording: Recording, lane: Lane, frame: Frame, dur: int, flags: int) -> None:
+def _leave(recording: Recording, lane: ThreadRing, frame: Frame, dur: int, flags: int) -> None:
     """Complete the record of a frame: in the ring if it is still there, else by writing it again."""
     index = frame.index
     if index == CLOSED:
@@ -263,7 +263,7 @@ class Span:
         self._level = min(max(level, ESSENTIAL), DETAIL)
         self._base = base
         self._on = True
-        self._gate: Span | _Gate = self if base is None else base._gate
+        self._gate: Span | _FixedSwitch = self if base is None else base._gate
         if enable is not None:
             self._gate = _ALWAYS if enable else _NEVER
         self._shared: dict[str, object] | None = None
@@ -382,7 +382,7 @@ def _remake(
     return span
 
 
-class _Gate:
+class _FixedSwitch:
     """A switch that `enable=` has fixed."""
 
     __slots__ = ("_on",)
@@ -391,7 +391,7 @@ class _Gate:
         self._on = on
 
 
-_ALWAYS, _NEVER = _Gate(on=True), _Gate(on=False)
+_ALWAYS, _NEVER = _FixedSwitch(on=True), _FixedSwitch(on=False)
 
 
 @guard("stamping the start or end of a span")

@@ -11,7 +11,7 @@ from typing import IO, BinaryIO
 from sonde.analysis.records import label
 from sonde.analysis.run import Run
 from sonde.exchange import rows
-from sonde.exchange.nesting import Nesting, OpenSpan
+from sonde.exchange.nesting import NestedSpan, Nesting
 from sonde.exchange.output import Progress, ignore, output_file
 from sonde.exchange.tracks import Tracks
 
@@ -56,7 +56,7 @@ class _Stacks:
     def close(self) -> None:
         self._nesting.close()
 
-    def _end(self, span: OpenSpan[str]) -> None:
+    def _end(self, span: NestedSpan[str]) -> None:
         stack = span.frame
         if stack not in self.times and len(self.times) >= MOST_STACKS:
             stack = OTHER

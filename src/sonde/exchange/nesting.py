@@ -10,7 +10,7 @@ from sonde.exchange.rows import EventRow
 Frame = TypeVar("Frame")
 
 
-class OpenSpan(Generic[Frame]):
+class NestedSpan(Generic[Frame]):
     """A span that has not ended yet. `frame` is what the format keeps of it, `inner` the time of its children."""
 
     __slots__ = ("end", "frame", "inner", "seq", "start", "track")
@@ -27,12 +27,12 @@ class OpenSpan(Generic[Frame]):
 class Nesting(Generic[Frame]):
     """The open spans of one thread, track by track; `ended` is told of each one that ends, inner ones first."""
 
-    def __init__(self, ended: Callable[[OpenSpan[Frame]], None]) -> None:
+    def __init__(self, ended: Callable[[NestedSpan[Frame]], None]) -> None:
         self._ended = ended
-        self._open: dict[int, list[OpenSpan[Frame]]] = {}
+        self._open: dict[int, list[NestedSpan[Frame]]] = {}
         self._thread: tuple[str, int] | None = None
 
-    def above(self, track: int, row: EventRow) -> OpenSpan[Frame] | None:
+    def above(self, track: int, row: EventRow) -> NestedSpan[Frame] | None:
         """What encloses a row on its track, once everything has ended that is over by then."""
         if (row.process, row.lane) != self._thread:
             self.close()
@@ -48,7 +48,7 @@ class Nesting(Generic[Frame]):
         stack = self._open.setdefault(track, [])
         if stack:
             stack[-1].inner += row.end - row.start
-        stack.append(OpenSpan(track, row, frame))
+        stack.append(NestedSpan(track, row, frame))
 
     def close(self) -> None:
         """The thread is complete."""

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from sonde.analysis.run import Run
 from sonde.exchange import flows, rows, values
-from sonde.exchange.nesting import Nesting, OpenSpan
+from sonde.exchange.nesting import NestedSpan, Nesting
 from sonde.exchange.output import Progress, binary_file, ignore
 from sonde.exchange.packets import Packets, number
 from sonde.exchange.rows import EventRow
@@ -84,7 +84,7 @@ class _Slices:
         """Nothing more comes."""
         self._nesting.close()
 
-    def _end(self, span: OpenSpan[None]) -> None:
+    def _end(self, span: NestedSpan[None]) -> None:
         self._packets.end(span.track, span.end - self._origin)
 
     def _track(self, row: EventRow) -> int:

@@ -113,7 +113,7 @@ def processes(run: Run) -> list[ExportedProcess]:
     ]
 
 
-class _Place(NamedTuple):
+class _EventPosition(NamedTuple):
     """A place in the order of the events."""
 
     process: str
@@ -129,29 +129,29 @@ class _Place(NamedTuple):
         )
 
 
-class _Piece(NamedTuple):
+class _EventRange(NamedTuple):
     """The events from one place up to another, without that one; None is the end."""
 
-    first: _Place
-    end: _Place | None
+    first: _EventPosition
+    end: _EventPosition | None
 
 
-def _pieces(run: Run) -> list[_Piece]:
+def _pieces(run: Run) -> list[_EventRange]:
     """Pieces of at most about `PIECE` events: many short threads, or a stretch of a long one."""
     threads = run.sql(
         f"SELECT process, lane, count(*), min(start_ns) FROM ({_EVENTS}) GROUP BY ALL ORDER BY process, lane"
     ).fetchall()
-    places: list[_Place] = []
+    places: list[_EventPosition] = []
     held = PIECE
     for process, lane, count, first in threads:
         if held + count > PIECE:
-            places.append(_Place(process, lane, first))
+            places.append(_EventPosition(process, lane, first))
             held = 0
         held += count
         if count > PIECE:
-            places += [_Place(process, lane, start) for start in _cuts(run, process, lane, count, first)]
+            places += [_EventPosition(process, lane, start) for start in _cuts(run, process, lane, count, first)]
             held = PIECE
-    return [_Piece(first, end) for first, end in itertools.zip_longest(places, places[1:])]
+    return [_EventRange(first, end) for first, end in itertools.zip_longest(places, places[1:])]
 
 
 def _cuts(run: Run, process: str, lane: int, count: int, first: int) -> list[int]:
@@ -165,7 +165,7 @@ def _cuts(run: Run, process: str, lane: int, count: int, first: int) -> list[int
     return sorted(set(cuts) - {first})
 
 
-def _query(piece: _Piece) -> str:
+def _query(piece: _EventRange) -> str:
     within = f"NOT {piece.first.before()}" + (f" AND {piece.end.before()}" if piece.end else "")
     return f"SELECT {_COLUMNS} FROM ({_EVENTS}) WHERE {within} ORDER BY process, lane, start_ns, seq"
 

@@ -8,7 +8,7 @@ from typing import IO, BinaryIO
 from sonde.analysis.records import label
 from sonde.analysis.run import Run
 from sonde.exchange import rows, values
-from sonde.exchange.nesting import Nesting, OpenSpan
+from sonde.exchange.nesting import NestedSpan, Nesting
 from sonde.exchange.output import Progress, ignore, output_file
 from sonde.exchange.rows import EventRow
 from sonde.exchange.tracks import Tracks
@@ -95,7 +95,7 @@ class _Profiles:
         self._nesting.enter(0, row, frame)
         self.count += 1
 
-    def _end(self, span: OpenSpan[int]) -> None:
+    def _end(self, span: NestedSpan[int]) -> None:
         self._event("C", span.frame, span.end)
 
     def _event(self, kind: str, frame: int, at: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
 
-    Place = tuple[Any, str]
+    Attribute = tuple[Any, str]
     Arguments = tuple[Any, ...]
     Keywords = dict[str, Any]
 
@@ -100,7 +100,7 @@ class Point:
         reason: str,
         *,
         library: str | None = None,
-        find: Callable[[ModuleType], Iterable[Place]] | None = None,
+        find: Callable[[ModuleType], Iterable[Attribute]] | None = None,
         wanted: Callable[[Arguments, Keywords], bool] | None = None,
         keeper: Subscriber | None = None,
         needs: Sequence[Point] = (),
@@ -122,7 +122,7 @@ class Point:
         self._wanted = wanted
         self._keeper = keeper
         self._needs = tuple(needs)
-        self._places: list[Place] = []
+        self._places: list[Attribute] = []
         self._undo: list[Callable[[], object]] = []
         self._holds = 0
 

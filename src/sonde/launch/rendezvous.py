@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sonde import ranks
 from sonde.launch.command import name_of
-from sonde.ranks import Job
+from sonde.ranks import ParallelJob
 from sonde.store.claim import Member
 from sonde.store.folder import host
 
@@ -24,7 +24,7 @@ VALUES = (
 class Meeting(NamedTuple):
     """A job of several launchers, and who this one is in it."""
 
-    job: Job
+    job: ParallelJob
     member: Member
 
 
@@ -38,7 +38,7 @@ def meeting(command: Sequence[str]) -> Meeting | None:
     return None if job is None else Meeting(job, Member(f"launcher-{host()}", reused=True))
 
 
-def _of_nodes(command: Sequence[str]) -> Job | None:
+def _of_nodes(command: Sequence[str]) -> ParallelJob | None:
     """The job that the options of torchrun or accelerate name, if it has several nodes."""
     program = _program(command)
     if program not in TORCHRUN + ACCELERATE:
@@ -48,12 +48,12 @@ def _of_nodes(command: Sequence[str]) -> Job | None:
         return None
     id = given.get("rdzv_id", "none")
     if id != "none":
-        return Job(f"torchelastic {id} {given.get('rdzv_endpoint', '')}", None, id)
+        return ParallelJob(f"torchelastic {id} {given.get('rdzv_endpoint', '')}", None, id)
     address = given.get("master_addr") or given.get("main_process_ip") or given.get("rdzv_endpoint")
     if not address:
         return None
     port = given.get("master_port") or given.get("main_process_port") or ""
-    return Job(f"torchelastic {address} {port}", None, None)
+    return ParallelJob(f"torchelastic {address} {port}", None, None)
 
 
 def _program(command: Sequence[str]) -> str:

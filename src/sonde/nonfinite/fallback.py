@@ -65,7 +65,7 @@ def at() -> tuple[Any, Any, int, Any]:
     return None, None, 0, _state.passed
 
 
-class Call:
+class LayerCall:
     """What is called in the place of `nn.Module.__call__` for a layer."""
 
     first = end = 0  # which nodes of autograd's graph it made is not known

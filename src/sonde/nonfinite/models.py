@@ -147,7 +147,7 @@ def _no_call() -> None:
 def _call(layer: WatchedLayer, module: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     """Replaces `nn.Module.__call__` for a layer."""
     if check.native is None:
-        return fallback.Call(layer, original)
+        return fallback.LayerCall(layer, original)
     # What comes to it and what goes out, in backward.
     hooked = layer.own or (not layer.loss and backward.is_asked(module))
     hooks = (tuple(check.native.hook(layer, side, output) for output in range(OUTPUTS)) for side in (0, 1))

@@ -24,7 +24,7 @@ MODELS = {
 }
 
 
-class _Kind(NamedTuple):
+class _Registry(NamedTuple):
     """One of the two registries."""
 
     word: str
@@ -37,8 +37,8 @@ class _Kind(NamedTuple):
 
 
 _kinds = {
-    "data_set": _Kind("dataset", "register_dataset", DATASETS, {}),
-    "model": _Kind("model", "register_model", MODELS, {}),
+    "data_set": _Registry("dataset", "register_dataset", DATASETS, {}),
+    "model": _Registry("model", "register_model", MODELS, {}),
 }
 
 
@@ -108,7 +108,7 @@ def _imported(module: str, path: str, what: str) -> Any:
         raise  # the module is there, and misses another one
 
 
-def _register(registry: _Kind, kind: _C) -> _C:
+def _register(registry: _Registry, kind: _C) -> _C:
     if not isinstance(kind, type):
         raise ConfigError(f"{registry.register} takes a class, not {kind!r:.100}.")
     name = kind.__name__
@@ -124,7 +124,7 @@ def _register(registry: _Kind, kind: _C) -> _C:
     return kind
 
 
-def _find(registry: _Kind, name: str) -> type:
+def _find(registry: _Registry, name: str) -> type:
     if name in registry.registered:
         return registry.registered[name]
     path = registry.built_in.get(name, name)

@@ -56,7 +56,7 @@ class Sent:
     stamp: Stamp | None = None
 
 
-class Change(NamedTuple):
+class FileRange(NamedTuple):
     """A range of a file that is to be sent: from `local`, or these bytes."""
 
     path: str
@@ -79,8 +79,8 @@ class Change(NamedTuple):
 class Changes:
     """What is new: `lasting` is sent once, `moving` with every push. `infos`: what the processes say of themselves."""
 
-    lasting: list[Change] = field(default_factory=list)
-    moving: list[Change] = field(default_factory=list)
+    lasting: list[FileRange] = field(default_factory=list)
+    moving: list[FileRange] = field(default_factory=list)
     infos: dict[str, Info] = field(default_factory=dict)
     running: int = 0
     found: set[str] = field(default_factory=set)  # paths that are there
@@ -112,7 +112,7 @@ def changes(run: Path, sent: dict[str, Sent], over: dict[str, Stamp], only: str 
             else:
                 found.found.update(known.get(name, ()))
     gone = [path for path in sent if path not in found.found and not path.endswith(HEAD)]
-    found.lasting += [Change(path, 0, 0, GONE) for path in gone]
+    found.lasting += [FileRange(path, 0, 0, GONE) for path in gone]
     return found
 
 
@@ -140,7 +140,7 @@ def _add_whole(found: Changes, sent: dict[str, Sent], path: str, local: Path) ->
     found.found.add(path)
     before = sent.get(path)
     if before is None or before.stamp != stamp:
-        found.lasting.append(Change(path, 0, stamp[1], FRESH, local, stamp=stamp))
+        found.lasting.append(FileRange(path, 0, stamp[1], FRESH, local, stamp=stamp))
 
 
 # ── one process ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -197,7 +197,7 @@ class _Growing:
         if before.bytes > end or (self._ended and before.bytes > begin and not self._same(local, begin, before)):
             before, what = Sent(begin), FRESH
         if end > before.bytes or what == FRESH:
-            self._found.lasting.append(Change(path, before.bytes, max(end, before.bytes), what, local))
+            self._found.lasting.append(FileRange(path, before.bytes, max(end, before.bytes), what, local))
 
     def _same(self, local: Path, begin: int, before: Sent) -> bool:
         """Whether what was sent is still what stands there: a full disk may have let it be written twice."""
@@ -240,9 +240,9 @@ class _Growing:
         stamp = [zlib.crc32(content), len(content), 0]
         before = self._sent.get(key)
         if not self._ended:
-            self._found.moving.append(Change(path, 0, len(content), what, content=content))
+            self._found.moving.append(FileRange(path, 0, len(content), what, content=content))
         elif before is None or before.stamp != stamp:
-            self._found.lasting.append(Change(path, 0, len(content), what, content=content, stamp=stamp))
+            self._found.lasting.append(FileRange(path, 0, len(content), what, content=content, stamp=stamp))
 
     def others(self) -> None:
         """Files that other parts of Sonde wrote: values, traces."""
@@ -311,7 +311,7 @@ def _folder_stamp(folder: Path) -> Stamp | None:
     return None if found is None else [found[0], found[1], found[2] ^ folder.stat().st_mtime_ns]
 
 
-def pieces_of(change: Change, size: int) -> Iterator[tuple[int, bytes]]:
+def pieces_of(change: FileRange, size: int) -> Iterator[tuple[int, bytes]]:
     """The content of a change in pieces: (where it begins, bytes). One at least, since a file may be empty."""
     at = change.begin
     while True:

@@ -32,7 +32,7 @@ _PATH = re.compile(
 KEEP, FRESH, GONE = 0, 1, 2  # what becomes of the file: it stays and gets this piece, it begins anew, it is removed
 
 
-class Piece(NamedTuple):
+class PackedRange(NamedTuple):
     """A range of a file."""
 
     path: str  # in the run folder
@@ -54,7 +54,7 @@ class Builder:
     """Takes pieces until it is full."""
 
     def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[PackedRange] = []
         self._bodies: list[bytes] = []
         self.size = 0
 
@@ -67,7 +67,7 @@ class Builder:
         """Take a piece of a file."""
         body = zlib.compress(content, FAST)
         body = body if len(body) < WORTH * len(content) else content
-        self.pieces.append(Piece(path, at, len(content), len(body), what))
+        self.pieces.append(PackedRange(path, at, len(content), len(body), what))
         self._bodies.append(body)
         self.size += len(body)
 
@@ -82,7 +82,7 @@ def entry_of(name: str, content: bytes) -> PackEntry:
     return PackEntry(name, len(content), hashlib.sha256(content).hexdigest())
 
 
-def unpacked(entry: PackEntry, content: bytes) -> Iterator[tuple[Piece, bytes]]:
+def unpacked(entry: PackEntry, content: bytes) -> Iterator[tuple[PackedRange, bytes]]:
     """The pieces of a pack, with their content. Raises RemoteError if it is not the one that the manifest lists."""
     if len(content) != entry.size or hashlib.sha256(content).hexdigest() != entry.digest:
         raise RemoteError(f"{entry.name} is damaged: it has {len(content)} bytes, or other ones than were pushed")
@@ -97,13 +97,13 @@ def unpacked(entry: PackEntry, content: bytes) -> Iterator[tuple[Piece, bytes]]:
         yield piece, body
 
 
-def _listed(content: bytes, name: str) -> tuple[list[Piece], int]:
+def _listed(content: bytes, name: str) -> tuple[list[PackedRange], int]:
     if not content.startswith(MAGIC):
         raise RemoteError(f"{name} was not written by this version of Sonde, or is not a pack")
     (length,) = _LENGTH.unpack_from(content, len(MAGIC))
     begin = len(MAGIC) + _LENGTH.size
     try:
-        pieces = [Piece(*one) for one in json.loads(_inflated(content[begin : begin + length], MOST_LIST))]
+        pieces = [PackedRange(*one) for one in json.loads(_inflated(content[begin : begin + length], MOST_LIST))]
     except (ValueError, TypeError, RecursionError):
         raise RemoteError(f"{name} is damaged: its list cannot be read") from None
     if not all(map(_is_sane, pieces)):
@@ -111,7 +111,7 @@ def _listed(content: bytes, name: str) -> tuple[list[Piece], int]:
     return pieces, begin + length
 
 
-def _is_sane(piece: Piece) -> bool:
+def _is_sane(piece: PackedRange) -> bool:
     path, *numbers = piece  # as JSON has them: of any type
     if type(path) is not str or not all(type(number) is int and number >= 0 for number in numbers):
         return False

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.errors import RemoteError, RunNotFound
-from sonde.remote.changes import HEAD, Change, Changes, Sent, Stamp, changes, pieces_of
+from sonde.remote.changes import HEAD, Changes, FileRange, Sent, Stamp, changes, pieces_of
 from sonde.remote.manifest import MANIFEST, Manifest, identity_of, prefix_of, read_manifest
 from sonde.remote.pack import FRESH, GONE, KEEP, PIECE, Builder, PackEntry, entry_of
 from sonde.remote.place import Place
@@ -46,7 +46,7 @@ class Pushed(NamedTuple):
 
 
 @dataclass
-class State:
+class PushState:
     """What a place has of a run, as this machine knows it."""
 
     token: str
@@ -59,7 +59,7 @@ class State:
     live: int = 0  # bytes sent of files that are still there
     dead: int = 0
 
-    def take(self, change: Change, at: int, content: bytes) -> None:
+    def take(self, change: FileRange, at: int, content: bytes) -> None:
         """A piece was packed."""
         key = change.path + HEAD if change.what == KEEP and change.stamp else change.path
         before = self.files.get(key, Sent())
@@ -126,7 +126,7 @@ class _Push:
         new = changes(self._run, state.files, state.over, self._only)
         if _is_waste(state, new):  # as after sealing: what lies there is mostly of no use any longer
             self._unused += [one.name for one in state.packs]
-            state = State(state.token, state.push, state.number)
+            state = PushState(state.token, state.push, state.number)
             new = changes(self._run, {}, {}, self._only)
         place = self._root.below(prefix_of(host(), state.token))
         self._send(place, state, new)
@@ -140,7 +140,7 @@ class _Push:
 
     # ── what is there already ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _known(self) -> State:
+    def _known(self) -> PushState:
         """What the place has; nothing if this machine does not know, or the place has lost it."""
         state = self._loaded()
         content = None if state is None else self._root.below(prefix_of(host(), state.token)).read(MANIFEST)
@@ -151,7 +151,7 @@ class _Push:
         self._refuse_others()
         if state is not None and content is None:
             self._notes.append(f"{self._root.shown} has lost what was pushed before. Everything was sent again.")
-        return State(os.urandom(4).hex())
+        return PushState(os.urandom(4).hex())
 
     def _refuse_others(self) -> None:
         """Another run may be there already: found out before anything is sent."""
@@ -176,10 +176,10 @@ class _Push:
         job = self._meta.get("job")
         return job if isinstance(job, str) and job else None
 
-    def _loaded(self) -> State | None:
+    def _loaded(self) -> PushState | None:
         fields = read_object(self._run / self._file, [])
         try:
-            return State(
+            return PushState(
                 token=fields["token"],
                 push=fields["push"],
                 number=fields["number"],
@@ -193,7 +193,7 @@ class _Push:
         except (KeyError, TypeError, AttributeError):  # not there, or damaged: then everything is sent again
             return None
 
-    def _save(self, state: State) -> None:
+    def _save(self, state: PushState) -> None:
         try:
             with opened(str(self._run)) as folder:
                 write_json(folder, self._file, state.text())
@@ -206,7 +206,7 @@ class _Push:
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _send(self, place: Place, state: State, new: Changes) -> None:
+    def _send(self, place: Place, state: PushState, new: Changes) -> None:
         whole = sum(one.end - one.begin for one in new.lasting)
         done, pack = 0, Builder()
         for change in new.lasting:
@@ -224,13 +224,13 @@ class _Push:
         state.over = new.over
         self._tell(whole, whole)
 
-    def _close(self, place: Place, state: State, pack: Builder) -> None:
+    def _close(self, place: Place, state: PushState, pack: Builder) -> None:
         """Send a full pack, and note it."""
         state.number += 1
         state.packs.append(self._put(place, f"{state.number:06d}.pack", pack.content()))
         self._save(state)
 
-    def _send_moving(self, place: Place, state: State, new: Changes) -> bool:
+    def _send_moving(self, place: Place, state: PushState, new: Changes) -> bool:
         """Send what changes all the time. True: the manifest has to say so."""
         pack = Builder()
         for change in new.moving:
@@ -257,7 +257,7 @@ class _Push:
         if self._progress is not None:
             self._progress(done, whole)
 
-    def _manifest(self, state: State, new: Changes) -> Manifest:
+    def _manifest(self, state: PushState, new: Changes) -> Manifest:
         known = [(info, state_of(info)) for info in new.infos.values()]
         start = self._meta.get("start")
         wall = start.get("wall_ns") if isinstance(start, dict) else None
@@ -293,7 +293,7 @@ class _Push:
         )
 
 
-def _is_waste(state: State, new: Changes) -> bool:
+def _is_waste(state: PushState, new: Changes) -> bool:
     """Whether more bytes would lie at the place that count for nothing than those that do."""
     replaced = [one.path for one in new.lasting if one.what in (GONE, FRESH)]
     lost = sum(state.files[path].bytes for path in replaced if path in state.files)

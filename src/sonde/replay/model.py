@@ -34,7 +34,7 @@ REFUSALS = (OSError, EOFError, UnpicklingError, RuntimeError, ValueError, KeyErr
 
 
 @dataclass(frozen=True)
-class Forward:
+class ForwardComparison:
     """What was compared. `weights`: are they those of the step? None: the run has no fingerprints of them.
 
     `parted`: the first fingerprint of the run that differs here, and the one here; `unsteady`: the first that differs between two
@@ -78,7 +78,7 @@ def _sums(one: Print, other: Print) -> str:
     return f"sums {one.value!r} and {other.value!r}"
 
 
-def forward(run: Run, step: int, rank: int, batch: Any, model: Any) -> Forward:
+def forward(run: Run, step: int, rank: int, batch: Any, model: Any) -> ForwardComparison:
     """Call the model with this batch as the run did in this step, twice, and compare. Raises ReplayError if that is impossible."""
     every = [one for one in read_fingerprints(run) if one.rank == rank]
     recorded = _of_step(every, step)
@@ -88,7 +88,7 @@ def forward(run: Run, step: int, rank: int, batch: Any, model: Any) -> Forward:
     pairs = [(one, known[one.place]) for one in recorded if one.direction == FORWARD and one.place in known]
     if not pairs:
         raise ReplayError(f"No layer of {type(model).__name__} has a name that the run knows. Is it the same model?")
-    return Forward(
+    return ForwardComparison(
         step, len(pairs), _are_weights(every, step, model), _first(pairs), _first(zip(here, again, strict=True))
     )
 

@@ -115,7 +115,7 @@ def pack_digest(key: int, digest: int, *, whole: bool) -> bytes:
     return _HASHED.pack(DIGEST, WHOLE if whole else 0, -1, 0, key, digest)
 
 
-class Writer:
+class LedgerWriter:
     """The ledger of this process, open for writing. What cannot be written is counted in its head."""
 
     def __init__(self, fd: int, take: Callable[[int], bool], path: str | None = None, *, at_once: bool = True) -> None:

@@ -21,7 +21,7 @@ SLOW_MS = 4  # a slow item takes so much longer
 VERSION = 2  # to be raised when other ranks would be recorded
 
 
-class _Items:
+class _Pairs:
     """A dataset of pairs; every so many items one is slow, in each rank another one."""
 
     def __init__(self, rank: int) -> None:
@@ -67,7 +67,7 @@ def _train(rank: int, folder: str) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05 / (rank + 1))
     augment = ai.data.preprocess.derive(name=f"augment_{rank}")
-    loader: Any = DataLoader(_Items(rank), batch_size=BATCH, num_workers=1)  # type: ignore[arg-type]
+    loader: Any = DataLoader(_Pairs(rank), batch_size=BATCH, num_workers=1)  # type: ignore[arg-type]
     for step, (inputs, targets) in enumerate(loader):
         with augment:
             noisy = inputs + 0.1 * torch.randn_like(inputs)

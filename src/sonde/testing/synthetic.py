@@ -78,14 +78,14 @@ def synthetic_run(
     for attempt in range(restarts + 1):
         first = max(0, attempt * steps // (restarts + 1) - repeated * (attempt > 0))
         count = (attempt + 1) * steps // (restarts + 1) - first
-        job = _Job(recorded, ranks, count, stragglers, seed * 1000 + attempt)
+        job = _Attempt(recorded, ranks, count, stragglers, seed * 1000 + attempt)
         for rank in range(ranks):
             host = rank * hosts // ranks
-            clock = _Clock(
+            clock = _HostClock(
                 host, _at(skew_ns, host), _at(drift_ppm, host), _at(jump_ns, host), begin, begin + job.length // 2
             )
             local = rank - -(-host * ranks // hosts)
-            _write_rank(path, job, clock, _Place(rank, local, ranks, attempt, first, attempt == restarts), workers)
+            _write_rank(path, job, clock, _RankSlot(rank, local, ranks, attempt, first, attempt == restarts), workers)
         begin += job.length + GAP_NS
     return path
 
@@ -93,7 +93,7 @@ def synthetic_run(
 # ── what was recorded ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Lane(NamedTuple):
+class _RecordedProcess(NamedTuple):
     """One recorded process. Times are in ns from the first record of the rank; `chunk` is the step that a record belongs to, and
     `behind` the distance to the record around it (0: none).
     """
@@ -110,8 +110,8 @@ class _Lane(NamedTuple):
 class _Rank(NamedTuple):
     """A recorded rank. `knots`: of each step, when waiting for data begins and ends, and when the collective does."""
 
-    trainer: _Lane
-    worker: _Lane
+    trainer: _RecordedProcess
+    worker: _RecordedProcess
     knots: Floats
 
 
@@ -158,7 +158,7 @@ def _rank(trainer: Path, worker: Path) -> _Rank:
     return _Rank(recorded, _take(fetched, (fetched.chunk >= 0) & (fetched.chunk < STEPS)), knots)
 
 
-def _read(folder: Path) -> _Lane:
+def _read(folder: Path) -> _RecordedProcess:
     found = read_process(folder)
     records = found.records.copy()
     records["key"][records["key"] == found.info.pid] = 0  # of samples: whose it is
@@ -166,19 +166,21 @@ def _read(folder: Path) -> _Lane:
     spans = records["kind"] & layout.KIND_MASK == layout.SPAN
     around = np.searchsorted(records["seq"], records["parent"])
     behind = np.where(records["parent"] > 0, np.arange(len(records)) - around, 0)
-    return _Lane(records, start, start + np.where(spans, records["dur"], 0), behind, behind, found.names, folder)
+    return _RecordedProcess(
+        records, start, start + np.where(spans, records["dur"], 0), behind, behind, found.names, folder
+    )
 
 
-def _named(lane: _Lane, name: str) -> NDArray[np.intp]:
+def _named(lane: _RecordedProcess, name: str) -> NDArray[np.intp]:
     ids = [id for id, (cat, called) in lane.names.items() if cat == probe.PROBE and called.startswith(name)]
     return np.flatnonzero(np.isin(lane.records["name"], ids))
 
 
-def _in_category(lane: _Lane, categories: tuple[str, ...]) -> NDArray[np.bool_]:
+def _in_category(lane: _RecordedProcess, categories: tuple[str, ...]) -> NDArray[np.bool_]:
     return np.isin(lane.records["name"], [id for id, (cat, _) in lane.names.items() if cat in categories])
 
 
-def _numbers(lane: _Lane) -> Ints:
+def _numbers(lane: _RecordedProcess) -> Ints:
     """For each record of a worker the number of the batch that it was made for, -1: for none."""
     fetches = _named(lane, probe.FETCH)
     number = np.full(len(lane.records), -1)
@@ -186,7 +188,7 @@ def _numbers(lane: _Lane) -> Ints:
     return np.where(lane.behind > 0, number[np.arange(len(number)) - lane.behind], number)
 
 
-def _take(lane: _Lane, chosen: NDArray[np.bool_]) -> _Lane:
+def _take(lane: _RecordedProcess, chosen: NDArray[np.bool_]) -> _RecordedProcess:
     """Some records; the one around another, if it is in the same step, stays around it."""
     place = np.cumsum(chosen) - 1
     around = np.arange(len(chosen)) - lane.behind
@@ -204,7 +206,7 @@ def _take(lane: _Lane, chosen: NDArray[np.bool_]) -> _Lane:
 # ── how it is varied ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Clock(NamedTuple):
+class _HostClock(NamedTuple):
     """The clocks of a host: how they go, and the moments of the job at which an attempt begins and its wall clock jumps."""
 
     host: int
@@ -227,7 +229,7 @@ class _Clock(NamedTuple):
         return {"mono_ns": mono, "wall_ns": WALL_NS + mono - START_NS * (self.host + 1) + self.skew_ns + jumped}
 
 
-class _Place(NamedTuple):
+class _RankSlot(NamedTuple):
     """A rank of an attempt. `last`: it ends properly, and not by a restart."""
 
     rank: int
@@ -238,7 +240,7 @@ class _Place(NamedTuple):
     last: bool
 
 
-class _Job:
+class _Attempt:
     """One attempt: when all ranks leave the collective of each step."""
 
     def __init__(
@@ -303,7 +305,7 @@ class _Warp(NamedTuple):
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write_rank(run: Path, job: _Job, clock: _Clock, place: _Place, workers: int) -> None:
+def _write_rank(run: Path, job: _Attempt, clock: _HostClock, place: _RankSlot, workers: int) -> None:
     template, (warp, slower) = job.template(place.rank), job.warp(place.rank)
     pid = 1000 + 100_000 * place.attempt + place.local * (workers + 1)
     order = np.append(job.order, STEPS) if place.last else job.order
@@ -335,7 +337,7 @@ def _write_rank(run: Path, job: _Job, clock: _Clock, place: _Place, workers: int
 
 
 def _repeated(
-    lane: _Lane, order: Ints, warp: _Warp, first: int, chosen: Ints | None = None
+    lane: _RecordedProcess, order: Ints, warp: _Warp, first: int, chosen: Ints | None = None
 ) -> tuple[NDArray[np.void], Floats, Floats]:
     """The records of recorded steps in this order, and their times in the job. `first`: the number of the first step."""
     steps = np.arange(len(order)) if chosen is None else chosen
@@ -357,7 +359,7 @@ def _repeated(
 
 
 def _fetches(
-    lane: _Lane, job: _Job, warp: _Warp, slower: float, which: tuple[int, int]
+    lane: _RecordedProcess, job: _Attempt, warp: _Warp, slower: float, which: tuple[int, int]
 ) -> tuple[NDArray[np.void], Floats, Floats]:
     """The batches that one of several workers made: each as long as it was recorded, one after the other."""
     steps = np.arange(which[0], job.steps, which[1])
@@ -383,7 +385,7 @@ def _finished(records: NDArray[np.void], start: Ints, end: Ints) -> NDArray[np.v
     return records
 
 
-def _decrease(records: NDArray[np.void], names: Mapping[int, tuple[str, str]], place: _Place) -> None:
+def _decrease(records: NDArray[np.void], names: Mapping[int, tuple[str, str]], place: _RankSlot) -> None:
     """Let the loss become smaller with the steps."""
     losses = np.flatnonzero(np.isin(records["name"], [id for id, name in names.items() if name[1] == probe.LOSS]))
     values = records["dur"][losses].view(np.float64)
@@ -393,12 +395,12 @@ def _decrease(records: NDArray[np.void], names: Mapping[int, tuple[str, str]], p
 
 def _write(
     run: Path,
-    lane: _Lane,
+    lane: _RecordedProcess,
     records: NDArray[np.void],
-    clock: _Clock,
+    clock: _HostClock,
     when: tuple[int, float],
     facts: Mapping[str, object],
-    place: _Place,
+    place: _RankSlot,
     workers: int,
 ) -> None:
     """One process folder, all of whose records have left the rings. `when`: its number, and the moment of its end."""

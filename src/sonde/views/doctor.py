@@ -15,7 +15,7 @@ class SettingRow:
 
 
 @dataclass(frozen=True)
-class RunsFolder:
+class FolderCheck:
     """Where runs go."""
 
     path: str
@@ -46,7 +46,7 @@ class Examination:
     core: str
     core_note: str | None  # why not the C core
     enabled: bool | None
-    folder: RunsFolder
+    folder: FolderCheck
     proof: Proof
     settings: list[SettingRow]
     unseen: list[str]

@@ -12,7 +12,7 @@ import numpy as np
 
 from sonde import units
 from sonde.analysis.exits import ending
-from sonde.analysis.live.gauges import HOST, Reading
+from sonde.analysis.live.gauges import HOST, Gauge
 from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live, LiveProcess, LiveSpan
 from sonde.analysis.live.window import StepWindow, slowest
 from sonde.analysis.tables.steps import WARMUP
@@ -417,7 +417,7 @@ def _host_memory(live: Live) -> list[MemoryNow]:
     return rows
 
 
-def _whole(reading: Reading | None) -> int | None:
+def _whole(reading: Gauge | None) -> int | None:
     return None if reading is None else round(reading.value)
 
 

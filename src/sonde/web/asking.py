@@ -137,7 +137,7 @@ class Asking:
 
     async def run(self, request: Request, answer: Callable[[Run, Ask], object]) -> Response:
         """Answer with what a function says of the run in the path. It is not asked if the browser has its answer already."""
-        job = _Job(self.folder, request, answer)
+        job = _Task(self.folder, request, answer)
         return await self._wait(request, job.do, job.stop)
 
     async def plain(self, request: Request, answer: Callable[[Ask], object]) -> Response:
@@ -171,7 +171,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-class _Job:
+class _Task:
     """One question to one run, in a worker thread."""
 
     def __init__(self, folder: RunsFolder, request: Request, answer: Callable[[Run, Ask], object]) -> None:

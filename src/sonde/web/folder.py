@@ -25,7 +25,7 @@ SELDOM = 0.02  # of a core: what the dear answers about a growing run may cost
 SOON = 0.5  # seconds: a growing run is not read again before
 
 
-class Kept(NamedTuple):
+class CachedAnswer(NamedTuple):
     """A dear answer: of which version of the run, and until when it is good enough while the run grows."""
 
     version: str
@@ -45,7 +45,7 @@ class OpenRun:
         self.broken = False
         self._cost = 0.0
         self._read = 0.0
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, CachedAnswer] = {}
 
     def bring_up_to_date(self) -> None:
         """Read the run again if it has changed, unless that was done just now."""
@@ -72,18 +72,18 @@ class OpenRun:
         self._cost += time.process_time() - begun
         return found
 
-    def seldom(self, question: str) -> Kept | None:
+    def seldom(self, question: str) -> CachedAnswer | None:
         """A dear answer that was made before, if it is good enough: of a growing run, it may be some steps old."""
         kept = self._kept.get(question)
         good = kept is not None and (kept.version == self.version or (self.live and time.monotonic() < kept.until))
         return kept if good else None
 
-    def keep(self, question: str, version: str, make: Callable[[], object]) -> Kept:
+    def keep(self, question: str, version: str, make: Callable[[], object]) -> CachedAnswer:
         """Make a dear answer, and keep it for those who ask again."""
         begun = time.process_time()
         found = make()
         until = time.monotonic() + (time.process_time() - begun) / SELDOM
-        kept = self._kept[question] = Kept(version, found, until)
+        kept = self._kept[question] = CachedAnswer(version, found, until)
         return kept
 
     def again(self) -> OpenRun:

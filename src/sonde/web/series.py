@@ -12,9 +12,9 @@ from sonde.analysis.questions.series import (
     PERCENT,
     STEP,
     TIME,
-    Clock,
     Points,
-    Stretch,
+    SeriesRange,
+    StepClock,
     of_samples,
     of_steps,
     whole,
@@ -54,10 +54,10 @@ def counters(run: Run, ask: Ask) -> object:
     return _answer(ask, along, [] if along is None else lines(run, list(COUNTERS), along, ask.optional("rank")))
 
 
-def lines(run: Run, names: list[str], along: Stretch, rank: int | None) -> list[Points]:
+def lines(run: Run, names: list[str], along: SeriesRange, rank: int | None) -> list[Points]:
     """All lines of these names; of samples at most 64."""
     found = of_steps(run, names, along, rank)
-    clock = Clock(run, along.started)
+    clock = StepClock(run, along.started)
     sampled = [one for name in names for one in _samples(run, name) if rank is None or one[2] in (None, rank)]
     for name, unit, whose, time, value in sampled[:MOST_LINES]:
         one = of_samples(name, unit, whose, (time, value), along, clock)
@@ -65,7 +65,7 @@ def lines(run: Run, names: list[str], along: Stretch, rank: int | None) -> list[
     return found
 
 
-def _stretch(run: Run, ask: Ask, unit: str, points: int) -> Stretch | None:
+def _stretch(run: Run, ask: Ask, unit: str, points: int) -> SeriesRange | None:
     found = whole(run, unit, ask.integer("points", points, 2, 10_000))
     first, last = ask.optional("from"), ask.optional("to")
     if first is not None and last is not None and last < first:
@@ -73,7 +73,7 @@ def _stretch(run: Run, ask: Ask, unit: str, points: int) -> Stretch | None:
     if found is None and unit == TIME:  # a program without steps may be measured all the same
         ends = [row["last_ns"] for row in run.rows if row["last_ns"] is not None]
         started = run.started or 0
-        found = Stretch(TIME, 0, max(ends, default=started) - started, ask.integer("points", points), started)
+        found = SeriesRange(TIME, 0, max(ends, default=started) - started, ask.integer("points", points), started)
     if found is None:
         return None
     return replace(found, first=found.first if first is None else first, last=found.last if last is None else last)
@@ -122,7 +122,7 @@ def _counted(run: Run, where: str, name: str, unit: str) -> list[tuple[str, str,
     return [(name, unit, rank, *zip(*points, strict=True)) for rank, points in groups.items()]  # type: ignore[misc]
 
 
-def _answer(ask: Ask, along: Stretch | None, found: list[Points]) -> object:
+def _answer(ask: Ask, along: SeriesRange | None, found: list[Points]) -> object:
     about = {
         "axis": None if along is None else along.unit,
         "from": None if along is None else along.first,

@@ -22,7 +22,7 @@ MOST_TRIED = 50
 LOOPBACK = "127.0.0.1"
 
 
-class Site:
+class WebServer:
     """A server that has its port already; `address` is what to open."""
 
     def __init__(

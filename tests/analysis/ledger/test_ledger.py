@@ -21,7 +21,7 @@ from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.errors import UnknownName
 from sonde.store.folder import host
-from sonde.store.ledger import ALONE, DATA, Packer, Writer, pack_digest, pack_text
+from sonde.store.ledger import ALONE, DATA, LedgerWriter, Packer, pack_digest, pack_text
 from sonde.store.probe import batch_key
 from sonde.testing import build_training
 
@@ -31,7 +31,7 @@ BATCHES = "SELECT rank, loader, round, batch, purpose, step, indices FROM batche
 
 def write_ledger(path: Path, batches: list[tuple[int, tuple[int, ...]]], *more: bytes) -> None:
     """The ledger of a process with these batches, and entries behind them."""
-    writer = Writer(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), lambda _: True)
+    writer = LedgerWriter(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), lambda _: True)
     packer = Packer()
     for key, items in batches:
         entry = packer.batch(key, items, 1)
@@ -334,7 +334,7 @@ def test_a_ledger_of_a_run_that_still_grows(tmp_path: Path) -> None:
     path = build_training(tmp_path / "run", steps=2, batch_size=2)
     (folder,) = path.glob("*-1000-0")
     file = folder / "ledger.bin"
-    writer = Writer(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), lambda _: True)
+    writer = LedgerWriter(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), lambda _: True)
     entry = Packer().batch(0, (8, 3))
     assert entry is not None
     writer.put(entry)

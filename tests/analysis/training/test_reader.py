@@ -12,7 +12,7 @@ from tests.store.slots import by_numpy, slots
 
 from sonde import native
 from sonde.analysis.records.names import NameCount
-from sonde.analysis.training.reader import NONE, Room, Wanted, _Reading
+from sonde.analysis.training.reader import NONE, Room, Wanted, _Sorting
 from sonde.store import probe
 from sonde.store.process import read_names
 from sonde.store.reading.segment import Slice, cut
@@ -49,7 +49,7 @@ def test_a_trail_has_the_same_columns(folder: Path, seed: int, count: int, numbe
     name_counts = [NameCount("span", probe.PROBE, probe.FORWARD, 1, False, 5)]
 
     def told() -> dict[str, Any]:
-        reading = _Reading(names, 1000, wanted, name_counts, Room())
+        reading = _Sorting(names, 1000, wanted, name_counts, Room())
         for one in slices(seed, count, 3):
             reading.add(one)
         spans, updates, others, garbage, counters = reading.trail()

@@ -8,7 +8,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from sonde.probes.learning.pending import Results  # noqa: E402
+from sonde.probes.learning.pending import PendingNumbers  # noqa: E402
 
 
 class Scalar:
@@ -48,7 +48,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_of_the_host_are_there_at_once() -> None:
     """Plain ones, and those in tensors."""
     found: list[list[float]] = []
-    Results().add([1, 2.5, torch.tensor(3)], found.append)
+    PendingNumbers().add([1, 2.5, torch.tensor(3)], found.append)
     assert found == [[1, 2.5, 3]]
 
 
@@ -56,7 +56,7 @@ def test_numbers_of_the_host_are_there_at_once() -> None:
 def test_numbers_of_a_device_come_when_the_event_has_passed() -> None:
     """All of a sample in one copy, each to the one who asked, among those that were known before."""
     found: list[list[float]] = []
-    results = Results()
+    results = PendingNumbers()
     one, other = Scalar(1.0), Scalar(2.0)
     results.add([7, one, torch.tensor(8)], found.append)
     results.add([other], found.append)
@@ -70,7 +70,7 @@ def test_numbers_of_a_device_come_when_the_event_has_passed() -> None:
 
 def test_numbers_of_other_devices_are_left_out_and_counted() -> None:
     """Nothing is known of how to read them without waiting."""
-    results = Results()
+    results = PendingNumbers()
     results.add([Scalar(1.0, "mps")], lambda _: pytest.fail("it cannot be read"))
     results.order()
     results.collect()

@@ -355,7 +355,7 @@ def _places() -> list[tuple[Any, str]]:
     return [
         (activations._Layer, "look"),
         (leftover.Carried, "backward_begins"),
-        (trainable.Facts, "called"),
+        (trainable.Trainable, "called"),
         (parameters.Update, "end"),
         (unchanged.Weights, "keep"),
     ]

@@ -27,7 +27,7 @@ from playwright.sync_api import (
 )
 
 from sonde.web.pages import built
-from sonde.web.serve import Site
+from sonde.web.serve import WebServer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 AXE = Path(__file__).resolve().parents[3] / "frontend/node_modules/axe-core/axe.min.js"
@@ -63,7 +63,7 @@ class Server:
         self._start(port)
 
     def _start(self, port: int | None) -> None:
-        self._site = Site(self.folder, port=port, token=self.token)
+        self._site = WebServer(self.folder, port=port, token=self.token)
         self.port = self._site.port
         self._thread = threading.Thread(target=self._site.run, daemon=True)
         self._thread.start()

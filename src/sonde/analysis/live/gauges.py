@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HOST = 0  # the key of what is about the host
 
 
-class Reading(NamedTuple):
+class Gauge(NamedTuple):
     """A gauge: its newest value, when that was, and the highest one."""
 
     value: float
@@ -27,7 +27,7 @@ class Gauges:
     """Takes the counters of the categories memory and system."""
 
     def __init__(self) -> None:
-        self._readings: dict[tuple[int, str], Reading] = {}
+        self._readings: dict[tuple[int, str], Gauge] = {}
 
     def add(self, pid: int, counters: NDArray[np.void], names: Mapping[int, tuple[str, str]]) -> None:
         """Take the counters of one process; what has no key is about itself."""
@@ -42,11 +42,11 @@ class Gauges:
             place = (pid if key == record.NO_KEY else key, names[id][1])
             before = self._readings.get(place)
             if before is None:
-                self._readings[place] = Reading(value, time_ns, value)
+                self._readings[place] = Gauge(value, time_ns, value)
             else:
-                newest = Reading(value, time_ns, value) if time_ns >= before.time_ns else before
+                newest = Gauge(value, time_ns, value) if time_ns >= before.time_ns else before
                 self._readings[place] = newest._replace(peak=max(before.peak, value))
 
-    def get(self, pid: int | None, name: str) -> Reading | None:
+    def get(self, pid: int | None, name: str) -> Gauge | None:
         """The gauge of a process, or of the host (`HOST`)."""
         return None if pid is None else self._readings.get((pid, name))

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import units
-from sonde.analysis.parts.summary import Summary, SummaryFault, read_summary
+from sonde.analysis.parts.summary import PartSummary, SummaryFault, read_summary
 from sonde.analysis.records.locate import is_plain, stamp
 from sonde.store.file import RegularFile, read_small, why
 from sonde.store.folder import host
@@ -37,7 +37,7 @@ class SealedPart(NamedTuple):
 
     name: str
     folder: Path
-    summary: Summary
+    summary: PartSummary
     digest: str
 
     def file(self, table: str) -> Path | None:

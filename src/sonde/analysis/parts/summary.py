@@ -36,7 +36,7 @@ class TableFile(NamedTuple):
     digest: str
 
 
-class Summary(NamedTuple):
+class PartSummary(NamedTuple):
     """What is known of the processes of a part. Everything that is listed by process has its name as in the run folder.
 
     `rows`: all facts about each process, as it told them itself. `names`: the kinds of its events. `exits`: what it saw of the
@@ -68,12 +68,12 @@ class SummaryFault(ValueError):
     """What is wrong with a summary, as the end of a sentence."""
 
 
-def text_of(summary: Summary) -> str:
+def text_of(summary: PartSummary) -> str:
     """A summary as it is written."""
     return json.dumps({"version": VERSION, **summary._asdict()}, separators=(",", ":"))
 
 
-def read_summary(path: Path) -> tuple[Summary, str]:
+def read_summary(path: Path) -> tuple[PartSummary, str]:
     """A summary and its digest. Raises OSError, or SummaryFault."""
     content = read_small(path, MAX_BYTES)
     try:
@@ -87,9 +87,9 @@ def read_summary(path: Path) -> tuple[Summary, str]:
     return summary, hashlib.sha256(content).hexdigest()
 
 
-def _summary(found: Mapping[str, Any]) -> Summary:
+def _summary(found: Mapping[str, Any]) -> PartSummary:
     first = found["first_ns"]
-    return Summary(
+    return PartSummary(
         run=str(found["run"]),
         rows=[_row(one) for one in found["rows"]],
         names={str(process): [_name(*one) for one in names] for process, names in found["names"].items()},

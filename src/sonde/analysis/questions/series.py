@@ -19,7 +19,7 @@ NS, BYTES, PERCENT, PER_SECOND, PLAIN = "ns", "bytes", "%", "1/s", ""
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SeriesRange:
     """A part of a run: steps, or ns since its start, the last one included, in so many points."""
 
     unit: str  # STEP or TIME
@@ -62,7 +62,7 @@ class Points:
     slowest: list[tuple[int | None, int | None]] | None = None
 
 
-def whole(run: Run, unit: str, points: int) -> Stretch | None:
+def whole(run: Run, unit: str, points: int) -> SeriesRange | None:
     """All steps of a run, or all its time; None if there are no steps."""
     started = run.started or 0
     first, last, begun, ended = run.sql(
@@ -71,11 +71,11 @@ def whole(run: Run, unit: str, points: int) -> Stretch | None:
     if begun is None or (unit == STEP and first is None):
         return None
     if unit == STEP:
-        return Stretch(STEP, first, last, points, started)
-    return Stretch(TIME, begun - started, ended - started, points, started)
+        return SeriesRange(STEP, first, last, points, started)
+    return SeriesRange(TIME, begun - started, ended - started, points, started)
 
 
-def of_steps(run: Run, names: Sequence[str], along: Stretch, rank: int | None = None) -> list[Points]:
+def of_steps(run: Run, names: Sequence[str], along: SeriesRange, rank: int | None = None) -> list[Points]:
     """The lines `step`, `phases`, `communication`, `loss`, `throughput`: of one rank, or of all ranks together."""
     where = f"{along.inside} AND dur_ns IS NOT NULL" + ("" if rank is None else f" AND coalesce(rank, 0) = {rank}")
     at = "min(step)" if along.unit == STEP else f"min(start_ns) - {along.started}"
@@ -129,7 +129,7 @@ def _lines(name: str, rank: int | None, x: list[float], values: list[list[Any]])
 
 
 def of_samples(
-    name: str, unit: str, rank: int | None, samples: tuple[Any, Any], along: Stretch, clock: Clock
+    name: str, unit: str, rank: int | None, samples: tuple[Any, Any], along: SeriesRange, clock: StepClock
 ) -> Points | None:
     """A line of measurements at moments: the mean of each piece. None if there is none in this stretch."""
     time, value = (np.asarray(one, np.float64) for one in samples)
@@ -150,7 +150,7 @@ def of_samples(
     return Points(name, unit, rank, x.tolist(), y.tolist(), low.tolist(), high.tolist(), clipped)
 
 
-class Clock:
+class StepClock:
     """Which step there was at a moment: of the process that has the most steps."""
 
     PIECES = 2000

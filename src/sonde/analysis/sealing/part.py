@@ -18,7 +18,7 @@ from sonde.analysis import exits
 from sonde.analysis.database import Database
 from sonde.analysis.ledger.sealed import write_sealed
 from sonde.analysis.parts.manifest import PARTS, SUMMARY, UNFINISHED, whole_part
-from sonde.analysis.parts.summary import COLUMNS, Summary, TableFile, text_of
+from sonde.analysis.parts.summary import COLUMNS, PartSummary, TableFile, text_of
 from sonde.analysis.records import schema
 from sonde.analysis.records.gaps import measured, record_gaps
 from sonde.analysis.records.load import load
@@ -104,7 +104,7 @@ def _write(source: Path, part: Part, beside: Path, memory: int | None) -> bool:
     database = Database([], files=True, threads=1, memory=memory, owners=part.owners)
     try:
         database.take(loaded)
-        writer = _Writer(database, beside)
+        writer = _PartWriter(database, beside)
         writer.events()
         writer.ledger()
         for table, query in _MADE.items():
@@ -116,7 +116,7 @@ def _write(source: Path, part: Part, beside: Path, memory: int | None) -> bool:
     return True
 
 
-class _Writer:
+class _PartWriter:
     """Writes the tables of one part into a folder, and reads each back. `files`: what was written."""
 
     def __init__(self, database: Database, folder: Path) -> None:
@@ -178,11 +178,11 @@ class _Writer:
 _UNCHANGED = "The run is unchanged; check the disk, then seal again."
 
 
-def _summary(part: Part, database: Database, loaded: Loaded, files: dict[str, TableFile]) -> Summary:
+def _summary(part: Part, database: Database, loaded: Loaded, files: dict[str, TableFile]) -> PartSummary:
     connection = database.connection
     names = {row["process"]: sorted(seen.named) for row, seen in zip(loaded.rows, loaded.seen, strict=True)}
     trained = measured(loaded.rows)
-    return Summary(
+    return PartSummary(
         run=part.run,
         rows=[{name: row[name] for name, _ in COLUMNS} for row in loaded.rows],
         names=names,

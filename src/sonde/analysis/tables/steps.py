@@ -63,7 +63,7 @@ def create(
     found = TableBuilder(ROWS, COLUMNS, _GAPS)
     ends = []
     for trainer in trainers(source, rows, sealed.processes):
-        ends.append(_add(found, trainer, _Facts(trainer)))
+        ends.append(_add(found, trainer, _StepFacts(trainer)))
         del trainer  # before rows are packed, and the next one is read: they are large
         found.next_process()
     for end in ends:
@@ -73,7 +73,7 @@ def create(
     connection.execute(f"CREATE OR REPLACE VIEW steps AS SELECT {columns} FROM {ROWS} s WHERE whole")
 
 
-def _add(found: TableBuilder, trainer: Trainer, facts: _Facts) -> dict[str, NDArray[Any]]:
+def _add(found: TableBuilder, trainer: Trainer, facts: _StepFacts) -> dict[str, NDArray[Any]]:
     """Add the steps of a process. What came after the last of them is returned: a row with gaps, which would make queries slow."""
     timeline = trainer.timeline
     updates = timeline.updates
@@ -137,7 +137,7 @@ def _times(folded: Folded) -> dict[str, Ints]:
     return columns
 
 
-class _Facts:
+class _StepFacts:
     """What else is known of the steps of a process: batches, samples, losses, collections of garbage."""
 
     def __init__(self, trainer: Trainer) -> None:

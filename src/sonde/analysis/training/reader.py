@@ -138,14 +138,14 @@ def read_raw(
 
     What was read into the same `room` before is gone.
     """
-    reading = _Reading(recording.names, offset, wanted, name_counts, room)
+    reading = _Sorting(recording.names, offset, wanted, name_counts, room)
     for one in recording.slices():
         reading.add(one)
     recording.close()
     return reading.trail()
 
 
-class _Reading:
+class _Sorting:
     """Takes the chunks of one process, and keeps what is wanted of them."""
 
     def __init__(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from sonde.analysis.parts.summary import Summary
+    from sonde.analysis.parts.summary import PartSummary
     from sonde.analysis.records.load import ProcessSummary
     from sonde.store.reading.reader import ProcessRecording
 
@@ -47,7 +47,7 @@ class RecordSource:
         """Know some sealed processes."""
         self._sealed.append(sealed)
 
-    def add_part(self, summary: Summary, prefix: str) -> None:
+    def add_part(self, summary: PartSummary, prefix: str) -> None:
         """Know the processes of a sealed part, whose steps are made already."""
         self._parts |= {prefix + process: names for process, names in summary.names.items()}
         if summary.first_ns is not None:

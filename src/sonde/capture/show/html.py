@@ -129,7 +129,7 @@ def _notes(notes: Sequence[str]) -> str:
 # ── stages, calls, values ──
 
 
-class _Target(NamedTuple):
+class _FindingTarget(NamedTuple):
     """What a finding is about: a call, and the item in it, if it is about one."""
 
     seq: int
@@ -142,19 +142,19 @@ def _name(item: Item) -> int | str:
     return item.index if item.index is not None else item.position if item.id is None else item.id
 
 
-def _targets(finding: Finding, stages: Mapping[str, list[TraceCall]]) -> list[_Target]:
+def _targets(finding: Finding, stages: Mapping[str, list[TraceCall]]) -> list[_FindingTarget]:
     """The calls that a finding is about, one for each of its items; the one that it was seen in, if it names none."""
     where = finding.evidence
     wanted = set(where.get("items", ()))
-    found: dict[object, _Target] = {}
+    found: dict[object, _FindingTarget] = {}
     calls = [call.about for call in stages.get(where.get("stage", ""), ()) if call.disp_name == where.get("function")]
     for call in sorted(calls, key=lambda one: one.seq != where.get("call")):
         for item in call.items:
             name = _name(item)
             if name in wanted:
-                found.setdefault(name, _Target(call.seq, f"item {name}", name))
+                found.setdefault(name, _FindingTarget(call.seq, f"item {name}", name))
     only = [
-        _Target(call.seq, dotted_name(call.disp_name, call.func_name))
+        _FindingTarget(call.seq, dotted_name(call.disp_name, call.func_name))
         for call in calls
         if call.seq == where.get("call")
     ]
@@ -210,7 +210,7 @@ _UNMARKED = _Marks()
 class _Drawing:
     """Draws findings and stages, and keeps the page within its size."""
 
-    def __init__(self, stages: Mapping[str, list[TraceCall]], targets: list[list[_Target]]) -> None:
+    def __init__(self, stages: Mapping[str, list[TraceCall]], targets: list[list[_FindingTarget]]) -> None:
         self.room = PICTURE_BYTES
         self.text = TEXT_BYTES
         self.no_picture = 0
@@ -236,7 +236,7 @@ class _Drawing:
             else ""
         )
 
-    def links(self, targets: list[_Target]) -> str:
+    def links(self, targets: list[_FindingTarget]) -> str:
         """To the first few items."""
         return "".join(
             f' <a href="#{self.mark}-{target.seq}">{_safe(target.words)}</a>' for target in targets[:MAX_LINKS]

@@ -16,7 +16,7 @@ from sonde.exchange.imports.decode import Event
 from sonde.exchange.imports.parents import StepRange
 from sonde.exchange.imports.process import Process, Update, end_steps
 from sonde.exchange.imports.scan import Scan
-from sonde.exchange.imports.writer import FLUSH, Columns, ProcessWriter
+from sonde.exchange.imports.writer import FLUSH, ProcessWriter, SpanColumns
 from sonde.exchange.tracks import BATCHES, STEPS
 from sonde.lazy import numpy as np
 from sonde.store import record
@@ -43,7 +43,7 @@ class Counts(NamedTuple):
     damaged: Counter[str]
 
 
-class Series(NamedTuple):
+class NamedSpans(NamedTuple):
     """The spans of one name on one thread, which are taken many at a time. Other events are single, or left out."""
 
     process: Process | None = None
@@ -53,7 +53,7 @@ class Series(NamedTuple):
     left_out: str = ""
 
 
-_SINGLE = Series(name=-1)
+_SINGLE = NamedSpans(name=-1)
 
 
 class FileImport:
@@ -70,7 +70,7 @@ class FileImport:
         self._kineto = self._ours = self._pfw = False
         self._unit = times.US
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._series: list[Series] = []
+        self._series: list[NamedSpans] = []
 
     def take(self, scan: Scan) -> int:
         """All events of a file; how many are in the run."""
@@ -138,13 +138,13 @@ class FileImport:
                 found[place] = known[key]
         return found  # type: ignore[return-value]
 
-    def _series_of(self, event: Event) -> Series:
+    def _series_of(self, event: Event) -> NamedSpans:
         """How events like this one are taken."""
         phase = _phase(event)
         if phase == "M":
-            return Series()
+            return NamedSpans()
         if phase not in _TAKEN:
-            return Series(left_out=_KINDS.get(phase, "other"))
+            return NamedSpans(left_out=_KINDS.get(phase, "other"))
         name, cat = event.name, event.cat if isinstance(event.cat, str) else ""
         if phase != "X" or not isinstance(name, str) or self._drawn(event):
             return _SINGLE
@@ -159,7 +159,7 @@ class FileImport:
         if self._kineto:
             self._torch(process, thread, cat, name, 0, 0)
         ordinal = process.writer.thread(thread).ordinal
-        return Series(process, ordinal, number, self._kineto and cat == infer.OPERATOR)
+        return NamedSpans(process, ordinal, number, self._kineto and cat == infer.OPERATOR)
 
     def _place_of(self, event: Event) -> tuple[Process, Hashable]:
         """The process and the thread of an event."""
@@ -173,7 +173,7 @@ class FileImport:
         """Is it of a track that our export draws, of other events?"""
         return self._ours and _key(event.tid) in (STEPS, BATCHES)
 
-    def _spans(self, process: Process, batch: Sequence[Event], rows: tuple[Sequence[Series], Any]) -> None:
+    def _spans(self, process: Process, batch: Sequence[Event], rows: tuple[Sequence[NamedSpans], Any]) -> None:
         """Many spans of series."""
         series, inverse = rows
         texts = decode.argument_texts(batch)
@@ -181,7 +181,7 @@ class FileImport:
             np.array([one.thread for one in series])[inverse],
             np.array([one.name for one in series])[inverse],
         )
-        columns = Columns(
+        columns = SpanColumns(
             threads,
             names,
             times.many([one.ts for one in batch], self._unit),
@@ -200,7 +200,7 @@ class FileImport:
         if bad := process.writer.add_many(columns):
             self.counts.damaged["events"] += bad
 
-    def _with_context(self, columns: Columns) -> Columns:
+    def _with_context(self, columns: SpanColumns) -> SpanColumns:
         """The same events, with what the exports and DFTracer say of them among the arguments."""
         args = decode.objects(columns.args)
         context = take_context(args)

@@ -20,7 +20,7 @@ INFERRED = {"inferred": "from operators"}
 _LATE = 2**62
 
 
-class _Windows:
+class _StepBounds:
     """For each step the first start and the last end of some records in it."""
 
     def __init__(self, ends: Sequence[int]) -> None:
@@ -50,7 +50,7 @@ def add_passes(writer: ProcessWriter, training: Hashable, ends: Sequence[int]) -
     if not engine.any() or writer.named("compute", "forward").any() or writer.named("compute", "backward").any():
         return
     data, trains = writer.named("data"), writer.thread(training).ordinal
-    backward, forward, fetched = (_Windows(ends) for _ in range(3))
+    backward, forward, fetched = (_StepBounds(ends) for _ in range(3))
     for _, found in writer.records():
         for names, windows in ((engine, backward), (data, fetched)):
             _add(windows, found[names[found["name"]]])
@@ -68,6 +68,6 @@ def add_passes(writer: ProcessWriter, training: Hashable, ends: Sequence[int]) -
             writer.add(training, "compute", name, start, dur, args=INFERRED)
 
 
-def _add(windows: _Windows, records: Any) -> None:
+def _add(windows: _StepBounds, records: Any) -> None:
     spans = records[(records["kind"] & record.KIND_MASK) == record.SPAN]
     windows.add(spans["start"].astype(np.int64), spans["dur"])

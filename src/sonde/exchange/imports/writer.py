@@ -42,7 +42,7 @@ class Thread:
         self.written = 0  # records in the file
 
 
-class Columns(NamedTuple):
+class SpanColumns(NamedTuple):
     """Many spans or marks at once; `args` are JSON objects, empty where there are none."""
 
     threads: Any
@@ -132,7 +132,7 @@ class ProcessWriter:
         self._single.append((into.ordinal, fields))
         return True
 
-    def add_many(self, columns: Columns) -> int:
+    def add_many(self, columns: SpanColumns) -> int:
         """Write many events; the number of those whose times cannot be right, which are left out."""
         good = (columns.starts >= 0) & (columns.starts < LATEST) & (columns.durs >= 0) & (columns.durs < LATEST)
         bad = len(good) - int(np.count_nonzero(good))
@@ -268,12 +268,12 @@ class ProcessWriter:
             file.write(content)
 
 
-def _chosen(columns: Columns, places: Any) -> Columns:
+def _chosen(columns: SpanColumns, places: Any) -> SpanColumns:
     """Some of these events."""
     args = [columns.args[place] for place in places.tolist()]
     rest = (one[places] if np.ndim(one) else one for one in (*columns[:4], *columns[5:]))
     threads, names, starts, durs, *more = rest
-    return Columns(threads, names, starts, durs, args, *more)
+    return SpanColumns(threads, names, starts, durs, args, *more)
 
 
 def _json(args: dict[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ functional collectives. `group_made` is `init_process_group`, which gives a proc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sonde.hooks.points import Point
 from sonde.hooks.torch import private
@@ -17,7 +17,8 @@ from sonde.hooks.torch.outermost import OutermostPoint
 if TYPE_CHECKING:
     from types import ModuleType
 
-    Place = tuple[Any, str]
+    from sonde.hooks.points import Attribute
+
 
 OPERATIONS = (
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced",
@@ -27,7 +28,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 
-def _places(torch: ModuleType) -> list[Place]:
+def _places(torch: ModuleType) -> list[Attribute]:
     distributed = torch.distributed
     if not distributed.is_available():
         return []
@@ -36,7 +37,7 @@ def _places(torch: ModuleType) -> list[Place]:
     return [*found, (distributed.Work, "wait")]
 
 
-def _group_places(torch: ModuleType) -> list[Place]:
+def _group_places(torch: ModuleType) -> list[Attribute]:
     distributed = torch.distributed
     if not distributed.is_available():
         return []
@@ -44,7 +45,7 @@ def _group_places(torch: ModuleType) -> list[Place]:
     return [(owner, "init_process_group") for owner in owners if hasattr(owner, "init_process_group")]
 
 
-def _model_place(torch: ModuleType) -> list[Place]:
+def _model_place(torch: ModuleType) -> list[Attribute]:
     return [(torch.nn.parallel.DistributedDataParallel, "__init__")]
 
 

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from sonde.hooks.points import Arguments, Keywords, Link
+    from sonde.hooks.points import Arguments, Attribute, Keywords, Link
 
-    Place = tuple[Any, str]
 
 _WHOLE = {int}
 ONE_BY_ONE, AT_ONCE, SINGLY, FLOWING = range(4)  # how a loader makes its batches: as in native/loader.c
@@ -649,11 +648,11 @@ class _KeptPoint(Point):
         return call
 
 
-def _iter_place(torch: ModuleType) -> list[Place]:
+def _iter_place(torch: ModuleType) -> list[Attribute]:
     return [(torch.utils.data.DataLoader, "__iter__")]
 
 
-def _len_place(torch: ModuleType) -> list[Place]:
+def _len_place(torch: ModuleType) -> list[Attribute]:
     return [(torch.utils.data.DataLoader, "__len__")]
 
 

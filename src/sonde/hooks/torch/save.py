@@ -7,39 +7,39 @@ too, by the point of its own.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sonde.hooks.points import Point
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    Place = tuple[Any, str]
+    from sonde.hooks.points import Attribute
 
 
-def _places(torch: ModuleType) -> list[Place]:
+def _places(torch: ModuleType) -> list[Attribute]:
     return [(torch, "save"), (torch.serialization, "save")]
 
 
-def _distributed_places(package: ModuleType) -> list[Place]:
+def _distributed_places(package: ModuleType) -> list[Attribute]:
     saver = sys.modules.get("torch.distributed.checkpoint.state_dict_saver")
     return [(owner, "save") for owner in (package, saver) if hasattr(owner, "save")]
 
 
-def _load_places(torch: ModuleType) -> list[Place]:
+def _load_places(torch: ModuleType) -> list[Attribute]:
     return [(torch, "load"), (torch.serialization, "load")]
 
 
-def _distributed_load_places(package: ModuleType) -> list[Place]:
+def _distributed_load_places(package: ModuleType) -> list[Attribute]:
     loader = sys.modules.get("torch.distributed.checkpoint.state_dict_loader")
     return [(owner, "load") for owner in (package, loader) if hasattr(owner, "load")]
 
 
-def _safetensors_load_place(package: ModuleType) -> list[Place]:
+def _safetensors_load_place(package: ModuleType) -> list[Attribute]:
     return [(package, "load_file")]
 
 
-def _safetensors_place(package: ModuleType) -> list[Place]:
+def _safetensors_place(package: ModuleType) -> list[Attribute]:
     return [(package, "save_file")]
 
 

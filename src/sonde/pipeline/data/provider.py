@@ -17,7 +17,7 @@ from sonde.pipeline.data import join, split
 from sonde.pipeline.data.cache import Cache
 from sonde.pipeline.data.collate import Batch, Item, Whose, Wrap, collator
 from sonde.pipeline.data.nans import Nans
-from sonde.pipeline.data.reading import Part, augmented, identity, joining, mixed, reader, resolver
+from sonde.pipeline.data.reading import FieldSource, augmented, identity, joining, mixed, reader, resolver
 from sonde.pipeline.data.request import ID, Source, parse_request
 from sonde.pipeline.datasets.make import check_methods, fields_of, make
 from sonde.pipeline.tracing import Told
@@ -203,7 +203,7 @@ class DataProvider:
         joined = [(self._part(one, cache), self.matched[one.friendly]) for one in others]
         return joining(resolve, joined) if joined else resolve
 
-    def _part(self, source: Source, cache: Cache | None = None, *, noted: bool = True) -> Part:
+    def _part(self, source: Source, cache: Cache | None = None, *, noted: bool = True) -> FieldSource:
         """How the fields of a source are read: from the cache if there is one, and augmented if they are to be."""
         whose = self._whose(source)
         getters = []
@@ -211,7 +211,7 @@ class DataProvider:
             get = self._getter(source, field, noted=noted)
             get = get if cache is None else cache.around(get)
             getters.append((field, self._augmented(source, field, get)))
-        return Part(whose, getters, lambda row: self._words(source, row))
+        return FieldSource(whose, getters, lambda row: self._words(source, row))
 
     def _getter(self, source: Source, field: str, *, noted: bool = False) -> Callable[[int], Any]:
         get = getattr(self.datasets[source.friendly], f"get_{field}")
@@ -224,7 +224,7 @@ class DataProvider:
         if field not in known:
             raise ConfigError(f"{name!r} is not a field of {source.friendly!r}. {nearest(field, list(known))}")
         getters = [(field, self._getter(source, field))]
-        read = reader(Part(self._whose(source), getters, lambda row: self._words(source, row)))
+        read = reader(FieldSource(self._whose(source), getters, lambda row: self._words(source, row)))
         return np.array([read(row)[field] for row in rows])
 
     def _augmented(self, source: Source, field: str, get: Callable[[int], Any]) -> Callable[[int], Any]:

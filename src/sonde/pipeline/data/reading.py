@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Get = Callable[[int], Any]
 
 
-class Part(NamedTuple):
+class FieldSource(NamedTuple):
     """A source: what gives each of its fields for a row, and the words for an item of it in an error."""
 
     whose: Whose
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     words: Callable[[int], str]
 
 
-def reader(part: Part) -> Callable[[int], Item]:
+def reader(part: FieldSource) -> Callable[[int], Item]:
     """What reads the fields of one source."""
     whose, getters, words = part
 
@@ -44,7 +44,7 @@ def reader(part: Part) -> Callable[[int], Item]:
 
 
 def resolver(
-    rows: Sequence[int], primary: Part, id_field: str, get_id: Get | None
+    rows: Sequence[int], primary: FieldSource, id_field: str, get_id: Get | None
 ) -> Callable[[Iterable[int]], list[Item]]:
     """What reads items of a single source, one after the other. Without `get_id` the id is one of the fields."""
     whose, getters, words = primary
@@ -74,7 +74,7 @@ def resolver(
 
 
 def joining(
-    resolve: Callable[[Iterable[int]], list[Item]], joined: Sequence[tuple[Part, Sequence[int]]]
+    resolve: Callable[[Iterable[int]], list[Item]], joined: Sequence[tuple[FieldSource, Sequence[int]]]
 ) -> Callable[[Iterable[int]], list[Item]]:
     """The same, with further sources: each has a row for each item, or -1 if there is none."""
     others = [(part.whose.friendly, reader(part), matched) for part, matched in joined]

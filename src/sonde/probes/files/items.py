@@ -43,7 +43,7 @@ class Asked(_Each):
         return index
 
 
-class Made(_Each):
+class AwaitedItems(_Each):
     """Over the items of an iterable dataset: an item is made while it is waited for."""
 
     def __iter__(self) -> Iterator[Any]:

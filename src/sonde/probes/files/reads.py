@@ -22,7 +22,7 @@ MOST_OUTSIDE = 64  # files outside of items, before their records are written
 PLAUSIBLE, ROOM = 1.1, 65_536
 
 
-class Tally:
+class FileReads:
     """What was read of one file."""
 
     __slots__ = ("bytes", "calls", "disk", "known", "native", "ns", "opens", "size", "unseen")
@@ -36,25 +36,25 @@ class Tally:
         self.disk: int | None = None
 
 
-class Reading:
+class ItemReads:
     """The files of one item. `key` and `position`: of its batch, and in it; None: not known, or outside of items."""
 
     def __init__(
         self, key: int | None = None, position: int | None = None, since: Counted | None = None, *, inside: bool = True
     ) -> None:
         self.key, self.position = key, position
-        self.files: dict[str | None, Tally] = {}  # None: of a file whose name is not known
+        self.files: dict[str | None, FileReads] = {}  # None: of a file whose name is not known
         self.native: str | None = None  # the file that native code reads now
         self.wrapped_bytes = self.wrapped_calls = 0  # counted by readers since `since`
         self.since = since or (kernel.counted(process.counts) if inside else None)
         self.first = self.since
         self.step = core.get_context()[0]
 
-    def tally(self, path: str | None, size: int | None = None) -> Tally:
+    def tally(self, path: str | None, size: int | None = None) -> FileReads:
         """What is known of this file; a new one may have this size."""
         found = self.files.get(path)
         if found is None:
-            found = self.files[path] = Tally(size)
+            found = self.files[path] = FileReads(size)
         elif found.size is None:
             found.size = size
         return found
@@ -119,7 +119,7 @@ class Reading:
                 write(self, path, tally)
         return self.since
 
-    def _name(self, unnamed: Tally) -> None:
+    def _name(self, unnamed: FileReads) -> None:
         """Find out which file native code has read: the only one that fits, or that is open; else it stays without a name."""
         opened = [(path, tally.size) for path, tally in self.files.items() if path is not None]
         if len(opened) != 1:
@@ -135,7 +135,7 @@ class Reading:
         self.files[None] = unnamed
 
 
-class _Process:
+class _ProcessFiles:
     """The files of this process."""
 
     def __init__(self) -> None:
@@ -146,8 +146,8 @@ class _Process:
     def forget(self) -> None:
         self.known: dict[str, int] = {}  # the numbers of files, in the records
         self.next = 0
-        self.reading: Reading | None = None  # of the item that a loader worker is making, whatever thread reads
-        self.outside: dict[int, Reading] = {}  # by thread
+        self.reading: ItemReads | None = None  # of the item that a loader worker is making, whatever thread reads
+        self.outside: dict[int, ItemReads] = {}  # by thread
 
     def in_child(self) -> None:
         """After a fork: the parent's files are named in its own records only, and what it was reading is its business."""
@@ -156,11 +156,11 @@ class _Process:
 
 
 class _Thread(threading.local):
-    reading: Reading | None = None
+    reading: ItemReads | None = None
     opening = False  # Python's own function is at work
 
 
-process = _Process()
+process = _ProcessFiles()
 thread = _Thread()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=process.in_child)
@@ -171,12 +171,12 @@ def begin_worker() -> None:
     process.counts = kernel.PROCESS
 
 
-def here() -> Reading:
+def here() -> ItemReads:
     """What this thread is reading for: an item, or none."""
     return thread.reading or process.reading or _outside()
 
 
-def _outside() -> Reading:
+def _outside() -> ItemReads:
     """What is read outside of items in this step."""
     ident = threading.get_ident()
     found = process.outside.get(ident)
@@ -185,7 +185,7 @@ def _outside() -> Reading:
         found.end()
         found = None
     if found is None:
-        found = process.outside[ident] = Reading(inside=False)
+        found = process.outside[ident] = ItemReads(inside=False)
     return found
 
 
@@ -197,7 +197,7 @@ def write_outside() -> None:
 
 def begin(key: int | None, position: int | None, since: Counted | None = None) -> None:
     """An item begins, in this thread. `since`: the counts at which the one before has ended."""
-    thread.reading = reading = Reading(key, position, since=since)
+    thread.reading = reading = ItemReads(key, position, since=since)
     if process.counts == kernel.PROCESS:
         process.reading = reading
 
@@ -210,7 +210,7 @@ def end() -> Counted | None:
     return None if reading is None else reading.end()
 
 
-def write(reading: Reading, path: str | None, tally: Tally) -> None:
+def write(reading: ItemReads, path: str | None, tally: FileReads) -> None:
     """The record of one file in an item."""
     facts: dict[str, Any] = {"opens": tally.opens, "calls": tally.calls}
     if path is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sonde.guard import guard
-    from sonde.probes.learning.pending import Results
+    from sonde.probes.learning.pending import PendingNumbers
     from sonde.probes.learning.structure import Structure
 
 MOST_CALLS = 8  # of a layer in one call of a model that are looked at
@@ -52,7 +52,7 @@ class Activations:
             with self._looking, private.without_modes():
                 layer.look(output)
 
-    def end(self, results: Results) -> None:
+    def end(self, results: PendingNumbers) -> None:
         """The call has ended: order what was looked at."""
         for layer in self._layers.values():
             if layer.scalars:

@@ -16,7 +16,7 @@ from sonde.values.nested import parts_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sonde.probes.learning.pending import Results
+    from sonde.probes.learning.pending import PendingNumbers
 
 native: Any = stats  # None: C was not built
 CODES = {
@@ -35,7 +35,7 @@ MASK = "mask"  # what the name of a field ends in that says which tokens are rea
 FEWEST_TOKENS = 4  # in a row
 
 
-def look(batch: Any, key: int | None, step: int, exclude: frozenset[str], results: Results) -> None:
+def look(batch: Any, key: int | None, step: int, exclude: frozenset[str], results: PendingNumbers) -> None:
     """Look at the fields of a batch."""
     torch = sys.modules["torch"]
     found = {

@@ -13,7 +13,7 @@ from sonde.store.record import DETAIL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sonde.probes.learning.pending import Results
+    from sonde.probes.learning.pending import PendingNumbers
 
 MOST = 8  # parameters of a model that are looked at, evenly spaced
 
@@ -40,7 +40,7 @@ class Carried:
             found[address] = 0 if gradient is None else moments_of(gradient).nonzero
         self._begins.append(found)
 
-    def update_begins(self, optimizer: Any, number: int, step: int, results: Results) -> None:
+    def update_begins(self, optimizer: Any, number: int, step: int, results: PendingNumbers) -> None:
         """The gradients are about to be used. Carried over are those that no pass of this step has found to be zero."""
         own = {id(one) for group in optimizer.param_groups for one in group["params"]}
         looked = [address for address in self._parameters if address in own]

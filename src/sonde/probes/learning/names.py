@@ -11,7 +11,7 @@ from sonde.weak import WeakTable
 BETWEEN = "/"
 
 
-class Names:
+class LayerNames:
     """The names of this process; they stay what they are once they were given."""
 
     def __init__(self) -> None:

@@ -18,8 +18,8 @@ from sonde.store.record import DETAIL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sonde.probes.learning.names import Names
-    from sonde.probes.learning.pending import Results
+    from sonde.probes.learning.names import LayerNames
+    from sonde.probes.learning.pending import PendingNumbers
 
 MOST_COPIED = 1 << 16  # elements of a parameter
 MOST_LAYERS = 4096  # of an optimizer
@@ -40,7 +40,7 @@ class _Tensor(NamedTuple):
 class Update:
     """One step of an optimizer that is looked at: made when it begins, ended when it has ended."""
 
-    def __init__(self, optimizer: Any, number: int, step: int, names: Names) -> None:
+    def __init__(self, optimizer: Any, number: int, step: int, names: LayerNames) -> None:
         self._number = number
         self._step = step
         scale = getattr(optimizer, "grad_scale", None)  # a fused optimizer divides by it itself
@@ -50,7 +50,7 @@ class Update:
             if found is not None:
                 self._layers.setdefault((group, layer), []).append(found)
 
-    def end(self, results: Results) -> None:
+    def end(self, results: PendingNumbers) -> None:
         """The parameters are new."""
         for (group, layer), tensors in self._layers.items():
             scalars = [(one.norm, one.nonzero, one.nonfinite, one.weight, _moved(one)) for one in tensors]
@@ -67,7 +67,7 @@ class Update:
         return write
 
 
-def parameters_of(optimizer: Any, names: Names) -> Iterator[tuple[int, str, Any]]:
+def parameters_of(optimizer: Any, names: LayerNames) -> Iterator[tuple[int, str, Any]]:
     """Group, layer and parameter of all parameters of an optimizer."""
     count = 0
     for group, about in enumerate(optimizer.param_groups):

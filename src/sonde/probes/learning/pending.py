@@ -25,7 +25,7 @@ class _Copy(NamedTuple):
     writers: list[tuple[int, Write]]
 
 
-class Results:
+class PendingNumbers:
     """The numbers of this process that were asked for and not read yet."""
 
     def __init__(self) -> None:

@@ -20,13 +20,13 @@ from sonde.probes.learning import fields, scale
 from sonde.probes.learning.activations import Activations
 from sonde.probes.learning.interval import Pace, Timed
 from sonde.probes.learning.leftover import Carried
-from sonde.probes.learning.names import Names
+from sonde.probes.learning.names import LayerNames
 from sonde.probes.learning.parameters import Update
-from sonde.probes.learning.pending import Results
+from sonde.probes.learning.pending import PendingNumbers
 from sonde.probes.learning.rate import at_step
 from sonde.probes.learning.structure import Structures
 from sonde.probes.learning.tensors import capturing, unseen
-from sonde.probes.learning.trainable import Facts
+from sonde.probes.learning.trainable import Trainable
 from sonde.probes.learning.unchanged import Weights
 from sonde.probes.loader import listeners
 from sonde.probes.off import switch_off
@@ -58,10 +58,10 @@ class Learning:
         self._exclude = exclude
         self._leave: list[Callable[[], None]] = []
         self._armed: list[Callable[[], None]] = []
-        self.results = Results()
-        self.names = Names()
+        self.results = PendingNumbers()
+        self.names = LayerNames()
         self.structures = Structures(self.names)
-        self.facts = Facts()
+        self.facts = Trainable()
         self.weights = Weights(self.names)
         self.carried = Carried()
         self.delivered = False  # there is a loader
@@ -75,7 +75,7 @@ class Learning:
         self._leave = [
             self._finish,
             self._disarm,
-            optimizer_made.subscribe(_Made(self)),
+            optimizer_made.subscribe(_NewOptimizers(self)),
             scale.watch(self.results),
             at_step(self._stepped),
         ]
@@ -87,7 +87,7 @@ class Learning:
             self._armed = [
                 module_call.subscribe(_Calls(self)),
                 backward.subscribe(_Backwards(self)),
-                optimizer_step.subscribe(_Steps(self)),
+                optimizer_step.subscribe(_OptimizerSteps(self)),
                 listeners.at_delivery(self._deliver),
             ]
 
@@ -175,7 +175,7 @@ class Learning:
         return Activations(structure, number, self.safe)
 
 
-class _Call(NamedTuple):
+class _ModelCall(NamedTuple):
     activations: Activations
     removed: Callable[[], None]
 
@@ -186,16 +186,16 @@ class _Calls:
     def __init__(self, learning: Learning) -> None:
         self._learning = learning
 
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _ModelCall | None:
         """A model, or a loss, is called."""
         if not self._learning.due():
             return None
         with self._learning.safe:
             activations = self._learning.call_begins(args, kwargs)
-            return None if activations is None else _Call(activations, activations.watch())
+            return None if activations is None else _ModelCall(activations, activations.watch())
         return None
 
-    def after(self, call: _Call | None, _result: Any, error: BaseException | None) -> None:
+    def after(self, call: _ModelCall | None, _result: Any, error: BaseException | None) -> None:
         """It has ended."""
         if call is None:
             return
@@ -221,7 +221,7 @@ class _Backwards:
         """It has ended."""
 
 
-class _Steps:
+class _OptimizerSteps:
     """Sees steps of optimizers."""
 
     def __init__(self, learning: Learning) -> None:
@@ -253,7 +253,7 @@ class _Steps:
             self._learning.weights.keep(optimizer, optimizers.number_of(optimizer))
 
 
-class _Made:
+class _NewOptimizers:
     """Sees new optimizers."""
 
     def __init__(self, learning: Learning) -> None:

@@ -15,12 +15,12 @@ from sonde.store.probe import LEARNING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sonde.probes.learning.pending import Results
+    from sonde.probes.learning.pending import PendingNumbers
 
 _noting = guard("noting the scale of gradients")
 
 
-def watch(results: Results) -> Callable[[], None]:
+def watch(results: PendingNumbers) -> Callable[[], None]:
     """Look at every step of a scaler, and at every clipping; returns what ends that."""
     leave = [scaler_step.subscribe(_Scales(results)), clip.subscribe(_Clips(results))]
 
@@ -31,10 +31,10 @@ def watch(results: Results) -> Callable[[], None]:
     return end
 
 
-class _Changes:
+class _OnChange:
     """Numbers that are written when they change."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: PendingNumbers) -> None:
         self.results = results
         self._last: dict[str, float] = {}
 
@@ -50,7 +50,7 @@ class _Changes:
         self.results.add([value], write)
 
 
-class _Scales(_Changes):
+class _Scales(_OnChange):
     """Told of each step of a gradient scaler."""
 
     @_noting
@@ -68,7 +68,7 @@ class _Scales(_Changes):
         pass
 
 
-class _Clips(_Changes):
+class _Clips(_OnChange):
     """Told of each clipping of gradients."""
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from sonde.weak import WeakTable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sonde.probes.learning.names import Names
+    from sonde.probes.learning.names import LayerNames
 
 NORMS = ("BatchNorm", "SyncBatchNorm", "InstanceNorm")
 TIMES = 16  # so often a structure is used before it is looked up again: a parameter may have been replaced
@@ -22,7 +22,7 @@ Reference = weakref.ref[Any]
 class Structure:
     """That of one model."""
 
-    def __init__(self, model: Any, names: Names) -> None:
+    def __init__(self, model: Any, names: LayerNames) -> None:
         self.shape = naming.shape(model)
         self.used = 0
         self.name = names.model(model)
@@ -56,7 +56,7 @@ class Structure:
 class Structures:
     """Those of all models that were called."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: LayerNames) -> None:
         self._names = names
         self._known: WeakTable[Structure] = WeakTable()
 

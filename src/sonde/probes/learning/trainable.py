@@ -23,7 +23,7 @@ _MODEL = ("training", "changing", "evaluating", "compiled", "embedding")
 _LAYER = ("place", "parameters", "frozen", "gradient", "optimized", "sharded")
 
 
-class Facts:
+class Trainable:
     """Those of this process."""
 
     def __init__(self) -> None:

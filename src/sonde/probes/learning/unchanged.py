@@ -19,14 +19,14 @@ from sonde.store.record import DETAIL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sonde.probes.learning.names import Names
-    from sonde.probes.learning.pending import Results
+    from sonde.probes.learning.names import LayerNames
+    from sonde.probes.learning.pending import PendingNumbers
 
 MOST_COPIED = 1024  # elements of a parameter
 COMPARED = 4  # parameters that are kept, evenly spaced
 
 
-class _Kept(NamedTuple):
+class _Before(NamedTuple):
     parameter: weakref.ref[Any]
     layer: str
     version: int
@@ -36,20 +36,20 @@ class _Kept(NamedTuple):
 class Weights:
     """What the last sampled update of each optimizer has left."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: LayerNames) -> None:
         self._names = names
-        self._kept: dict[int, list[_Kept]] = {}  # by the number of the optimizer
+        self._kept: dict[int, list[_Before]] = {}  # by the number of the optimizer
 
     def keep(self, optimizer: Any, number: int) -> None:
         """An update has ended."""
         found = [(layer, one) for _, layer, one in parameters_of(optimizer, self._names) if one.requires_grad]
         every = -(-len(found) // COMPARED)
         self._kept[number] = [
-            _Kept(weakref.ref(one), layer, private.version(one), None if place % every else _copy(one))
+            _Before(weakref.ref(one), layer, private.version(one), None if place % every else _copy(one))
             for place, (layer, one) in enumerate(found)
         ]
 
-    def compare(self, number: int, step: int, results: Results) -> None:
+    def compare(self, number: int, step: int, results: PendingNumbers) -> None:
         """The next update begins."""
         kept = self._kept.pop(number, [])
         for one in kept:

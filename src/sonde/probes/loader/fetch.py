@@ -76,7 +76,7 @@ class Fetch:
             self.first = indices[0] if indices else 0
             if hasattr(type(fetcher.dataset_iter), "__next__"):  # else torch says what is wrong
                 inner = fetcher.dataset_iter
-                watched = files.Made(inner, self.key) if reads.process.on else inner
+                watched = files.AwaitedItems(inner, self.key) if reads.process.on else inner
                 self.loop = core.iterate_on(watched, item_span, self.first)
                 self._swap("dataset_iter", self.loop)
             return

@@ -13,7 +13,7 @@ from sonde.events import args, recorder
 from sonde.guard import guard
 from sonde.probes.off import probe_guard
 from sonde.store import filesystem, folder
-from sonde.store.ledger import Packer, Writer, pack_digest, pack_text
+from sonde.store.ledger import LedgerWriter, Packer, pack_digest, pack_text
 from sonde.store.usage import BYTES, RunUsage
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Book:
         self.forget()
 
     def forget(self) -> None:
-        self.writer: Writer | None = None
+        self.writer: LedgerWriter | None = None
         self.where: str | None = None  # the folder that it writes into
         self.packer = Packer()
         self.retry_at = 0.0
@@ -122,7 +122,7 @@ def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) 
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _open() -> Writer | None:
+def _open() -> LedgerWriter | None:
     """Make the file; None: not now."""
     settings, here = _book.settings, recorder.process_folder()
     if settings is None or here is None or monotonic() < _book.retry_at:
@@ -133,7 +133,10 @@ def _open() -> Writer | None:
             fd = folder.open_new(process, folder.LEDGER_FILE)
         _book.shared = filesystem.may_map(here)
         at_once = settings.writes == "mapped" or (settings.writes == "auto" and _book.shared)
-        _book.writer, _book.where = Writer(fd, _take, os.path.join(here, folder.LEDGER_FILE), at_once=at_once), here
+        _book.writer, _book.where = (
+            LedgerWriter(fd, _take, os.path.join(here, folder.LEDGER_FILE), at_once=at_once),
+            here,
+        )
     return _book.writer
 
 

@@ -26,7 +26,7 @@ class Failed(NamedTuple):
     worker: int | None
 
 
-class Failures:
+class FailureListener:
     """Who wants to know of batches that never came. Both are called before the program gets the exception."""
 
     def unmade(self, failed: Failed) -> None:
@@ -38,7 +38,7 @@ class Failures:
 
 class _Subscribed:
     listeners: tuple[Listener, ...] = ()
-    failures: tuple[Failures, ...] = ()
+    failures: tuple[FailureListener, ...] = ()
     around: Callable[[Any], Any] | None = None  # what collates
 
 
@@ -75,7 +75,7 @@ def around_collate(make: Callable[[Any], Any]) -> Callable[[], None]:
     return leave
 
 
-def at_failure(failures: Failures) -> Callable[[], None]:
+def at_failure(failures: FailureListener) -> Callable[[], None]:
     """Tell of batches that could not be made, here and in forked workers; returns the end of it."""
     subscribed.failures = (*subscribed.failures, failures)
 
