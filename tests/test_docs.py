@@ -10,12 +10,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.test_strings import BANNED
 
 from sonde import config
 from sonde.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+GUIDES = [page for page in PAGES if page.parent.name != "decisions"]
 
 
 def test_settings_page_is_up_to_date() -> None:
@@ -42,6 +44,20 @@ def test_each_make_target_that_the_pages_name_exists() -> None:
     named = {name for page in PAGES for name in re.findall(r"`make ([a-z]+)[^`]*`", page.read_text())}
     assert named
     assert named <= targets
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_has_a_private_word(page: Path) -> None:
+    """The words that no message may have, outside of code."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found = [line for line in prose.splitlines() if BANNED.search(re.sub(r"`[^`]*`", "", line))]
+    assert not found, "\n".join(found)
+
+
+def test_an_entry_of_the_changelog_is_short() -> None:
+    """Two or three sentences, for people who upgrade."""
+    entries = re.split(r"^- ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    assert not [entry for entry in entries if len(entry.split()) > 60]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
