@@ -67,6 +67,12 @@ def unrecorded() -> dict[str, str]:
     return {**os.environ, "SONDE": "0"}
 
 
+def alone_in_trackers() -> None:
+    """Keep trackers in this process from joining the program's own run, and from reporting on themselves."""
+    joined = ("WANDB_SERVICE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_SWEEP_ID", "WANDB_NAME", "WANDB_JOB_TYPE")
+    restore({**dict.fromkeys(joined), "WANDB_ERROR_REPORTING": "false", "MLFLOW_DISABLE_TELEMETRY": "true"})
+
+
 def without_run() -> dict[str, str]:
     """The environment without a run that this process may be part of, for a program with a run of its own."""
     return {name: value for name, value in os.environ.items() if name not in ("SONDE", "SONDE_RUN")}

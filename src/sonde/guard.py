@@ -112,6 +112,15 @@ class guard(Generic[_D]):  # noqa: N801  it reads as a word in `with guard(...)`
         return guarded
 
 
+def failure_of(do: Callable[[], object]) -> str | None:
+    """Why a call of another library failed, in a process that is ours and says so itself; None: it did not."""
+    try:
+        do()
+    except Exception as error:  # noqa: BLE001  it may raise anything
+        return " ".join(_text(error).split())[:300]
+    return None
+
+
 def counts() -> dict[str, int]:
     """How often each place has failed in this process."""
     with _failures.lock:

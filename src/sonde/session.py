@@ -136,6 +136,12 @@ def joined() -> bool:
     return _state.session is not None and _state.session._joined
 
 
+def at_end(do: Callable[[], None]) -> None:
+    """Do this in this process when its recording has ended, by `finish()` or with the process."""
+    if _state.session is not None and _state.session._recorder is not None:
+        _state.session._recorder.afterwards.append(do)
+
+
 def join(run: str) -> None:
     """Record this process into that run: for children whose environment names none, or that of an earlier recording."""
     running = _state.session
@@ -267,6 +273,7 @@ def _end(session: Session, reason: str, error: BaseException | None) -> None:
             recorder.note_end(reason, error)
             environment.publish_run(session._outer)
             environment.restore(session._before)
+        recorder.run_afterwards()
 
 
 def _compare(running: Session, arguments: dict[str, object]) -> None:

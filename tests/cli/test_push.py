@@ -142,7 +142,6 @@ def test_a_store_that_is_away_costs_the_program_nothing(here: Path) -> None:
 # The launcher starts `python -m sonde push`, which would try for a minute.
 _IMPATIENT = """
 import os, sys
-from sonde.launch import pushing
 spawn = os.posix_spawn
 def impatient(path, line, env, **more):
     program = "import sys; from sonde.cli import follow; follow.LAST_SECONDS = 0.0; follow.main(*sys.argv[1:])"

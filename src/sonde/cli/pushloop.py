@@ -1,23 +1,20 @@
 """The process beside `sonde run --push`: pushes every few minutes until the launcher says that the program has ended.
 
-`python -m sonde.cli.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/pushing.py` starts.
+`python -m sonde.cli.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/beside.py` starts.
 """
 
 from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from sonde.analysis.exits import ending
 from sonde.errors import RemoteError, SondeError
+from sonde.launch.beside import ENDED, step_aside
 from sonde.remote.push import Pushed, push
 from sonde.store.folder import host
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 FIRST_SECONDS = 5.0
 LAST_SECONDS = 60.0  # of trying again, when the program has ended and the place does not answer
 PAUSE = 5.0
-ENDED = b"e"  # what the launcher writes when its program has ended
 
 
 def main(pipe: str, seconds: str, quiet: str, run: str, url: str, id: str | None = None) -> None:
@@ -39,7 +35,7 @@ def main(pipe: str, seconds: str, quiet: str, run: str, url: str, id: str | None
 
 def follow(descriptor: int, every: float, push: Callable[[], Pushed]) -> Pushed:
     """Push again and again; what the last push did. `descriptor` is a pipe from the launcher; its end without a word: the launcher was killed."""
-    _step_aside()
+    step_aside()
     failed: str | None = None
     pause = min(every, FIRST_SECONDS)  # soon, since a wrong URL should be known soon
     while True:
@@ -71,16 +67,6 @@ def _tried(push: Callable[[], Pushed], failed: str | None) -> tuple[Pushed | Non
             kind = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
             print(f"sonde: not pushed: {kind}{said}", file=sys.stderr, flush=True)
         return None, said
-
-
-def _step_aside() -> None:
-    """Be the last on this host to get a core or the disk, and outlive the signals that end the program."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    with suppress(OSError):
-        os.nice(19)
-    with suppress(OSError, AttributeError, psutil.Error):
-        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
 
 
 if __name__ == "__main__":

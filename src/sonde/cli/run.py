@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 from contextlib import suppress
@@ -14,8 +15,11 @@ from sonde import launch, ranks
 from sonde.cli.options import Program, program_options, refuse_unknown
 from sonde.errors import CommandRefused, MissingExtra, SettingError
 from sonde.store.redact import redact_url
+from sonde.trackers.tracker import check
 
 MINUTES = 180.0  # seconds between two pushes
+PUSH = "push"
+NO_ANSWER = "-1"  # for a tracker: its process is waited for
 
 
 class PushTarget(NamedTuple):
@@ -24,6 +28,16 @@ class PushTarget(NamedTuple):
     url: str
     id: str | None
     every: float
+
+
+class Sinks(NamedTuple):
+    """Who else gets the run: a URL, and trackers with what each is to be told."""
+
+    push: PushTarget | None = None
+    trackers: tuple[tuple[str, dict[str, str]], ...] = ()
+
+
+NO_SINKS = Sinks()
 
 
 @click.command(
@@ -35,7 +49,8 @@ Example: sonde run --name try-2 -m package.train
 Example: sonde run torchrun --nproc-per-node 2 train.py
 Example: sonde run --blackbox --watch-nonfinite train.py
 Example: sonde run --steps 100:200 -- bash start.sh
-Example: sonde run --push s3://bucket/runs --id job-42 train.py""",
+Example: sonde run --push s3://bucket/runs --id job-42 train.py
+Example: sonde run --to-tensorboard runs/try-2 train.py""",
 )
 @program_options
 @click.option(
@@ -52,6 +67,16 @@ Example: sonde run --push s3://bucket/runs --id job-42 train.py""",
     metavar="S",
     help="Seconds between two pushes.",
 )
+@click.option(
+    "--to-wandb", is_flag=True, help="Send steps, verdict and report to Weights & Biases (its own variables apply)."
+)
+@click.option("--to-mlflow", is_flag=True, help="Send steps, verdict and report to MLflow (its own variables apply).")
+@click.option(
+    "--to-tensorboard",
+    metavar="FOLDER",
+    type=click.Path(),
+    help="Write steps, verdict and report to this folder for TensorBoard.",
+)
 @click.option("--deep", is_flag=True, default=None, help="Also record each layer of the model.")
 @click.option("--disable", is_flag=True, help="Run the program without Sonde.")
 @click.option("-q", "--quiet", is_flag=True, help="Suppress output except errors.")
@@ -66,6 +91,9 @@ def command(
     push: str | None,
     id: str | None,
     push_every: float,
+    to_wandb: bool,
+    to_mlflow: bool,
+    to_tensorboard: str | None,
     **given: str | int | bool | None,
 ) -> None:
     """Run a program and record it, without editing it.
@@ -81,7 +109,20 @@ def command(
         _check(target)
     elif id is not None:
         raise click.UsageError("--id names the run at a URL. Give the URL with --push.")
-    context.exit(run(words, launch.Options(**given), disable, quiet, target))  # type: ignore[arg-type]  # click knows the types
+    sinks = Sinks(target, _trackers(to_wandb, to_mlflow, to_tensorboard))
+    context.exit(run(words, launch.Options(**given), disable, quiet, sinks))  # type: ignore[arg-type]  # click knows the types
+
+
+def _trackers(wandb: bool, mlflow: bool, tensorboard: str | None) -> tuple[tuple[str, dict[str, str]], ...]:
+    """What is to be fed. Raises MissingExtra before a program runs for hours."""
+    found: list[tuple[str, dict[str, str]]] = [
+        (name, {}) for name, wanted in (("wandb", wandb), ("mlflow", mlflow)) if wanted
+    ]
+    if tensorboard is not None:
+        found.append(("tensorboard", {"folder": os.path.abspath(tensorboard)}))
+    for name, _ in found:
+        check(name, f"--to-{name}")
+    return tuple(found)
 
 
 def _check(target: PushTarget) -> None:
@@ -94,9 +135,7 @@ def _check(target: PushTarget) -> None:
         raise MissingExtra.of("fsspec", "cluster", "--push")
 
 
-def run(
-    words: tuple[str, ...], options: launch.Options, disable: bool, quiet: bool, target: PushTarget | None = None
-) -> int:
+def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: bool, sinks: Sinks = NO_SINKS) -> int:
     """Start the program, wait for its end, and return its exit code."""
     try:
         line = launch.command_of(words)
@@ -107,21 +146,38 @@ def run(
             launched = launch.start(line, options, mask=before)
             quiet = quiet or (ranks.slurm_task() or 0) > 0  # of the tasks of a job, the first is enough
             told = _greet(launched, quiet)
-            pusher = None
-            if target is not None and launched.run is not None:
-                pusher = launch.Pusher(launched.run, *target, before, quiet=quiet)
+            others = _others(launched, sinks, before, quiet)
             code = launch.attend(launched)
-            if pusher is not None:
-                pusher.finish()
+            for one in others.values():
+                one.finish()
             _part(launched, quiet, told, before)
-            if pusher is not None and target is not None:
-                _tell_unpushed(pusher, target, launched)
+            for name, one in others.items():
+                if name == PUSH and sinks.push is not None:
+                    _tell_unpushed(one, sinks.push, launched)
+                elif one.wait() is None:
+                    print_note(f"still sending to {name} (process {one.pid})")
     except CommandRefused as error:
         print_note(str(error))
         return error.exit_code
     except SettingError as error:
         raise click.UsageError(str(error)) from None
     return code
+
+
+def _others(launched: launch.Launched, sinks: Sinks, mask: set[int], quiet: bool) -> dict[str, launch.Beside]:
+    """The processes that read the run beside the program, by name."""
+    if launched.run is None:
+        return {}
+    found: dict[str, launch.Beside] = {}
+    silent = str(int(quiet))
+    if sinks.push is not None:
+        url, id, every = sinks.push
+        words = [str(every), silent, launched.run, url, *([id] if id else [])]
+        found[PUSH] = launch.Beside("sonde.cli.pushloop", words, mask)
+    for name, target in sinks.trackers:
+        words = [NO_ANSWER, silent, launched.run, name, json.dumps(target)]
+        found[name] = launch.Beside("sonde.trackers.follow", words, mask)
+    return found
 
 
 def _greet(launched: launch.Launched, quiet: bool) -> int:
@@ -145,7 +201,7 @@ def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> 
     print_note(f"recorded. Next: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
 
 
-def _tell_unpushed(pusher: launch.Pusher, target: PushTarget, launched: launch.Launched) -> None:
+def _tell_unpushed(pusher: launch.Beside, target: PushTarget, launched: launch.Launched) -> None:
     """Wait for the rest to be pushed, and say if it was not. The exit code stays that of the program."""
     done = pusher.wait()
     url = redact_url(target.url)

@@ -115,6 +115,7 @@ class Recorder:
         self.facts: dict[str, Any] = {}  # what stands in process.json
         self.failure: dict[str, str | None] = {}  # the exception that ends this process
         self.watching = False
+        self.afterwards: list[Callable[[], None]] = []  # what follows the end of the recording
         self.theirs: Any = None
         self.theirs_of_threads: Any = None
 
@@ -301,8 +302,11 @@ class Recorder:
 
     def at_exit(self) -> None:
         """Note that the process ends. Recording goes on: handlers that come later may still have something to tell."""
-        if not self.watching:
-            return
+        if self.watching:
+            self._note_exit()
+            self.run_afterwards()
+
+    def _note_exit(self) -> None:
         with guard("writing the last records of the process"):
             if core.info()["waiting"]:
                 core.flush()
@@ -315,6 +319,13 @@ class Recorder:
             for end in _Now.ends:
                 end()
         self.note_end("exit")
+
+    def run_afterwards(self) -> None:
+        """Do what was asked for after the end; once."""
+        if self.born == os.getpid():
+            while self.afterwards:
+                with guard("doing what follows the recording"):
+                    self.afterwards.pop()()
 
     @guard("writing the end of process.json")
     def note_end(self, reason: str, error: BaseException | None = None) -> None:

@@ -11,15 +11,15 @@ records what can be seen from outside: memory and load of every process of the t
 from __future__ import annotations
 
 from sonde.launch.afterwards import draw_report
+from sonde.launch.beside import Beside
 from sonde.launch.command import Options, command_of
 from sonde.launch.program import Launched, replace, start, wanted
-from sonde.launch.pushing import Pusher
 from sonde.launch.signals import attend, blocked
 
 __all__ = [
+    "Beside",
     "Launched",
     "Options",
-    "Pusher",
     "attend",
     "blocked",
     "command_of",

@@ -1,8 +1,9 @@
-"""The process that pushes a run to a URL while its program runs: it is told of the end through a pipe, and outlives the launcher."""
+"""A process of Sonde's beside the program, which reads the run: it is told of the end through a pipe, and outlives the launcher."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from functools import partial
@@ -14,26 +15,25 @@ from sonde.launch.afterwards import exit_code_of
 from sonde.launch.signals import forget, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-ENDED = b"e"
+ENDED = b"e"  # what is written into the pipe when the program has ended
 LEFT = -1  # nobody waits for it any longer
 
 
-class Pusher:
-    """A process beside the program. `pid` is None if it could not be started."""
+class Beside:
+    """A process beside the program, `python -m MODULE PIPE WORD...`. `pid` is None if it could not be started."""
 
-    def __init__(self, run: str, url: str, id: str | None, every: float, mask: Iterable[int], *, quiet: bool) -> None:
+    def __init__(self, module: str, words: Sequence[str], mask: Iterable[int]) -> None:
         self.pid: int | None = None
         self._pipe = -1
-        with guard("starting to push"):
+        with guard("starting a process beside the program"):
             reading, self._pipe = os.pipe()
             os.set_inheritable(reading, True)
-            told = [str(reading), str(every), str(int(quiet)), run, url, *([id] if id else [])]
             try:
                 self.pid = os.posix_spawn(
                     sys.executable,
-                    [sys.executable, "-P", "-m", "sonde.cli.pushloop", *told],
+                    [sys.executable, "-P", "-m", module, str(reading), *words],
                     environment.unrecorded(),
                     setsid=True,
                     setsigmask=mask,
@@ -42,7 +42,7 @@ class Pusher:
                 os.close(reading)
 
     def finish(self) -> None:
-        """The program has ended: what is left is to be pushed."""
+        """The program has ended: what is left is to be done."""
         if self._pipe >= 0:
             with suppress(OSError):
                 os.write(self._pipe, ENDED)
@@ -50,7 +50,7 @@ class Pusher:
             self._pipe = -1
 
     def wait(self) -> bool | None:
-        """Whether the rest was pushed; None: somebody did not want to wait for it. Only inside of `blocked`."""
+        """Whether all went well; None: somebody did not want to wait for it. Only inside of `blocked`."""
         if self.pid is None:
             return False
         forget()
@@ -58,3 +58,15 @@ class Pusher:
         ended = partial(exit_code_of, self.pid)
         code = until(lambda: LEFT if left else ended(), lambda came: left.append(came.si_signo))
         return None if code == LEFT else code == 0
+
+
+def step_aside() -> None:
+    """In such a process: be the last on this host to get a core or the disk, and outlive the signals that end the program."""
+    import psutil
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError):
+        os.nice(19)
+    with suppress(OSError, AttributeError, psutil.Error):
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
