@@ -11,14 +11,18 @@ import io
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.faults.cases import CASES
+from benchmarks.faults.limits import group
 from PIL import Image
+from playwright.sync_api import Error, Page, sync_playwright
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -29,6 +33,8 @@ IMAGES = ROOT / "docs" / "images"
 LIMIT = 250_000  # bytes of a picture
 NORMAL = "3c4450 f05c6c 5dc480 e2b554 60a0f5 c682e8 48bec6 d6dbe2"
 BRIGHT = "6e7886 ff7884 78d696 f4ce78 82b8ff d8a0f6 68d6dc ffffff"
+PORT = 8797
+TOKEN = "pictures"
 TORCHRUN = "torchrun --standalone --nproc-per-node"
 
 
@@ -41,7 +47,9 @@ class Recording(NamedTuple):
     source: str
     start: str = ""
     options: str = ""
-    seconds: float = 0  # of one that hangs: end it after this long
+    seconds: float = 0  # of one that hangs, or is interrupted: end it after this long
+    ending: signal.Signals = signal.SIGTERM
+    limit_mb: int | None = None  # of memory, by a control group
 
 
 RECORDINGS = {
@@ -52,15 +60,16 @@ RECORDINGS = {
 
 
 def faults() -> dict[str, Recording]:
-    """One real faulty run for each rule: the first of its cases that needs no memory limit."""
-    found: dict[str, Recording] = {}
+    """One real faulty run for each rule: the first of its cases."""
+    found = {"INTERRUPTED": Recording("examples/slow.py", seconds=16, ending=signal.SIGINT)}
     for case in CASES:
         kind = "BALANCED" if case.healthy else case.expected[0]
-        if case.limit_mb is None and kind not in found:
+        if kind not in found:
             source = str(case.path.relative_to(ROOT))
-            found[kind] = Recording(
-                source, f"{TORCHRUN} {case.ranks}" if case.ranks else "", seconds=60 if case.hangs else 0
-            )
+            start = f"{TORCHRUN} {case.ranks}" if case.ranks else ""
+            options = "--io" if case.script.startswith("files_") else ""
+            seconds = 60 if case.hangs else 0
+            found[kind] = Recording(source, start, options, seconds, limit_mb=case.limit_mb)
     return found
 
 
@@ -73,6 +82,7 @@ def main() -> None:
         "card": card,
         "blackbox": blackbox,
         "report": report,
+        "ui": ui,
         "questions": questions,
         "flow": flow,
     }.items():
@@ -97,16 +107,21 @@ def record(name: str, recording: Recording) -> Path:
     folder.mkdir(parents=True)
     script = "train.py" if name in RECORDINGS else Path(recording.source).name
     shutil.copy(ROOT / recording.source, folder / script)
-    words = ["run", "--quiet", *recording.options.split(), *(recording.start or "python").split(), script]
-    program = subprocess.Popen([sonde(), *words], cwd=folder, env=environment(), stdout=QUIET, stderr=QUIET)
-    try:
-        program.wait(recording.seconds or 240)
-    except subprocess.TimeoutExpired:
-        if not recording.seconds:
-            raise
-        (folder / "report").write_text(ask(folder, "report"))  # while it hangs
-        program.terminate()
-        program.wait(60)
+    command = [sonde(), "run", "--quiet", *recording.options.split(), *(recording.start or "python").split(), script]
+    with group(recording.limit_mb) as limited:
+        if limited is not None:  # the shell enters the group, and becomes the program
+            enter = ["/bin/sh", "-c", f'echo $$ > {limited.processes} && exec "$@"', "sh"]
+            command = [*enter, *command, str(limited.limit), str(limited.used)]
+        program = subprocess.Popen(command, cwd=folder, env=environment(), stdout=QUIET, stderr=QUIET)
+        try:
+            program.wait(recording.seconds or 240)
+        except subprocess.TimeoutExpired:
+            if not recording.seconds:
+                raise
+            if recording.ending == signal.SIGTERM:
+                (folder / "report").write_text(ask(folder, "report"))  # while it hangs
+            program.send_signal(recording.ending)
+            program.wait(60)
     return folder
 
 
@@ -177,11 +192,16 @@ def until(text: str, *headings: str) -> str:
 
 
 def photograph(name: str, page: Path, width: int, height: int, modes: tuple[str, ...] = ("light", "dark")) -> None:
-    """A page in light and dark, with few colours so that the file stays small."""
+    """A page in light and dark, as a small file."""
     for mode in modes:
         target = IMAGES / f"{name}-{mode}.png"
         snap(page, target, width, height, dark=mode == "dark")
-        Image.open(target).convert("RGB").quantize(192, dither=Image.Dither.NONE).save(target, optimize=True)
+        shrink(target)
+
+
+def shrink(picture: Path) -> None:
+    """Few colours."""
+    Image.open(picture).convert("RGB").quantize(192, dither=Image.Dither.NONE).save(picture, optimize=True)
 
 
 def snap(page: Path, target: Path, width: int, height: int, *, dark: bool = False) -> None:
@@ -212,6 +232,37 @@ def report() -> None:
     folder = record("slow", RECORDINGS["slow"])
     ask(folder, "report", "--html", "report.html")
     photograph("report", folder / "report.html", 1100, 1250)
+
+
+def ui() -> None:
+    """The first page of `sonde ui`, of the same run."""
+    folder = record("slow", RECORDINGS["slow"])
+    (run,) = os.listdir(folder / "sonde-runs")
+    words = [sonde(), "ui", "--no-open", "--port", str(PORT), "--token", TOKEN]
+    server = subprocess.Popen(words, cwd=folder, env=environment(), stdout=QUIET, stderr=QUIET)
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            for mode in ("light", "dark"):
+                page = browser.new_page(viewport={"width": 1280, "height": 1240}, color_scheme=mode)
+                visit(page, f"http://127.0.0.1:{PORT}/runs/{run}?token={TOKEN}")
+                page.get_by_text("SLOW_ITEMS").first.wait_for(timeout=60_000)
+                page.wait_for_timeout(2_000)  # the charts
+                page.screenshot(path=IMAGES / f"ui-{mode}.png")
+                shrink(IMAGES / f"ui-{mode}.png")
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def visit(page: Page, address: str) -> None:
+    """Open a page, as soon as the server answers."""
+    for _ in range(300):
+        with suppress(Error):
+            page.goto(address)
+            break
+        time.sleep(0.2)
 
 
 def blackbox() -> None:
@@ -255,10 +306,11 @@ def verdict(kind: str, recording: Recording) -> None:
     shown = until(
         kept.read_text() if kept.exists() else ask(folder, "report"), "  also", "STEP TIME", "MEMORY", "ABOUT THIS"
     )
-    if kind not in shown:
+    first = re.search(r"^   ([A-Z_]{5,}) ", re.sub(r"\x1b\[[\d;]*m", "", shown), re.MULTILINE)
+    if first is None or first[1] != kind:
         print(f"{kind}: this run has another verdict; delete {folder.relative_to(ROOT)} and try again")
         return
-    terminal(f"verdicts/{kind}", f"sonde report · {Path(recording.source).stem}", shown)
+    terminal(f"verdicts/{kind}", f"sonde report · {Path(recording.source).stem}", shown.replace(f"{folder}/", "/data/"))
 
 
 def watch() -> None:
