@@ -181,7 +181,7 @@ def _note(doing: str, error: Exception, then: Callable[[], None] | None) -> None
     try:
         reason = _text(error)
         if _failures.count(doing, reason):
-            _tell(doing, reason, error)
+            _log(doing, reason, error)
         if then is not None:
             then()
     except Exception as another:  # nothing is left to be done: a guard that raises would be the failure itself
@@ -205,7 +205,7 @@ def warn(message: str, *values: object, exc_info: Any = None) -> None:
     logging.getLogger("sonde").warning(message, *values, exc_info=exc_info)
 
 
-def _tell(doing: str, reason: str, error: Exception) -> None:
+def _log(doing: str, reason: str, error: Exception) -> None:
     expected = isinstance(error, SondeError | OSError)
     warn(
         "Sonde failed while %s (%s). Your program is not affected; the recording may be incomplete. This message "

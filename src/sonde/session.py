@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from sonde import config, environment, hooks, ranks
 from sonde.errors import SondeError
 from sonde.events import MAIN, core
-from sonde.events.recorder import Recorder, tell_failure
+from sonde.events.recorder import Recorder, report_failure
 from sonde.guard import guard
 from sonde.store import scratch
 from sonde.store.claim import Member, agree
@@ -113,7 +113,7 @@ def init(name: str | None = None, dir: str | os.PathLike[str] | None = None, **s
             _compare(running, arguments)
             return running
         for complaint in complaints:
-            _tell(_WARNING, "%s It is ignored.", complaint)
+            _log(_WARNING, "%s It is ignored.", complaint)
         with guard("starting to record"):
             return _begin(settled, arguments)
         return Session(settled.name, None, arguments)
@@ -161,7 +161,7 @@ def start_from_environment() -> None:
 def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
     wanted = settings.enabled is not False
     if wanted and not MAIN:
-        _tell(_WARNING, "Sonde records only the main interpreter: this subinterpreter is not recorded.")
+        _log(_WARNING, "Sonde records only the main interpreter: this subinterpreter is not recorded.")
     recorder = _recorder(settings) if wanted and MAIN else None
     session = Session(settings.name, recorder, arguments)
     if recorder is None:
@@ -176,7 +176,7 @@ def _begin(settings: config.Settings, arguments: dict[str, object]) -> Session:
         install_probes(settings)
     with guard("deleting files of killed processes"):
         scratch.remove_dead()
-    _tell(_INFO, "Sonde records this process to %s", recorder.run)
+    _log(_INFO, "Sonde records this process to %s", recorder.run)
     return session
 
 
@@ -223,7 +223,7 @@ def _recorder(settings: config.Settings) -> Recorder | None:
         return Recorder(_run_folder(settings), settings)
     except (SondeError, OSError) as error:
         where = settings.run or settings.dir
-        _tell(
+        _log(
             _WARNING,
             "Sonde cannot record to %s: %s. Your program continues without recording. Set init(dir=...) or SONDE_DIR "
             "to a writable folder%s.",
@@ -236,7 +236,7 @@ def _recorder(settings: config.Settings) -> Recorder | None:
 
 def _run_folder(settings: config.Settings) -> str:
     if settings.run is not None and is_other_run(settings.run):
-        _tell(
+        _log(
             _WARNING,
             "SONDE_RUN=%s is not a recording but the results of a pipeline. Recording to a new run; unset SONDE_RUN.",
             settings.run,
@@ -259,7 +259,9 @@ def _end(session: Session, reason: str, error: BaseException | None) -> None:
         recorder = session._recorder
         if not session.active or recorder is None:
             return
-        tell_failure(sys.exc_info()[1])  # on its way through `with`, or `finally: sonde.finish()`: it is known only now
+        report_failure(
+            sys.exc_info()[1]
+        )  # on its way through `with`, or `finally: sonde.finish()`: it is known only now
         _state.session = None
         with guard("ending the recording"):
             from sonde import probes
@@ -279,7 +281,7 @@ def _end(session: Session, reason: str, error: BaseException | None) -> None:
 def _compare(running: Session, arguments: dict[str, object]) -> None:
     """Say so if a second call asks for something else than what runs. A process that joined has no say in it."""
     if arguments and arguments != running._arguments and not running._joined:
-        _tell(_INFO, "Sonde is already recording (%r); these init() arguments are ignored.", running)
+        _log(_INFO, "Sonde is already recording (%r); these init() arguments are ignored.", running)
 
 
 def _is_command() -> bool:
@@ -289,7 +291,7 @@ def _is_command() -> bool:
 
 
 @guard("writing a message to the log")  # the import alone can fail: no descriptors left, rights given up
-def _tell(level: int, message: str, *values: object) -> None:
+def _log(level: int, message: str, *values: object) -> None:
     # Nobody can have asked for messages below a warning without logging: then its import can be saved.
     if level < _WARNING and "logging" not in sys.modules:
         return

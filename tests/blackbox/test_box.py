@@ -21,7 +21,7 @@ from tests.flow.boxes import Rows, dumps, folders, loader, only, train
 import sonde
 from sonde.blackbox.box import MOST_DUMPS, _box, check_requests, current, trigger
 from sonde.errors import SettingError
-from sonde.events.recorder import at_failure, tell_failure
+from sonde.events.recorder import at_failure, report_failure
 from sonde.flow import blackbox as switch
 from sonde.testing import record
 
@@ -183,7 +183,7 @@ def test_an_exception_writes_it_once(tmp_path: Path) -> None:
         nonlocal recorded
         with record(dir=str(tmp_path), blackbox=2) as recorded:
             train(loader(), most=3)
-            tell_failure(error)
+            report_failure(error)
             raise error
 
     with pytest.raises(Boom) as raised:
@@ -208,7 +208,7 @@ def test_the_traceback_names_the_place(tmp_path: Path) -> None:
         try:
             fail()
         except Boom as error:
-            tell_failure(error)
+            report_failure(error)
     frame = only(recorded)["exception"]["traceback"][-1]
     assert "test_box.py:" in frame
     assert frame.endswith('in fail: raise Boom("here")  # the place')
@@ -229,7 +229,7 @@ def test_a_worker_that_dies_meanwhile_costs_no_dump(tmp_path: Path, monkeypatch:
     try:
         with record(dir=str(tmp_path), blackbox=1) as recorded:
             monkeypatch.setattr(MODULE.dump, "write", dies)
-            tell_failure(Boom("mine"))
+            report_failure(Boom("mine"))
             assert signal.getsignal(signal.SIGCHLD) is raises
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -242,7 +242,7 @@ def test_an_exception_behind_another_is_written_once(tmp_path: Path) -> None:
         inner, outer = Boom("inner"), Boom("outer")
         outer.__cause__ = inner
         trigger("memory", error=inner)
-        tell_failure(outer)
+        report_failure(outer)
     assert only(recorded)["reason"] == "memory"
 
 
@@ -251,7 +251,7 @@ def test_who_asks_for_the_end_gets_no_dump(tmp_path: Path, error: BaseException)
     """Ctrl-C and sys.exit() are no failures."""
     with record(dir=str(tmp_path), blackbox=1) as recorded:
         train(loader(), most=2)
-        tell_failure(error)
+        report_failure(error)
     assert folders(recorded) == []
 
 
@@ -321,7 +321,7 @@ def test_a_lack_of_memory_is_the_reason(tmp_path: Path, error: Exception) -> Non
     outer = Boom("step failed")
     outer.__context__ = error
     with record(dir=str(tmp_path), blackbox=1) as recorded:
-        tell_failure(outer)
+        report_failure(outer)
     assert only(recorded)["reason"] == "memory"
 
 

@@ -35,9 +35,9 @@ from sonde.store.folder import create_run, host
 )
 def test_options_of_python_that_shut_sonde_out(command: str, option: str | None) -> None:
     """Only those in front of the program count, also among others in one word."""
-    told = ignored(command.split())
-    assert (told is None) == (option is None)
-    assert option is None or f"python -{option} " in str(told)
+    reported = ignored(command.split())
+    assert (reported is None) == (option is None)
+    assert option is None or f"python -{option} " in str(reported)
 
 
 @pytest.mark.parametrize("name", ["python", "python3", "/usr/bin/python3.12", "pypy3", "Python"])
@@ -82,10 +82,10 @@ def test_another_venv_of_the_same_python_is_another_python(tmp_path: Path) -> No
     (venv / "bin").mkdir(parents=True)
     (venv / "pyvenv.cfg").touch()
     (venv / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
-    (told,) = nothing(str(run), [str(venv / "bin" / "python")])
-    assert f"It ran with {venv}/bin/python, " in told
-    (told,) = nothing(str(run), [os.path.join(os.path.dirname(sys.executable), "python3")])
-    assert "no Python process that Sonde could record" in told
+    (reported,) = nothing(str(run), [str(venv / "bin" / "python")])
+    assert f"It ran with {venv}/bin/python, " in reported
+    (reported,) = nothing(str(run), [os.path.join(os.path.dirname(sys.executable), "python3")])
+    assert "no Python process that Sonde could record" in reported
 
 
 def test_the_path_that_a_python_was_started_by(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_run_without_a_record_of_the_program_is_told_with_the_other_python(tmp
     (same,) = nothing(str(run), [sys.executable])
     assert sys.executable not in same
     assert "no Python process that Sonde could record" in same
-    assert nothing(str(run), ["/opt/other/python"], told=True) == ["The program itself was not recorded."]
+    assert nothing(str(run), ["/opt/other/python"], reported=True) == ["The program itself was not recorded."]
     (run / f"{host()}-1-0").mkdir()
     assert nothing(str(run), []) == []
 
@@ -131,5 +131,5 @@ def test_records_of_processes_without_a_folder_are_told(tmp_path: Path) -> None:
     """How many, and what to look at."""
     assert without_folder(str(tmp_path)) == []
     (tmp_path / "usage").write_bytes(bytes(8) + (1234).to_bytes(8, "little"))
-    (told,) = without_folder(str(tmp_path))
-    assert told.startswith("1,234 records were lost: their processes could not create a folder in ")
+    (reported,) = without_folder(str(tmp_path))
+    assert reported.startswith("1,234 records were lost: their processes could not create a folder in ")

@@ -91,8 +91,8 @@ def mark_unwritten(rows: Sequence[Row]) -> None:
     """Of a process whose end nobody could write for want of space, it is not known that it died."""
     full = {row["host"] for row in rows if row["role"] == LAUNCHER and _found_no_room(row)}
     for row in rows:
-        told = any(row[name] is not None for name in ("exit_code", "signal", "exception"))
-        if row["state"] == DIED and not told and (_found_no_room(row) or row["host"] in full):
+        explicit = any(row[name] is not None for name in ("exit_code", "signal", "exception"))
+        if row["state"] == DIED and not explicit and (_found_no_room(row) or row["host"] in full):
             row["state"] = UNKNOWN
             row["notes"].append(UNWRITTEN)
 

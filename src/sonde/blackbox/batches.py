@@ -59,7 +59,7 @@ class DeliveredBatch:
     def let_go(self, state: str) -> None:
         """Hold on to it no longer; types and shapes are kept."""
         self.state, self.data = state, None
-        self.parts = [(way, freeze(part, OFF).note) for way, part in self.parts]
+        self.parts = [(path, freeze(part, OFF).note) for path, part in self.parts]
 
 
 class Ring:
@@ -109,7 +109,7 @@ class Ring:
 
 def ids_of(parts: Parts, size: int | None) -> list[str | None] | None:
     """The ids among the parts of a batch of this size; None: it has none, or what is called so is something else."""
-    fields: Mapping[Any, Any] = {way[0]: part for way, part in parts if len(way) == 1}
+    fields: Mapping[Any, Any] = {path[0]: part for path, part in parts if len(path) == 1}
     found = next((fields[key] for key in ID_KEYS if key in fields), None)
     if found is None or isinstance(found, Note | str | bytes) or dlpack.is_gone(found):
         return None

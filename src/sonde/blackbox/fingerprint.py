@@ -133,8 +133,8 @@ class _SampleReader:
         self._add(make(part))
 
     def _add_strides(self, shape: Iterable[int], strides: Iterable[int]) -> None:
-        told = [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
-        self.digest = xxh3_64_intdigest(pack(f"{len(told)}q", *told), self.digest)
+        steps = [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
+        self.digest = xxh3_64_intdigest(pack(f"{len(steps)}q", *steps), self.digest)
 
     def _add(self, memory: Any) -> None:
         short = len(memory) <= WHOLE

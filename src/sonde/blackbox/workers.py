@@ -51,18 +51,18 @@ def _doing(item: object) -> str:
     return f" while loading item {item}" if isinstance(item, int) else ""
 
 
-def gone(run: str, told: Mapping[int, Failed]) -> list[Gone]:
+def gone(run: str, reported: Mapping[int, Failed]) -> list[Gone]:
     """Those that are gone, the newest last. `told`: by process, what it could not make, and nobody has got to know."""
     found: list[Gone] = []
     for path in Path(run).glob(f"{folder.host()}-*/{folder.PROCESS_FILE}"):
         with guard("reading what a loader worker did before it died"):
             info = read_info(path.parent, [])
             if info.role == "worker" and info.parent_pid == os.getpid() and info.pid is not None:
-                found += _ended(path.parent, info, info.pid, told.get(info.pid))
+                found += _ended(path.parent, info, info.pid, reported.get(info.pid))
     return sorted(found, key=lambda one: (one.making is not None, -one.ago_ns))
 
 
-def _ended(where: Path, info: Info, pid: int, told: Failed | None) -> list[Gone]:
+def _ended(where: Path, info: Info, pid: int, reported: Failed | None) -> list[Gone]:
     state, code = state_of(info), _code(pid)
     if state == DIED:
         spans = {span.name: span for span in running(where) if span.cat == PROBE}
@@ -70,10 +70,10 @@ def _ended(where: Path, info: Info, pid: int, told: Failed | None) -> list[Gone]
         if item is not None:
             making = Failed(fetch and fetch.key, None, item.key, info.worker)
             return [Gone(info.worker, pid, code, making, item.for_ns)]
-    if state not in (DIED, ENDED) or not (code or told):
+    if state not in (DIED, ENDED) or not (code or reported):
         return []
     ago = 0 if info.end is None else monotonic_ns() - info.end.mono_ns
-    return [Gone(info.worker, pid, code, told, ago)]
+    return [Gone(info.worker, pid, code, reported, ago)]
 
 
 def _code(pid: int) -> int | None:

@@ -134,16 +134,16 @@ class TracePosition:
 
     def step(self) -> int | None:
         """The step: what the program has said, else the count of updates of its first optimizer."""
-        told = get_context()[0]
-        if told is not None:
-            return told
+        now = get_context()[0]
+        if now is not None:
+            return now
         return self.updates if self.updates is not None or not self.recent else 0
 
     @staticmethod
     def epoch(passed: int | None) -> int | None:
         """The epoch: what the program has said, else how often the loader was gone through before."""
-        told = get_context()[1]
-        return passed if told is None else told
+        now = get_context()[1]
+        return passed if now is None else now
 
     # ── what happens ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -185,12 +185,12 @@ class _Yielding:
         self.close = inner.close
 
     def send(self, value: Any) -> Any:
-        return self._told(self.inner.send(value))
+        return self._note(self.inner.send(value))
 
     def throw(self, error: BaseException) -> Any:
-        return self._told(self.inner.throw(error))
+        return self._note(self.inner.throw(error))
 
-    def _told(self, item: Any) -> Any:
+    def _note(self, item: Any) -> Any:
         self.life.gave(item)
         return item
 

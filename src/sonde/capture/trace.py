@@ -72,7 +72,7 @@ class Tracing:
         if self._used:
             raise SettingError("This trace is already finished. Call sonde.flow.trace(...) again for a new one.")
         self._used = True
-        _tell(self._tape.plan)
+        _announce(self._tape.plan)
         try:
             _start(self._tape)
         except BaseException:  # an interrupt: the block will not begin, and so not end
@@ -142,7 +142,7 @@ def _stop(tape: tapes.Tape) -> str | None:
     if tape.pid != os.getpid():  # a forked child leaves the block of its parent, who puts the trace together
         return None
     with guard("assembling a trace"):
-        _settle(tape)
+        _finish_tape(tape)
         if not _following.tapes:
             identity.forget()
     tapes.remember(tape.result)
@@ -161,7 +161,7 @@ def _arrivals(tape: tapes.Tape) -> Callable[[], list[TraceCall]]:
     return arrivals
 
 
-def _settle(tape: tapes.Tape) -> None:
+def _finish_tape(tape: tapes.Tape) -> None:
     """Take in what workers have captured, and say what is missing."""
     result = tape.result
     result.source = None
@@ -181,7 +181,7 @@ def _settle(tape: tapes.Tape) -> None:
         tape.note(f"items={tape.plan.items} had no effect: no torch DataLoader was used in the block.")
 
 
-def _tell(plan: Plan) -> None:
+def _announce(plan: Plan) -> None:
     import logging  # the program has asked for messages
 
     log = logging.getLogger("sonde.flow")

@@ -49,7 +49,7 @@ def print_answer(
     if as_json + as_csv + (parquet is not None) > 1:
         raise click.UsageError("Choose one of --json, --csv and --parquet.")
     target = None if parquet is None else _target(parquet)
-    with progress("Reading") as told, Run([path], progress=told, output=_part(target)) as run, _sentences():
+    with progress("Reading") as bar, Run([path], progress=bar, output=_part(target)) as run, _sentences():
         found = run.sql(query)
         shown = limit if limit is not None else 0 if as_json or as_csv or target else ROWS
         if target is not None:

@@ -41,7 +41,7 @@ def command() -> None:
 def save(name: str, run: str | None, dir: str | None, folder: str) -> None:
     """Keep a summary of a run under a name: some kilobytes, which you can commit."""
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, Run([path], threads=1, progress=told) as opened:
+    with progress("Reading") as bar, Run([path], threads=1, progress=bar) as opened:
         kept = summarize(opened)
     target = baselines.save(Path(folder), name, kept)
     click.echo(

@@ -61,7 +61,7 @@ def command(
     """
     target = None if html is None else page_target(html, "black box")
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, open_run(path, progress=told) as opened:
+    with progress("Reading") as bar, open_run(path, progress=bar) as opened:
         box = black_box(opened)
         view = blackbox(opened, box, number)
     if as_json:

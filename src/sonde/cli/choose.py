@@ -81,8 +81,8 @@ def _fetched(url: str, remote: bool) -> Path:
     """The copy of a run at a URL on this machine."""
     if not remote:
         raise click.UsageError(f"This command works on local runs. Fetch the run first: sonde pull {url}")
-    with progress("Fetching") as told:
-        done = fetch(url, told)
+    with progress("Fetching") as bar:
+        done = fetch(url, bar)
     new = f"{units.size(done.bytes)} fetched" if done.bytes else "nothing new"
     click.echo(f"sonde: {new}; the copy is {done.path}", err=True)
     return done.path

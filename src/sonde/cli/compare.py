@@ -64,8 +64,8 @@ def command(
     chosen = None if ranks is None else _numbers(ranks)
     target = None if html is None else page_target(html, "comparison")
     paths = [choose(run, runs_dir(dir)) for run in runs]
-    with ExitStack() as stack, progress("Reading") as told:
-        opened = [stack.enter_context(Run([path], threads=THREADS, progress=told)) for path in paths]
+    with ExitStack() as stack, progress("Reading") as bar:
+        opened = [stack.enter_context(Run([path], threads=THREADS, progress=bar)) for path in paths]
         if chosen is not None:
             return _ranks(opened[0], chosen, as_json)
         if len(opened) == 1:

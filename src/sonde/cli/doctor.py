@@ -192,8 +192,8 @@ def _recorded(folder: Path, kill: bool) -> Proof:
     with open_run(runs[0]) as run:
         ((count,),) = run.sql("SELECT count(*) FROM events WHERE name = 'probe' AND dur_ns IS NOT NULL").fetchall()
     what = "was killed with SIGKILL" if kill else "ended"
-    told = f"{count} of {SPANS} spans recovered from a program that {what}"
-    return Proof(count == SPANS, told, **_said(done.stdout))
+    sentence = f"{count} of {SPANS} spans recovered from a program that {what}"
+    return Proof(count == SPANS, sentence, **_said(done.stdout))
 
 
 def _said(output: str) -> dict[str, Any]:

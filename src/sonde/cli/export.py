@@ -34,9 +34,9 @@ class Format(NamedTuple):
     help: str
 
 
-def _metrics(run: Run, path: Path | BinaryIO, gzip: bool = False, told: Progress | None = None) -> int:
+def _metrics(run: Run, path: Path | BinaryIO, gzip: bool = False, bar: Progress | None = None) -> int:
     kept = read_outcome(run.path)
-    return prometheus.export(run, path, gzip, told, None if kept is None else kept.verdict)
+    return prometheus.export(run, path, gzip, bar, None if kept is None else kept.verdict)
 
 
 # DFTracer's own tools read gzip only.
@@ -130,8 +130,8 @@ def _write_file(path: Path, form: Format, output: str | None, gzip: bool | None,
     if target.is_dir():
         raise FolderRefused(f"{target} is a folder. Give a file name with -o.")
     _check(target, force)
-    with open_run(path) as opened, progress(f"Writing {target}") as told:
-        count = form.write(opened, target, target.suffix == GZ if gzip is None else gzip, told)
+    with open_run(path) as opened, progress(f"Writing {target}") as bar:
+        count = form.write(opened, target, target.suffix == GZ if gzip is None else gzip, bar)
     _say(target, count, form, target.stat().st_size)
 
 
@@ -140,8 +140,8 @@ def _write_folder(path: Path, form: Format, output: str | None, gzip: bool | Non
         raise click.UsageError(f"--to {form.name} writes a folder of files. Give its name with -o.")
     target = Path(output or f"{path.resolve().name}-{form.name}")
     _check(target, force)
-    with open_run(path, files=True) as opened, progress(f"Writing {target}") as told:
-        count = form.write(opened, target, told)
+    with open_run(path, files=True) as opened, progress(f"Writing {target}") as bar:
+        count = form.write(opened, target, bar)
     _say(target, count, form, sum(one.stat().st_size for one in target.iterdir()))
 
 
@@ -150,8 +150,8 @@ def _send(path: Path, url: str | None, gzip: bool | None, force: bool) -> None:
         raise click.UsageError(f"--to {OTLP} sends the run over HTTP: --gzip and --force have no effect.")
     collector = Collector(url or environment.otlp_endpoint() or COLLECTOR, environment.otlp_headers())
     kept = read_outcome(path)
-    with open_run(path) as opened, collector, progress(f"Sending to {collector.shown}") as told:
-        sent = otlp.export(opened, collector, told, None if kept is None else kept.verdict)
+    with open_run(path) as opened, collector, progress(f"Sending to {collector.shown}") as bar:
+        sent = otlp.export(opened, collector, bar, None if kept is None else kept.verdict)
     counted = f"{units.plural(sent.spans, 'span')} and {units.plural(sent.values, 'value')}"
     click.echo(f"Sent {counted} to {collector.shown}.")
     if sent.rejected or sent.why:

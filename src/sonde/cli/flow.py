@@ -67,8 +67,8 @@ def show(source: str | None, dir: str | None, html: str | None, as_json: bool, i
         return
     traces = [(file, load(file)) for file in files]
     if as_json:
-        told = {"traces": [{"file": str(file), **_packed(trace)} for file, trace in traces]}
-        click.echo(json.dumps(told, indent=1, allow_nan=False))
+        document = {"traces": [{"file": str(file), **_packed(trace)} for file, trace in traces]}
+        click.echo(json.dumps(document, indent=1, allow_nan=False))
         return
     for file, trace in traces:
         if len(traces) > 1:

@@ -113,11 +113,11 @@ def _checked(
         )
     if baseline is None and (slowdown is not None or no_new or same_numbers):
         raise click.UsageError("Give what to compare with: --baseline RUN, FILE or NAME.")
-    with ExitStack() as stack, progress("Reading") as told:
-        opened = stack.enter_context(Run([choose(run, runs_dir(dir))], threads=1, progress=told))
+    with ExitStack() as stack, progress("Reading") as bar:
+        opened = stack.enter_context(Run([choose(run, runs_dir(dir))], threads=1, progress=bar))
         one = summarize(opened)
         other = None if baseline is None else _found(baseline, folder, dir)
-        before = stack.enter_context(Run([other], threads=1, progress=told)) if isinstance(other, Path) else None
+        before = stack.enter_context(Run([other], threads=1, progress=bar)) if isinstance(other, Path) else None
         base = summarize(before) if before is not None else other if isinstance(other, Summary) else None
         checks = gates.check_complete(one, "The run")
         checks += [gates.check_limit(one, base, limit) for limit in wanted]

@@ -27,8 +27,8 @@ def command(files: tuple[Path, ...], output: Path | None, dir: str | None) -> No
 
     FILE is a trace of torch.profiler, another Chrome JSON trace, or a DFTracer .pfw file; .gz is read as it is.
     """
-    with progress("Importing") as told:
-        found = import_traces(files, runs_dir(dir), output, told)
+    with progress("Importing") as bar:
+        found = import_traces(files, runs_dir(dir), output, bar)
     counts = f"{units.plural(found.processes, 'process', 'processes')}, {units.plural(found.events, 'event')}"
     steps = f", {units.plural(found.steps, 'step')}" if found.steps else ""
     click.echo(f"Imported {found.path}: {counts}{steps}.")

@@ -106,14 +106,14 @@ def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) 
         _become_keeper(line, options, terminal, program_end, mouth)
     os.close(program_end)
     os.close(mouth)
-    told = _hear(ear)
-    if "refused" in told or not told:
+    answer = _hear(ear)
+    if "refused" in answer or not answer:
         os.close(terminal)
         os.waitpid(keeper, 0)
-        _raise(told)
-    kept = WatchedProgram(keeper, told["program"], terminal, told["run"], told["output"])
-    kept.notices += told["notices"]
-    return kept
+        _raise(answer)
+    watched = WatchedProgram(keeper, answer["program"], terminal, answer["run"], answer["output"])
+    watched.notices += answer["notices"]
+    return watched
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
@@ -124,14 +124,14 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
 def _hear(ear: int) -> dict[str, Any]:
     """What the keeper tells when the program was started, or could not be."""
     with os.fdopen(ear, "rb") as file:
-        told: dict[str, Any] = json.loads(file.read() or b"{}")
-    return told
+        answer: dict[str, Any] = json.loads(file.read() or b"{}")
+    return answer
 
 
-def _raise(told: dict[str, Any]) -> None:
-    if told.get("setting"):
-        raise SettingError(told["refused"])
-    raise CommandRefused(told.get("refused", "Could not start the program."), told.get("code", FAILED))
+def _raise(answer: dict[str, Any]) -> None:
+    if answer.get("setting"):
+        raise SettingError(answer["refused"])
+    raise CommandRefused(answer.get("refused", "Could not start the program."), answer.get("code", FAILED))
 
 
 # ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────────────

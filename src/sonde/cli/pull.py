@@ -28,8 +28,8 @@ def command(url: str, dir: str | None) -> None:
     """
     if not is_url(url):
         raise click.UsageError(f"{url} is not a URL, such as s3://bucket/runs/job-42.")
-    with progress("Pulling") as told:
-        done = pull(url, Path(dir) if dir else runs_dir(None), told)
+    with progress("Pulling") as bar:
+        done = pull(url, Path(dir) if dir else runs_dir(None), bar)
     for note in done.notes:
         click.echo(f"Note: {note}", err=True)
     new = f"{units.size(done.bytes)} fetched" if done.bytes else "nothing new"

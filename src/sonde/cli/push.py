@@ -42,14 +42,14 @@ def command(run: str, url: str, dir: str | None, id: str | None, delete: bool) -
     if not is_url(url):
         raise click.UsageError(f"{url} is not a URL. For a folder, use: file://{Path(url).absolute()}")
     path = choose(run, runs_dir(dir), remote=False)
-    with progress(f"Pushing {path.name}") as told:
-        done = push(path, url, id, describe=ending, progress=told)
-    _tell(done)
+    with progress(f"Pushing {path.name}") as bar:
+        done = push(path, url, id, describe=ending, progress=bar)
+    _report(done)
     if delete:
         _delete(path, done)
 
 
-def _tell(done: Pushed) -> None:
+def _report(done: Pushed) -> None:
     for note in done.notes:
         click.echo(f"Note: {note}", err=True)
     if not done.objects:
@@ -63,8 +63,8 @@ def _delete(path: Path, done: Pushed) -> None:
     """Delete the local run, if the place has every byte of it."""
     if done.running:
         raise RunBusy(f"{path} was not deleted: {units.plural(done.running, 'process')} of it may still be running.")
-    with tempfile.TemporaryDirectory(prefix="sonde-push-") as scratch, progress("Reading back") as told:
-        back = pull(done.url, Path(scratch), told)
+    with tempfile.TemporaryDirectory(prefix="sonde-push-") as scratch, progress("Reading back") as bar:
+        back = pull(done.url, Path(scratch), bar)
         wrong = [*missing_in(path, back.path), *back.notes]
     if wrong:
         raise RemoteError(f"{path} was not deleted: {done.url} differs in {wrong[0]}. Push it again.")

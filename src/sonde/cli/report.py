@@ -60,7 +60,7 @@ def command(
     thresholds = Policy.load(policy)
     target = None if html is None else page_target(html, "report")
     path = choose(run, runs_dir(dir))
-    with progress("Reading") as told, Run([path], threads=THREADS, progress=told) as opened:
+    with progress("Reading") as bar, Run([path], threads=THREADS, progress=bar) as opened:
         view = report(opened, thresholds)
         if policy is None:
             keep_outcome(view, path)

@@ -145,15 +145,15 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
         with launch.blocked() as before:
             launched = launch.start(line, options, mask=before)
             quiet = quiet or (ranks.slurm_task() or 0) > 0  # of the tasks of a job, the first is enough
-            told = _greet(launched, quiet)
+            shown = _greet(launched, quiet)
             others = _others(launched, sinks, before, quiet)
             code = launch.attend(launched)
             for one in others.values():
                 one.finish()
-            _part(launched, quiet, told, before)
+            _part(launched, quiet, shown, before)
             for name, one in others.items():
                 if name == PUSH and sinks.push is not None:
-                    _tell_unpushed(one, sinks.push, launched)
+                    _report_unpushed(one, sinks.push, launched)
                 elif one.wait() is None:
                     print_note(f"still sending to {name} (process {one.pid})")
     except CommandRefused as error:
@@ -184,14 +184,14 @@ def _greet(launched: launch.Launched, quiet: bool) -> int:
     """Say where the run is, and what is known to be wrong; returns how many notices were told."""
     if launched.run is not None and not quiet:
         print_note(f"recording to {_short(launched.run)}")
-    told = len(launched.notices)
-    for notice in launched.notices[:told]:
+    shown = len(launched.notices)
+    for notice in launched.notices[:shown]:
         print_note(notice)
-    return told
+    return shown
 
 
-def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> None:
-    for notice in launched.notices[told:]:
+def _part(launched: launch.Launched, quiet: bool, shown: int, mask: set[int]) -> None:
+    for notice in launched.notices[shown:]:
         print_note(notice)
     if launched.run is None or quiet:
         return
@@ -201,7 +201,7 @@ def _part(launched: launch.Launched, quiet: bool, told: int, mask: set[int]) -> 
     print_note(f"recorded. Next: sonde {'show' if drawn is None else 'report'} {_short(launched.run)}")
 
 
-def _tell_unpushed(pusher: launch.Beside, target: PushTarget, launched: launch.Launched) -> None:
+def _report_unpushed(pusher: launch.Beside, target: PushTarget, launched: launch.Launched) -> None:
     """Wait for the rest to be pushed, and say if it was not. The exit code stays that of the program."""
     done = pusher.wait()
     url = redact_url(target.url)

@@ -15,7 +15,7 @@ from sonde.analysis.exits import CRASHED, FINISHED
 from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live
 from sonde.analysis.records.locate import is_plain
 from sonde.cli.keeper import OUTPUT, SUFFIX, WatchedProgram
-from sonde.cli.verdict import Judge
+from sonde.cli.verdict import VerdictProcess
 from sonde.errors import SondeError
 from sonde.guard import guard
 from sonde.store.alive import ENDED
@@ -38,15 +38,15 @@ class Reader:
     def __init__(self, run: Path) -> None:
         """Raises RunNotFound if there is no run."""
         self._live = Live(run)
-        self._judge = Judge(run)
+        self._verdict = VerdictProcess(run)
 
     def look(self) -> WatchView:
         """The run as it is now."""
         self._live.look()
-        verdict = self._judge.opinion if self._live.gone else None
+        verdict = self._verdict.opinion if self._live.gone else None
         if self._live.trainers and not self._live.gone:
-            verdict = self._judge.look(over=self._live.state not in (RECORDING, STARTING))
-        return watch(self._live, verdict, self._judge.notice)
+            verdict = self._verdict.look(over=self._live.state not in (RECORDING, STARTING))
+        return watch(self._live, verdict, self._verdict.notice)
 
     def again(self, before: WatchView) -> WatchView:
         """The run as it is now, without a new verdict; the one before counts as long as the state is the same."""
@@ -55,7 +55,7 @@ class Reader:
 
     def close(self) -> None:
         """Ask for no further verdict."""
-        self._judge.close()
+        self._verdict.close()
 
 
 class Output:
@@ -85,20 +85,20 @@ def output_of(run: Path) -> Output | None:
     return Output(max(found, key=lambda path: path.stat().st_mtime_ns)) if found else None
 
 
-def on_screen(run: Path, refresh: float, kept: WatchedProgram | None, pane: str) -> Callable[[], WatchView] | None:
+def on_screen(run: Path, refresh: float, watched: WatchedProgram | None, pane: str) -> Callable[[], WatchView] | None:
     """Watch until the user leaves; returns what looks once more, as the last view may be old. None: there was no view."""
     from sonde.tui.app import Screen  # only here: lines do without Textual
     from sonde.tui.trim import keep_small
 
     keep_small()
-    output = Output(run / kept.output) if kept is not None and kept.output else output_of(run)
+    output = Output(run / watched.output) if watched is not None and watched.output else output_of(run)
     reader = Reader(run)
     app = Screen(
-        lambda: _with_keeper(reader.look(), kept),
+        lambda: _with_keeper(reader.look(), watched),
         output.read if output is not None else None,
         refresh=refresh,
-        interrupt=(lambda: kept.signal(signal.SIGINT)) if kept is not None else None,
-        resized=kept.resize if kept is not None else None,
+        interrupt=(lambda: watched.signal(signal.SIGINT)) if watched is not None else None,
+        resized=watched.resize if watched is not None else None,
         pane=pane,
     )
     try:
@@ -108,16 +108,16 @@ def on_screen(run: Path, refresh: float, kept: WatchedProgram | None, pane: str)
     if app.return_code:  # Textual has shown the exception
         raise SondeError("the screen failed")
     last = app.view
-    return None if last is None else lambda: _with_keeper(reader.again(last), kept)
+    return None if last is None else lambda: _with_keeper(reader.again(last), watched)
 
 
-def _with_keeper(view: WatchView, kept: WatchedProgram | None) -> WatchView:
+def _with_keeper(view: WatchView, watched: WatchedProgram | None) -> WatchView:
     """Add what the keeper of a program knows, and the run does not say."""
-    if kept is None:
+    if watched is None:
         return view
-    if kept.lost:
+    if watched.lost:
         view = replace(view, notices=[LOST, *view.notices])
-    code = kept.poll()
+    code = watched.poll()
     if code is not None and view.headline.state == GONE:
         how = f"{CRASHED} (exit code {code})" if code else FINISHED
         view = replace(view, headline=replace(view.headline, state=ENDED, ended=how))

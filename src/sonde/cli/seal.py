@@ -71,7 +71,7 @@ def _tried(path: Path, force: bool, workers: int | None) -> bool:
 
 
 def _seal(path: Path, force: bool, workers: int | None) -> None:
-    with progress(f"Sealing {path.name}") as told:
-        done = seal(path, force=force, progress=told, engine=in_pool(workers))
+    with progress(f"Sealing {path.name}") as bar:
+        done = seal(path, force=force, progress=bar, engine=in_pool(workers))
     sizes = f"{units.size(done.before)} -> {units.size(done.after)}"
     click.echo(f"Sealed {path.name}: {units.plural(done.events, 'event')}, {sizes}.")

@@ -55,7 +55,7 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
     if table is not None and table not in TABLES:
         raise click.UsageError(unknown(table))
     path = _chosen(run, table, dir)
-    with progress("Reading") as told, open_run(path, progress=told) as opened:
+    with progress("Reading") as bar, open_run(path, progress=bar) as opened:
         view: Listing | Show
         if table is not None:
             view = listing(opened, table, ROWS if limit is None else limit)

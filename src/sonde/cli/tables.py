@@ -23,7 +23,7 @@ Example: sonde tables train-3f2a --json"""
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(run: str | None, dir: str | None, as_json: bool) -> None:
     """List the tables of a run: rows and columns."""
-    with progress("Reading") as told, open_run(choose(run, runs_dir(dir)), progress=told) as opened:
+    with progress("Reading") as bar, open_run(choose(run, runs_dir(dir)), progress=bar) as opened:
         rows = {table: int(opened.table(table).aggregate("count(*)").fetchall()[0][0]) for table in COLUMNS}
     if as_json:
         names = {table: [name for name, _ in columns] for table, columns in COLUMNS.items()}

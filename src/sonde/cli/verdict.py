@@ -29,7 +29,7 @@ NEEDED = 100_000_000  # bytes for a verdict, before one was made
 SPARE = 3  # times of what it needs have to be free
 
 
-class Judge:
+class VerdictProcess:
     """Asks for the verdict, and never waits for it."""
 
     def __init__(self, run: Path) -> None:

@@ -186,20 +186,22 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
     if plain:
         return _beside(line, options, refresh or PLAIN_SECONDS)
     columns, rows = shutil.get_terminal_size()
-    kept = keep(line, options, columns - 2, rows)
-    for notice in kept.notices:
+    watched = keep(line, options, columns - 2, rows)
+    for notice in watched.notices:
         print_note(notice)
-    if kept.run is None:
-        return _let_it_run(kept)
+    if watched.run is None:
+        return _let_it_run(watched)
     look: Any = FAILED
     with guard("showing the screen"):
         from sonde.cli import screen  # loads what the keeper does without
 
-        look = screen.on_screen(Path(kept.run), refresh or 1.0, kept, _pane(options))
+        look = screen.on_screen(Path(watched.run), refresh or 1.0, watched, _pane(options))
     if look is not FAILED:
-        return _leave(kept, look, screen)
-    print_note(f"the program continues without a screen (pid {kept.program}). {_further(kept, 'Next: sonde report')}")
-    return _let_it_run(kept)
+        return _leave(watched, look, screen)
+    print_note(
+        f"the program continues without a screen (pid {watched.program}). {_further(watched, 'Next: sonde report')}"
+    )
+    return _let_it_run(watched)
 
 
 def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
@@ -224,53 +226,53 @@ def _print_lines(run: str, seconds: float) -> Callable[[], None]:
     return beside(run, seconds)
 
 
-def _let_it_run(kept: WatchedProgram) -> int:
+def _let_it_run(watched: WatchedProgram) -> int:
     """Wait for the end of a program that there is no screen for; Ctrl-C interrupts it."""
     while True:
         try:
-            code = kept.wait()
+            code = watched.wait()
         except KeyboardInterrupt:
-            kept.signal(signal.SIGINT)
+            watched.signal(signal.SIGINT)
         else:
-            return _print_lost(kept) if code is None else code
+            return _print_lost(watched) if code is None else code
 
 
-def _leave(kept: WatchedProgram, look: Any, attach: Any) -> int:
+def _leave(watched: WatchedProgram, look: Any, attach: Any) -> int:
     """Say how it stands, on the terminal that is the user's again."""
-    code = kept.poll()
+    code = watched.poll()
     view = None
     with guard("reading the run one last time"):  # after `poll`: of a program that has ended, the end
         view = None if look is None else look()
     if code is None and view is not None and view.headline.state in ("ended", "died"):
-        code = kept.wait()
-    if code is None and not kept.lost:
-        print_note(f"the program continues (pid {kept.program}). {_further(kept, 'Watch it again: sonde watch')}")
+        code = watched.wait()
+    if code is None and not watched.lost:
+        print_note(f"the program continues (pid {watched.program}). {_further(watched, 'Watch it again: sonde watch')}")
         return 0
-    if kept.lost and kept.runs():
+    if watched.lost and watched.runs():
         print_note(
-            f"Sonde's keeper process was killed. Your program continues (pid {kept.program}); this command reads its "
+            f"Sonde's keeper process was killed. Your program continues (pid {watched.program}); this command reads its "
             "output until it ends."
         )
-        return _let_it_run(kept)
-    if code and kept.output:
-        click.echo(attach.last_lines(Path(kept.run or "") / kept.output))
+        return _let_it_run(watched)
+    if code and watched.output:
+        click.echo(attach.last_lines(Path(watched.run or "") / watched.output))
     if view is not None:
         click.echo(attach.line(view))
     if code is None:
-        return _print_lost(kept)
-    print_note(f"the program ended with exit code {code}. {_further(kept, 'Next: sonde report')}")
+        return _print_lost(watched)
+    print_note(f"the program ended with exit code {code}. {_further(watched, 'Next: sonde report')}")
     return code
 
 
-def _print_lost(kept: WatchedProgram) -> int:
+def _print_lost(watched: WatchedProgram) -> int:
     """The keeper was killed, and with it the exit code is lost."""
-    further = _further(kept, "Next: sonde report")
+    further = _further(watched, "Next: sonde report")
     print_note(f"the program's exit code is unknown, because Sonde's keeper process was killed. {further}")
     return UNKNOWN
 
 
-def _further(kept: WatchedProgram, line: str) -> str:
+def _further(watched: WatchedProgram, line: str) -> str:
     """What can be done next."""
-    if kept.run is None:
+    if watched.run is None:
         return "Nothing was recorded."
-    return f"{line} {os.path.basename(kept.run)}" if os.path.isdir(kept.run) else "Its run folder was deleted."
+    return f"{line} {os.path.basename(watched.run)}" if os.path.isdir(watched.run) else "Its run folder was deleted."

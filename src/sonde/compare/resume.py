@@ -195,12 +195,12 @@ def _batches(part: TrainingProcess) -> list[_Batch]:
 
 
 def _content(part: TrainingProcess, batches: Sequence[_Batch]) -> Counter[Any] | None:
-    book = part.run.database.ledgers.of(part.process)
-    if book is None:
+    ledger = part.run.database.ledgers.of(part.process)
+    if ledger is None:
         return None
     found: Counter[Any] = Counter()
     for one in batches:
-        batch = book.batch(batch_key(one.loader, one.round, one.batch))
+        batch = ledger.batch(batch_key(one.loader, one.round, one.batch))
         if batch is None or (batch.indices is None and batch.keys is None):
             return None
         found.update(batch.indices if batch.indices is not None else map(str, batch.keys or []))

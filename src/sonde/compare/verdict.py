@@ -252,18 +252,18 @@ def _verdict(a: Summary, b: Summary, step: StepTime, margins: dict[str, float]) 
     if reasons:
         return NOT_COMPARABLE, reasons
     named = {"p50": step, "p10": step.p10, "mean": step.mean}
-    judged = {name: one for name, one in named.items() if one is not None and one.verdict is not None}
-    texts = {name: _change(name, one) for name, one in judged.items()}
-    words = {one.verdict for one in judged.values()}
+    known = {name: one for name, one in named.items() if one is not None and one.verdict is not None}
+    texts = {name: _change(name, one) for name, one in known.items()}
+    words = {one.verdict for one in known.values()}
     if FASTER in words and SLOWER in words:
         return MIXED, list(texts.values())
     for word in (FASTER, SLOWER):
         if word in words:
-            sure = [texts[name] for name, one in judged.items() if one.verdict == word]
-            against = [texts[name] for name, one in judged.items() if _contradicts(one, word)]
+            sure = [texts[name] for name, one in known.items() if one.verdict == word]
+            against = [texts[name] for name, one in known.items() if _contradicts(one, word)]
             return (word, sure) if not against else (INCONCLUSIVE, [*sure, *against, "These contradict each other."])
     decisive = "p10" if a.crowded or b.crowded else "p50"  # low quantiles are steady on a busy machine
-    if judged and judged[decisive].verdict == SAME and all(_equal(one, MARGINS[name]) for name, one in judged.items()):
+    if known and known[decisive].verdict == SAME and all(_equal(one, MARGINS[name]) for name, one in known.items()):
         return SAME, [
             texts[decisive],
             f"That is within the {units.share(margins[decisive])} by which equal runs may differ.",
@@ -336,7 +336,7 @@ def _phase(a: Summary, b: Summary, part: str, margin: float) -> Phase:
     mine, theirs = (one if one.size else np.zeros((intervals.LEAST_BLOCKS, 1)) for one in (mine, theirs))
     found = intervals.change(mine, theirs)
     assert found is not None  # neither is empty
-    verdict = _judged(found, margin * float(mine.mean()), SMALL * (a.steps.mean_ns or 0.0))
+    verdict = _verdict_of(found, margin * float(mine.mean()), SMALL * (a.steps.mean_ns or 0.0))
     return Phase(part, _mean(mine), _mean(theirs), found.difference, found.low, found.high, verdict)
 
 
@@ -344,7 +344,7 @@ def _mean(blocks: NDArray[np.float64]) -> float | None:
     return float(blocks.mean()) if blocks.size else None
 
 
-def _judged(change: Change, margin: float, floor: float) -> str:
+def _verdict_of(change: Change, margin: float, floor: float) -> str:
     least = max(margin, floor)
     if change.low > least:
         return SLOWER

@@ -176,8 +176,8 @@ def _stuck(run: Run, ask: Asker, processes: list[End], trained: frozenset[str]) 
     for one in processes:
         if one.worker is not None or not (one.process in trained or one.process in spans):
             continue
-        told = one.exit_code is not None or one.signal is not None
-        now = one.when_ns if told else seen.get(one.host)
+        known = one.exit_code is not None or one.signal is not None
+        now = one.when_ns if known else seen.get(one.host)
         if one.state == RUNNING:
             now = time.monotonic_ns() + (offsets[one.process] or 0)
         if one.state == ENDED or now is None or last[one.process] is None:

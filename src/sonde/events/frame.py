@@ -18,14 +18,14 @@ class Frame:
     """An open span: where its record is, and what stands in it."""
 
     __slots__ = (
-        "args", "blob", "depth", "dur", "epoch", "flags", "identity", "index", "key", "lane", "name", "parent", "seq", "start", "step", "up",
+        "args", "blob", "depth", "dur", "epoch", "flags", "identity", "index", "key", "name", "parent", "ring", "seq", "start", "step", "up",
     )  # fmt: skip
 
-    def __init__(self, up: Frame | None, identity: object, lane: ThreadRing) -> None:
+    def __init__(self, up: Frame | None, identity: object, ring: ThreadRing) -> None:
         self.up = up  # what was innermost at the entry
         self.identity = identity  # the span object that an exit looks for; None: the frame's maker leaves it itself
-        self.lane = lane
-        self.index = LOST  # of its record among those of the lane
+        self.ring = ring
+        self.index = LOST  # of its record among those of the ring
         self.start, self.key, self.name, self.args, self.flags = 0, NO_KEY, 0, 0, 0
         self.seq = self.parent = self.dur = 0
         self.depth = -1
@@ -56,15 +56,15 @@ def of_task(recording: Recording) -> Frame | None:
     return frame if isinstance(frame, Frame) else None
 
 
-def head(recording: Recording, lane: ThreadRing) -> Frame | None:
+def head(recording: Recording, ring: ThreadRing) -> Frame | None:
     """The innermost open frame: of this task if a loop runs here and the task has one, else of this thread."""
-    return first_open((of_task(recording) if lane.tasks else None) or lane.top)
+    return first_open((of_task(recording) if ring.tasks else None) or ring.top)
 
 
-def set_head(recording: Recording, lane: ThreadRing, frame: Frame | None) -> None:
+def set_head(recording: Recording, ring: ThreadRing, frame: Frame | None) -> None:
     """Make it the innermost."""
-    if not lane.tasks:
-        lane.top = frame
+    if not ring.tasks:
+        ring.top = frame
         return
     if recording.innermost is None:
         recording.innermost = ContextVar("sonde.innermost")
@@ -78,22 +78,22 @@ def search(frame: Frame | None, span: object) -> Frame | None:
     return frame
 
 
-def find(recording: Recording, lane: ThreadRing, span: object) -> Frame | None:
+def find(recording: Recording, ring: ThreadRing, span: object) -> Frame | None:
     """The innermost open frame of this very span object: in this task or thread, else the newest of this thread."""
-    frame = search(head(recording, lane), span)
+    frame = search(head(recording, ring), span)
     if frame is None:
         loose: Frame
-        for loose in reversed(list(lane.loose.values())):
+        for loose in reversed(list(ring.loose.values())):
             if loose.identity is span and loose.index != CLOSED:
                 return loose
-        frame = search(lane.top, span)
+        frame = search(ring.top, span)
     return frame
 
 
-def unlink(recording: Recording, lane: ThreadRing, frame: Frame) -> None:
+def unlink(recording: Recording, ring: ThreadRing, frame: Frame) -> None:
     """Take a closed frame from the end of the chains it ends; further in, it is passed over."""
-    if frame.lane.loose.get(frame.seq) is frame:
-        del frame.lane.loose[frame.seq]
-    lane.top = first_open(lane.top)
-    if lane.tasks and of_task(recording) is frame:
-        set_head(recording, lane, first_open(frame))
+    if frame.ring.loose.get(frame.seq) is frame:
+        del frame.ring.loose[frame.seq]
+    ring.top = first_open(ring.top)
+    if ring.tasks and of_task(recording) is frame:
+        set_head(recording, ring, first_open(frame))

@@ -47,11 +47,11 @@ class _Now:
     """The recorder that watches for the end of this process, and who wants to know of a failure."""
 
     recorder: Recorder | None = None
-    told: tuple[Callable[[BaseException], None], ...] = ()
+    callbacks: tuple[Callable[[BaseException], None], ...] = ()
     ends: tuple[Callable[[], None], ...] = ()
 
 
-_telling = guard("recording an exception that ends the program")
+_reporting = guard("recording an exception that ends the program")
 
 
 def serving() -> Recorder | None:
@@ -64,10 +64,10 @@ def at_failure(callback: Callable[[BaseException], None]) -> Callable[[], None]:
 
     It may be told of the same one again. Not for `KeyboardInterrupt` and `SystemExit`: who asks for the end of a program needs no account of it.
     """
-    _Now.told = (*_Now.told, callback)
+    _Now.callbacks = (*_Now.callbacks, callback)
 
     def leave() -> None:
-        _Now.told = tuple(one for one in _Now.told if one is not callback)
+        _Now.callbacks = tuple(one for one in _Now.callbacks if one is not callback)
 
     return leave
 
@@ -88,11 +88,11 @@ def at_end(call: Callable[[], None]) -> Callable[[], None]:
     return leave
 
 
-def tell_failure(error: BaseException | None) -> None:
+def report_failure(error: BaseException | None) -> None:
     """Nobody has caught this: tell who wants to know."""
     if isinstance(error, Exception):
-        for callback in _Now.told:
-            with _telling:
+        for callback in _Now.callbacks:
+            with _reporting:
                 callback(error)
 
 
@@ -313,8 +313,8 @@ class Recorder:
         if self.pid != os.getpid():
             return
         if is_multiprocessing_child():
-            self.tell_of_child(sys.exc_info()[1])
-        self._tell_of_unheard()
+            self.report_child(sys.exc_info()[1])
+        self._report_unheard()
         with guard("writing the last records of the process"):
             for end in _Now.ends:
                 end()
@@ -334,8 +334,8 @@ class Recorder:
             return
         if error is not None:
             self._note(error)
-        told = self.failure or {"exception": None}
-        self.facts["end"] = {**folder.clock()._asdict(), "reason": "exception" if self.failure else reason, **told}
+        callbacks = self.failure or {"exception": None}
+        self.facts["end"] = {**folder.clock()._asdict(), "reason": "exception" if self.failure else reason, **callbacks}
         with folder.opened(self.folder) as here:
             folder.write_json(here, folder.PROCESS_FILE, self.facts)
 
@@ -350,7 +350,7 @@ class Recorder:
         self.note_exception(error, kind)
         try:
             if self.watching:
-                tell_failure(error)
+                report_failure(error)
         finally:  # whatever comes between, such as Ctrl-C: the exception is shown
             self.theirs(kind, error, trace)
 
@@ -363,11 +363,11 @@ class Recorder:
         """An exception ends a thread, and not the process."""
         try:
             if self.watching:
-                tell_failure(args.exc_value)
+                report_failure(args.exc_value)
         finally:
             self.theirs_of_threads(args)
 
-    def tell_of_child(self, error: BaseException | None) -> None:
+    def report_child(self, error: BaseException | None) -> None:
         """A child of multiprocessing shows its exception itself: `sys.excepthook` is never called.
 
         Up to Python 3.12 the child runs its exit handlers before it has caught the exception, later after that.
@@ -377,9 +377,9 @@ class Recorder:
         if isinstance(error, Exception):
             if not self.failure:
                 self._note(error)
-            tell_failure(error)
+            report_failure(error)
 
-    def _tell_of_unheard(self) -> None:
+    def _report_unheard(self) -> None:
         """Of an exception that ended the program although `_on_exception` was not run: Python has noted it.
 
         A signal handler that raises can come before the first line of it, and another hook need not pass it on.
@@ -389,7 +389,7 @@ class Recorder:
         if isinstance(error, Exception) and trace and trace.tb_frame.f_back is None:  # nothing was left to catch it
             if not self.failure:
                 self._note(error)
-            tell_failure(error)
+            report_failure(error)
 
     def _watch_child(self) -> None:
         """A child of multiprocessing runs no atexit handlers, only what is registered with multiprocessing itself."""

@@ -113,13 +113,13 @@ class ThreadRing:
 class _Departure:
     """Lies in a thread's local storage; when the thread ends it dies, and gives the ring free."""
 
-    __slots__ = ("lane",)
+    __slots__ = ("ring",)
 
-    def __init__(self, lane: ThreadRing) -> None:
-        self.lane = lane
+    def __init__(self, ring: ThreadRing) -> None:
+        self.ring = ring
 
     def __del__(self) -> None:
-        self.lane.recording.free.append(self.lane)
+        self.ring.recording.free.append(self.ring)
 
 
 class Recording:
@@ -150,7 +150,7 @@ class Recording:
         self.retry_at = 0.0
         self.files: tuple[File, File, File, File] | None = None  # rings, seg, args, names
         self.mapped = False  # as C calls it: each record is in a file when it has been made
-        self.lanes: list[ThreadRing] = []
+        self.thread_rings: list[ThreadRing] = []
         self.free: list[ThreadRing] = []  # of threads that have ended
         self.threads = 0
         self.named = 0
@@ -251,8 +251,8 @@ class Recording:
         finally:
             self.opening = False
         self.note(b"")
-        for lane in list(self.lanes):
-            self.equip(lane)
+        for ring in list(self.thread_rings):
+            self.equip(ring)
         self._report_homeless()
         return True
 
@@ -269,52 +269,52 @@ class Recording:
 
     # ── threads and their rings ──────────────────────────────────────────────────────────────────────────────────────
 
-    def new_lane(self, tasks: bool) -> ThreadRing:
-        lane: ThreadRing = self.local.__dict__.setdefault(
-            "lane", ThreadRing(self, tasks)
+    def new_ring(self, tasks: bool) -> ThreadRing:
+        ring: ThreadRing = self.local.__dict__.setdefault(
+            "ring", ThreadRing(self, tasks)
         )  # a signal handler may have been quicker
-        if lane not in self.lanes:
-            self.lanes.append(lane)
-            self.local.departure = _Departure(lane)
-        return lane
+        if ring not in self.thread_rings:
+            self.thread_rings.append(ring)
+            self.local.departure = _Departure(ring)
+        return ring
 
-    def put(self, lane: ThreadRing, *fields: int) -> int:
+    def put(self, ring: ThreadRing, *fields: int) -> int:
         """Write a record into the next slot; its index, or LOST if there is no slot (which is not counted here).
 
         A signal handler, or a finalizer during garbage collection, may record something in between. It can come only after
         a call: so the slot is chosen immediately before it is written, and taken only if it was not taken since.
         """
         while True:
-            index = lane.head
-            if index < lane.limit:
-                _pack(lane.view, index % RING_RECORDS * RECORD_SIZE + RING_HEAD_BYTES, *fields)
-                if lane.head == index:
-                    lane.words[HEAD] = lane.head = index + 1
+            index = ring.head
+            if index < ring.limit:
+                _pack(ring.view, index % RING_RECORDS * RECORD_SIZE + RING_HEAD_BYTES, *fields)
+                if ring.head == index:
+                    ring.words[HEAD] = ring.head = index + 1
                     self.counts[NEXT_SEQ] = self.next_seq
-                    self.publish(lane)
+                    self.publish(ring)
                     return index
-            elif not self.spill(lane, SPILL_RECORDS) or lane.head >= lane.limit:
+            elif not self.spill(ring, SPILL_RECORDS) or ring.head >= ring.limit:
                 return LOST
 
-    def change(self, lane: ThreadRing, index: int, *fields: int) -> None:
+    def change(self, ring: ThreadRing, index: int, *fields: int) -> None:
         """Write a record of the ring again, in its place."""
         place = index % RING_RECORDS * RECORD_SIZE + RING_HEAD_BYTES
-        _pack(lane.view, place, *fields)
-        if lane.place is not None:
+        _pack(ring.view, place, *fields)
+        if ring.place is not None:
             with self.lock:
                 if self.files is not None:
-                    self.files[0].write((lane.view[place : place + RECORD_SIZE], lane.place + place))
+                    self.files[0].write((ring.view[place : place + RECORD_SIZE], ring.place + place))
 
-    def publish(self, lane: ThreadRing) -> None:
+    def publish(self, ring: ThreadRing) -> None:
         """Write the new records of a ring to its file."""
-        if not lane.ready:
-            self.equip(lane)
-        elif lane.place is not None:
+        if not ring.ready:
+            self.equip(ring)
+        elif ring.place is not None:
             with self.lock:
-                first, lane.written = lane.written, lane.head
-                done = self._write_rings(*self._content(lane, first), (lane.view[:16], lane.place))
+                first, ring.written = ring.written, ring.head
+                done = self._write_rings(*self._content(ring, first), (ring.view[:16], ring.place))
                 if not done and self.files is not None:
-                    self._count_stray(lane.written - first)
+                    self._count_stray(ring.written - first)
 
     def _count_stray(self, count: int) -> None:
         """The program has closed our files, and so nobody else counts these records."""
@@ -322,61 +322,61 @@ class Recording:
             self.usage = usage.RunUsage(self.host.usage())
             self.usage.add(usage.HOMELESS, count)
 
-    def _content(self, lane: ThreadRing, first: int) -> list[tuple[memoryview, int]]:
-        assert lane.place is not None
-        first = max(first, lane.claim)
-        return [(piece, lane.place + at) for piece, at in lane.records(first, lane.head - first)]
+    def _content(self, ring: ThreadRing, first: int) -> list[tuple[memoryview, int]]:
+        assert ring.place is not None
+        first = max(first, ring.claim)
+        return [(piece, ring.place + at) for piece, at in ring.records(first, ring.head - first)]
 
     def _write_rings(self, *pieces: tuple[memoryview, int]) -> bool:
         """Write these pieces, and the header after them."""
         files = self.files  # another thread may end the recording
         return self.mapped and files is not None and files[0].write(*pieces, (self.page[:FIELDS_END], 0))
 
-    def equip(self, lane: ThreadRing) -> None:
+    def equip(self, ring: ThreadRing) -> None:
         """Give a ring its place in the file, and its thread a name."""
-        if monotonic() < lane.retry_at or not self.ready():
+        if monotonic() < ring.retry_at or not self.ready():
             if self.files is None and not self.opening and not self.closed:
                 self._report_homeless()
             return
         with self.lock:
-            if lane.ready or self.equipping or self.closed:
+            if ring.ready or self.equipping or self.closed:
                 return
             self.equipping = True
             try:
-                lane.ready = self._equip(lane)
-                if not lane.ready:
-                    lane.retry_at = monotonic() + RETRY_RING_S
+                ring.ready = self._equip(ring)
+                if not ring.ready:
+                    ring.retry_at = monotonic() + RETRY_RING_S
             finally:
                 self.equipping = False
 
-    def _equip(self, lane: ThreadRing) -> bool:
-        if not lane.ordinal:
+    def _equip(self, ring: ThreadRing) -> bool:
+        if not ring.ordinal:
             self.threads += 1
-            lane.ordinal = self.threads
-            struct.pack_into("<IIQ", lane.view, 16, lane.ordinal, 0, lane.tid)
-            self.note(self.host.thread_line(lane.ordinal, lane.tid))
+            ring.ordinal = self.threads
+            struct.pack_into("<IIQ", ring.view, 16, ring.ordinal, 0, ring.tid)
+            self.note(self.host.thread_line(ring.ordinal, ring.tid))
         if not self.mapped:
             self.smalls[RINGS] += 1
             return True
         place = self._leftover() or self._new_place()
         if place is None:
             return False
-        lane.place = place
-        self._write_ring(lane)
+        ring.place = place
+        self._write_ring(ring)
         return True
 
-    def _write_ring(self, lane: ThreadRing) -> None:
+    def _write_ring(self, ring: ThreadRing) -> None:
         """Write all of a ring: records first, for its head says which count."""
-        assert lane.place is not None
-        lane.written = lane.head
-        self._write_rings(*self._content(lane, lane.claim), (lane.view[:RING_HEAD_BYTES], lane.place))
+        assert ring.place is not None
+        ring.written = ring.head
+        self._write_rings(*self._content(ring, ring.claim), (ring.view[:RING_HEAD_BYTES], ring.place))
 
     def _leftover(self) -> int | None:
         """The place of a ring whose thread has ended."""
-        for left in [lane for lane in self.free if lane.place is not None]:
+        for left in [ring for ring in self.free if ring.place is not None]:
             self.free.remove(left)
             self.spill(left, RING_RECORDS)
-            self.lanes.remove(left)
+            self.thread_rings.remove(left)
             return left.place
         return None
 
@@ -391,26 +391,26 @@ class Recording:
 
     # ── writing files ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def spill(self, lane: ThreadRing, most: int) -> bool:
+    def spill(self, ring: ThreadRing, most: int) -> bool:
         """Move the oldest records of a ring to events.seg; False only if that is going on already, further out."""
         with self.lock:
             if self.busy:
                 return False
             self.busy = True
             try:
-                self._spill(lane, most)
+                self._spill(ring, most)
             finally:
                 self.busy = False
         return True
 
-    def _spill(self, lane: ThreadRing, most: int) -> None:
-        first = lane.claim
-        count = min(most, lane.head - first)
+    def _spill(self, ring: ThreadRing, most: int) -> None:
+        first = ring.claim
+        count = min(most, ring.head - first)
         if count <= 0:
             return
-        lane.claim = first + count  # before the copy: who completes a record after it was copied sees this
-        data = lane.block(first, count)
-        lane.limit = first + count + RING_RECORDS
+        ring.claim = first + count  # before the copy: who completes a record after it was copied sees this
+        data = ring.block(first, count)
+        ring.limit = first + count + RING_RECORDS
         while self._write_pending():
             pass
         if self.files is not None and self.files[1].write((data, self.counts[SEG_LEN])):
@@ -418,19 +418,19 @@ class Recording:
             self.use_bytes(len(data))
         else:
             self.counts[LOST_SPACE] += count
-        lane.words[SPILLED] = first + count
-        if lane.place is not None and self.files is not None:
+        ring.words[SPILLED] = first + count
+        if ring.place is not None and self.files is not None:
             self._mend()
-            self._write_rings((lane.view[:16], lane.place))
+            self._write_rings((ring.view[:16], ring.place))
 
     def _mend(self) -> None:
         """Another program may have truncated the rings: what they held is still here."""
         assert self.files is not None
         end = HEADER_BYTES + self.smalls[RINGS] * RING_BYTES
         if self.files[0].size() < end and self.files[0].allocate(0, end):
-            for lane in self.lanes:
-                if lane.place is not None:
-                    self._write_ring(lane)
+            for ring in self.thread_rings:
+                if ring.place is not None:
+                    self._write_ring(ring)
 
     def note(self, line: bytes) -> None:
         """Write a line and all new names to names.jsonl. What cannot be written now waits for the next time."""
@@ -498,7 +498,7 @@ class Recording:
 
     def is_waiting(self) -> bool:
         """Is there a record that a kill would lose?"""
-        return any(lane.place is None and lane.head > lane.claim for lane in self.lanes)
+        return any(ring.place is None and ring.head > ring.claim for ring in self.thread_rings)
 
     def flush(self) -> None:
         """Spill every ring."""
@@ -508,9 +508,9 @@ class Recording:
         with self.lock:
             if self.files is None:
                 return
-            for lane in list(self.lanes):
-                self.equip(lane)
-                self.spill(lane, RING_RECORDS)
+            for ring in list(self.thread_rings):
+                self.equip(ring)
+                self.spill(ring, RING_RECORDS)
             self._report_bytes()
 
     def close(self) -> None:
@@ -529,6 +529,6 @@ class Recording:
             file.close()
         self.closed = True
         self.local = threading.local()
-        for lane in self.lanes:
-            lane.top, lane.loose = None, {}
-        self.lanes, self.free = [], []
+        for ring in self.thread_rings:
+            ring.top, ring.loose = None, {}
+        self.thread_rings, self.free = [], []

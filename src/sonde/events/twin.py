@@ -75,13 +75,13 @@ _names_lock = threading.RLock()
 # ── open spans ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lane_of(recording: Recording) -> ThreadRing:
-    """This thread's lane in the recording."""
+def _ring_of(recording: Recording) -> ThreadRing:
+    """This thread's ring in the recording."""
     try:
-        lane: ThreadRing = recording.local.lane
+        ring: ThreadRing = recording.local.ring
     except AttributeError:
-        lane = recording.new_lane(getattr(_modes, "tasks", False))
-    return lane
+        ring = recording.new_ring(getattr(_modes, "tasks", False))
+    return ring
 
 
 def _enter(span: Span, key: int, identity: object) -> Frame | None:
@@ -89,11 +89,11 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
     recording = _recording
     if recording is None:
         return None
-    lane = _lane_of(recording)
+    ring = _ring_of(recording)
     if span._token is not recording.token:
         _prepare(span, recording)
-    up = head(recording, lane)
-    frame = Frame(up, identity, lane)
+    up = head(recording, ring)
+    frame = Frame(up, identity, ring)
     frame.parent, frame.depth = (0, 0) if up is None else up.below()
     frame.key, frame.name, frame.args, frame.flags, frame.blob = key, span._id, span._blob_id, span._flags, span._blob
     frame.step, frame.epoch = _step, _epoch
@@ -102,12 +102,12 @@ def _enter(span: Span, key: int, identity: object) -> Frame | None:
     if span._level > recording.level:
         recording.lose(LOST_CAP)
     else:
-        frame.index = recording.put(lane, *frame.fields(frame.flags))
+        frame.index = recording.put(ring, *frame.fields(frame.flags))
         if frame.index == LOST:
             recording.lose(LOST_RING)
-    if lane.tasks:
-        lane.loose[frame.seq] = frame
-    set_head(recording, lane, frame)
+    if ring.tasks:
+        ring.loose[frame.seq] = frame
+    set_head(recording, ring, frame)
     return frame
 
 
@@ -116,49 +116,49 @@ def _pass(span: Span) -> None:
     recording = _recording
     if recording is None:
         return
-    lane = _lane_of(recording)
-    if not lane.tasks and find(recording, lane, span) is None:
+    ring = _ring_of(recording)
+    if not ring.tasks and find(recording, ring, span) is None:
         return
-    up = head(recording, lane)
-    frame = Frame(up, span, lane)
+    up = head(recording, ring)
+    frame = Frame(up, span, ring)
     if up is not None:
         frame.seq, frame.depth = up.seq, up.depth
-    set_head(recording, lane, frame)
+    set_head(recording, ring, frame)
 
 
 def _open_entry(span: object) -> Frame | None:
     """The innermost open frame of this span object; None: there is none, or nothing is recorded."""
     recording = _recording
-    lane: ThreadRing | None = None if recording is None else getattr(recording.local, "lane", None)
-    return None if recording is None or lane is None else find(recording, lane, span)
+    ring: ThreadRing | None = None if recording is None else getattr(recording.local, "ring", None)
+    return None if recording is None or ring is None else find(recording, ring, span)
 
 
 # ── leaving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _leave(recording: Recording, lane: ThreadRing, frame: Frame, dur: int, flags: int) -> None:
+def _leave(recording: Recording, ring: ThreadRing, frame: Frame, dur: int, flags: int) -> None:
     """Complete the record of a frame: in the ring if it is still there, else by writing it again."""
     index = frame.index
     if index == CLOSED:
         return
     frame.index, frame.dur, frame.flags = CLOSED, dur, flags
-    here = frame.lane is lane and index >= lane.claim
+    here = frame.ring is ring and index >= ring.claim
     if here:
-        recording.change(lane, index, *frame.fields(flags))
-    if index != LOST and (not here or index < lane.claim):  # flush() in another thread may have copied it meanwhile
-        recording.put(lane, *frame.fields(flags | AGAIN))
-    unlink(recording, lane, frame)
+        recording.change(ring, index, *frame.fields(flags))
+    if index != LOST and (not here or index < ring.claim):  # flush() in another thread may have copied it meanwhile
+        recording.put(ring, *frame.fields(flags | AGAIN))
+    unlink(recording, ring, frame)
 
 
 def _finish(frame: Frame | None, kind: type[BaseException] | None, *, failed: bool = False) -> None:
     """Leave a frame, by an exception of this type or of one that is not known; one of an earlier recording is left alone."""
-    if frame is None or frame.lane.recording is not _recording:
+    if frame is None or frame.ring.recording is not _recording:
         return
-    recording = frame.lane.recording
+    recording = frame.ring.recording
     dur, flags = max(_clock() - frame.start, 0), frame.flags & ~OPEN
     if failed or kind not in (None, GeneratorExit):
         flags |= ERROR | _note_error(recording, frame, kind)
-    _leave(recording, _lane_of(recording), frame, dur, flags)
+    _leave(recording, _ring_of(recording), frame, dur, flags)
 
 
 def _note_error(recording: Recording, frame: Frame, kind: type[BaseException] | None) -> int:
@@ -174,8 +174,8 @@ def _note_error(recording: Recording, frame: Frame, kind: type[BaseException] | 
 
 def _cancel(frame: Frame | None) -> None:
     """Leave a frame that turned out to be nothing."""
-    if frame is not None and frame.lane.recording is _recording:
-        _leave(frame.lane.recording, _lane_of(frame.lane.recording), frame, 0, VOID)
+    if frame is not None and frame.ring.recording is _recording:
+        _leave(frame.ring.recording, _ring_of(frame.ring.recording), frame, 0, VOID)
 
 
 # ── names and arguments ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -428,14 +428,14 @@ class Life:
         if self._running or recording is None:
             self._started = True
             return
-        lane = _lane_of(recording)
-        outside = head(recording, lane)
+        ring = _ring_of(recording)
+        outside = head(recording, ring)
         if not self._started:
             self._started = True
             if self._span._gate._on:
                 self._frame = _enter(self._span, self._span._key, None)
         elif self._is_open():
-            set_head(recording, lane, first_open(self._inside))
+            set_head(recording, ring, first_open(self._inside))
         else:
             self._frame = None
         self._running = self._frame is not None
@@ -443,7 +443,7 @@ class Life:
 
     def _is_open(self) -> bool:
         frame = self._frame
-        return frame is not None and frame.index != CLOSED and frame.lane.recording is _recording
+        return frame is not None and frame.index != CLOSED and frame.ring.recording is _recording
 
     def suspend(self) -> None:
         """It rests: be nobody's parent."""
@@ -452,9 +452,9 @@ class Life:
         self._running = False
         recording = _recording
         if recording is not None and self._is_open():
-            lane = _lane_of(recording)
-            self._inside = head(recording, lane)
-            set_head(recording, lane, first_open(self._outside))
+            ring = _ring_of(recording)
+            self._inside = head(recording, ring)
+            set_head(recording, ring, first_open(self._outside))
         self._outside = None
 
     def close(self, error: type[BaseException] | None = None, /) -> None:
@@ -532,17 +532,17 @@ class _Loop:
         waited, self._waited = self._waited, None
         if held is not None:
             self._restamp(held)
-        if waited is None or waited[0].lane.recording is not _recording:
+        if waited is None or waited[0].ring.recording is not _recording:
             return
         frame, index = waited
         if index != LOST and self._restamp(frame):
-            recording = frame.lane.recording
-            lane = _lane_of(recording)
-            here = frame.lane is lane and index >= lane.claim
+            recording = frame.ring.recording
+            ring = _ring_of(recording)
+            here = frame.ring is ring and index >= ring.claim
             if here:
-                recording.change(lane, index, *frame.fields(frame.flags))
-            if not here or index < lane.claim:
-                recording.put(lane, *frame.fields(frame.flags | AGAIN))
+                recording.change(ring, index, *frame.fields(frame.flags))
+            if not here or index < ring.claim:
+                recording.put(ring, *frame.fields(frame.flags | AGAIN))
 
     def _restamp(self, frame: Frame) -> bool:
         before = frame.step, frame.epoch
@@ -680,7 +680,7 @@ def _point(
         recording.take_seq()
         recording.lose(LOST_CAP)
         return
-    lane = _lane_of(recording)
+    ring = _ring_of(recording)
     name_id, full = _name_id(cat, name)
     number = as_key(key)
     blob_id = 0
@@ -690,12 +690,12 @@ def _point(
         blob_id = 0 if blob is None else recording.blob(blob)
         kind |= CUT if cut and blob_id else 0
     at_step, at_epoch = as_context(step, NO_STEP, _step), as_context(epoch, NO_EPOCH, _epoch)
-    up = head(recording, lane)
+    up = head(recording, ring)
     parent, depth = (0, 0) if up is None else up.below()
     key = NO_KEY if number is None else number
     seq = recording.take_seq()
     start = when or _clock()
-    if recording.put(lane, start, dur, key, name_id, blob_id, seq, parent, at_step, at_epoch, kind, depth) == LOST:
+    if recording.put(ring, start, dur, key, name_id, blob_id, seq, parent, at_step, at_epoch, kind, depth) == LOST:
         recording.lose(LOST_RING)
 
 
@@ -782,7 +782,7 @@ def task_mode(on: bool, /) -> None:
     """Say whether an event loop runs in this thread: then the innermost span is kept per task, not per thread."""
     _modes.tasks = bool(on)
     if _recording is not None:
-        _lane_of(_recording).tasks = bool(on)
+        _ring_of(_recording).tasks = bool(on)
 
 
 def set_clock(clock: Callable[[], int] | None, /) -> None:

@@ -80,11 +80,11 @@ def _put(file: IO[str], lines: Iterable[dict[str, object]]) -> None:
 
 def _about(processes: Iterable[ExportedProcess], hashes: dict[str, str]) -> Iterable[dict[str, object]]:
     """The lines that come first: which hash stands for which host, and what each process is."""
-    told = set()
+    written = set()
     for process in processes:
         code = hashes[process.host]
-        if process.host not in told:
-            told.add(process.host)
+        if process.host not in written:
+            written.add(process.host)
             yield _metadata("HH", process.pid, process.pid, code, process.host, code)
         yield _metadata("PR", process.pid, process.pid, code, process.label, process.pid)
 

@@ -41,7 +41,7 @@ class Subscriber(Protocol):
 
 
 class _Thread(threading.local):
-    telling = False  # a subscriber is at work in this thread, or `quiet` was asked for
+    notifying = False  # a subscriber is at work in this thread, or `quiet` was asked for
 
 
 class Link:
@@ -66,16 +66,16 @@ class quiet:  # noqa: N801  it reads as a word in `with quiet():`
     __slots__ = ("_outer",)
 
     def __enter__(self) -> None:
-        self._outer = _thread.telling
-        _thread.telling = True
+        self._outer = _thread.notifying
+        _thread.notifying = True
 
     def __exit__(self, *_: object) -> None:
-        _thread.telling = self._outer
+        _thread.notifying = self._outer
 
 
-def telling() -> bool:
+def notifying() -> bool:
     """Is a subscriber at work in this thread, so that nothing is told?"""
-    return _thread.telling
+    return _thread.notifying
 
 
 class _Locks:
@@ -287,7 +287,7 @@ class Point:
         """A function that calls the original, and tells."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not link.on or _thread.telling or not self._asks(args, kwargs):
+            if not link.on or _thread.notifying or not self._asks(args, kwargs):
                 return original(*args, **kwargs)
             inner = link.fast or link.inner
             if not self._crowded():
@@ -321,23 +321,23 @@ class Point:
 
     def begin(self, begun: list[tuple[Subscriber, object]], args: Arguments, kwargs: Keywords) -> None:
         """Tell all that a call begins; `begun` gets who was told, and its token."""
-        outer, following = _thread.telling, self._following
-        _thread.telling = True
+        outer, following = _thread.notifying, self._following
+        _thread.notifying = True
         try:
-            waiting = iter(self._told())
-            told = False
-            while not told:
+            waiting = iter(self._subscribers())
+            done = False
+            while not done:
                 with following:  # one that fails is left out, and the next ones are told
                     for subscriber in waiting:
                         begun.append((subscriber, subscriber.before(args, kwargs)))  # noqa: PERF401  one may fail
-                    told = True
+                    done = True
         finally:
-            _thread.telling = outer
+            _thread.notifying = outer
 
     def end(self, begun: list[tuple[Subscriber, object]], result: Any, error: BaseException | None) -> None:
         """Tell those who were told of its begin that a call has ended."""
-        outer, following = _thread.telling, self._following
-        _thread.telling = True
+        outer, following = _thread.notifying, self._following
+        _thread.notifying = True
         try:
             while begun:
                 with following:
@@ -345,9 +345,9 @@ class Point:
                         subscriber, token = begun.pop(0 if begun[0][0] is self._keeper else -1)
                         subscriber.after(token, result, error)
         finally:
-            _thread.telling = outer
+            _thread.notifying = outer
 
-    def _told(self) -> tuple[Subscriber, ...]:
+    def _subscribers(self) -> tuple[Subscriber, ...]:
         return self.subscribers if self._keeper is None else (self._keeper, *self.subscribers)
 
 

@@ -141,7 +141,7 @@ def memory(charts: Charts) -> str:
     return lines(charts.memory, charts.memory_ns, lambda value: units.size(round(value))) + _note(more)
 
 
-def lines(shown: Sequence[Line], lasted: int, told: Callable[[float], str], *, from_zero: bool = True) -> str:
+def lines(shown: Sequence[Line], lasted: int, label: Callable[[float], str], *, from_zero: bool = True) -> str:
     """Lines over so many ns, with a key if there are several. `from_zero`: else the scale begins at the lowest value."""
     if not shown:
         return ""
@@ -150,13 +150,13 @@ def lines(shown: Sequence[Line], lasted: int, told: Callable[[float], str], *, f
     high = max(values) * 1.05 if from_zero else max(values)
     high = high if high > low else low + 1.0
     drawn = "".join(f'<path class="line m{place}" d="{_path(line, low, high)}"/>' for place, line in enumerate(shown))
-    ticks = _ticks(high, told) if from_zero and low == 0 else _between(low, high, told)
+    ticks = _ticks(high, label) if from_zero and low == 0 else _between(low, high, label)
     key = _key(*((f"m{place}", line.name) for place, line in enumerate(shown))) if len(shown) > 1 or from_zero else ""
     return _framed(drawn, Axis("ns", 0, lasted / HEIGHT, HEIGHT), ticks, HEIGHT) + key
 
 
-def _between(low: float, high: float, told: Callable[[float], str]) -> list[tuple[float, str]]:
-    return [(place / 4, told(low + (high - low) * place / 4)) for place in range(5)]
+def _between(low: float, high: float, label: Callable[[float], str]) -> list[tuple[float, str]]:
+    return [(place / 4, label(low + (high - low) * place / 4)) for place in range(5)]
 
 
 def _path(line: Line, low: float, high: float) -> str:
@@ -226,8 +226,8 @@ def _hint(place: int, text: str) -> str:
 
 def _stack_hint(piece: Piece, along: Axis) -> str:
     parts = sorted((piece.phases or {}).items(), key=lambda one: -one[1])
-    told = "".join(f"\n{phase_name(phase)} {units.duration(ns)}" for phase, ns in parts if ns)
-    return f"{_range(along, piece.place, 1)}: {units.duration(sum(ns for _, ns in parts))}{told}"
+    label = "".join(f"\n{phase_name(phase)} {units.duration(ns)}" for phase, ns in parts if ns)
+    return f"{_range(along, piece.place, 1)}: {units.duration(sum(ns for _, ns in parts))}{label}"
 
 
 def _spread_hint(piece: Piece, along: Axis) -> str:
@@ -245,12 +245,12 @@ def _range(along: Axis, place: int, width: int) -> str:
     return f"step {low:,}" if high <= low else f"steps {low:,} to {high:,}"
 
 
-def _ticks(top: float, told: Callable[[float], str]) -> list[tuple[float, str]]:
+def _ticks(top: float, label: Callable[[float], str]) -> list[tuple[float, str]]:
     """Round places on a linear axis: (how far up, the label)."""
     rough = top / 4
     power = 10 ** math.floor(math.log10(rough)) if rough > 0 else 1
     step = next((power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough), rough)
-    return [(place * step / top, told(place * step) if place else "0") for place in range(int(top / step) + 1)]
+    return [(place * step / top, label(place * step) if place else "0") for place in range(int(top / step) + 1)]
 
 
 def _framed(drawn: str, along: Axis, ticks: Sequence[tuple[float, str]], width: int) -> str:

@@ -84,9 +84,9 @@ def _times(view: Comparison) -> str:
     return table(BETWEEN, cells) if cells else ""
 
 
-def _row(name: str, one: Ratio, told: Callable[[float | None], str]) -> list[str]:
+def _row(name: str, one: Ratio, formatted: Callable[[float | None], str]) -> list[str]:
     ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
-    return [safe(name), told(one.a), told(one.b), ratio, between(one.low, one.high), safe(one.verdict or "")]
+    return [safe(name), formatted(one.a), formatted(one.b), ratio, between(one.low, one.high), safe(one.verdict or "")]
 
 
 def _overlaid(found: Distribution | None) -> str:
@@ -155,8 +155,8 @@ def _items(view: Comparison) -> str:
     return load + (table(["<slowest items", "A", "B"], rows) if rows else "")
 
 
-def _named(rows: Sequence[Named], told: Callable[[float | None], str]) -> str:
-    return table(BETWEEN, [_row(one.name, one.ratio, told) for one in rows]) if rows else ""
+def _named(rows: Sequence[Named], formatted: Callable[[float | None], str]) -> str:
+    return table(BETWEEN, [_row(one.name, one.ratio, formatted) for one in rows]) if rows else ""
 
 
 def _size(value: float | None) -> str:

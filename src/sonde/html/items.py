@@ -41,7 +41,7 @@ def _sight(sight: ItemValue) -> str:
 def _facts(sight: ItemValue) -> str:
     """`image 3 x 32 x 32, 0 to 1`, and how much of it is not finite."""
     if sight.numbers:
-        told = tag("b", safe(sight.path)) + f" {safe(', '.join(sight.numbers))}"
+        label = tag("b", safe(sight.path)) + f" {safe(', '.join(sight.numbers))}"
     else:
         shape = " x ".join(map(str, sight.shape))
         extent = (
@@ -49,9 +49,9 @@ def _facts(sight: ItemValue) -> str:
             if sight.low is None or sight.high is None
             else f", {units.brief(sight.low)} to {units.brief(sight.high)}"
         )
-        told = tag("b", safe(sight.path)) + f" {shape}{extent}"
+        label = tag("b", safe(sight.path)) + f" {shape}{extent}"
     hot = f"{units.count(sight.nonfinite)} non-finite" if sight.nonfinite else ""
-    return tag("p", told, "fact") + (tag("p", hot, "fact hot") if hot else "")
+    return tag("p", label, "fact") + (tag("p", hot, "fact hot") if hot else "")
 
 
 def _curve(curve: Curve, low: float | None, high: float | None) -> str:

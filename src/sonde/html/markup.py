@@ -19,11 +19,11 @@ def tag(name: str, content: str, css: str = "") -> str:
     return f"<{name}{classes}>{content}</{name}>"
 
 
-def section(title: str, told: str, content: str) -> str:
+def section(title: str, caption: str, content: str) -> str:
     """A part of the page: its title, a sentence beside it, and what is in it."""
     if not content:
         return ""
-    beside = tag("p", told, "told") if told else ""
+    beside = tag("p", caption, "told") if caption else ""
     return tag("section", tag("h2", safe(title)) + beside + content)
 
 

@@ -170,7 +170,7 @@ def _breakdown(view: Report) -> str:
         ],
         *(_phase(one, steps.count, device) for one in phases),
     ]
-    told = (
+    caption = (
         f"{units.plural(steps.count, 'step')} after warm-up; the first {steps.warmup} are in the last column. Shares "
         "are of the total time of these steps, here and in the verdict. Percentiles are over the steps that have "
         "the phase."
@@ -178,7 +178,7 @@ def _breakdown(view: Report) -> str:
     bar = draw.bar([(phase, share * (steps.mean_ns or 0.0)) for phase, share in whole], steps.mean_ns or 0.0)
     return section(
         "Where the time of a step goes",
-        safe(told),
+        safe(caption),
         bar + table(["<phase", "share", "p50", "p95", "p99", "warm-up", "in steps", *["device"] * device], rows),
     )
 
@@ -199,12 +199,12 @@ def _over_time(view: Report, charts: Charts) -> str:
     stack = draw.stacked(charts.pieces, charts.axis, [one.phase for one in view.phases])
     drawn = section("Step time by phase, over the run", safe(f"Hover over a column for its numbers.{each}"), stack)
     if charts.axis.width <= 1 and len(view.ranks) < 2:
-        told = "All steps, on a logarithmic scale."
+        caption = "All steps, on a logarithmic scale."
         return drawn + section(
-            "Step time, from the fastest to the slowest", told, draw.ordered(charts.pieces, charts.axis)
+            "Step time, from the fastest to the slowest", caption, draw.ordered(charts.pieces, charts.axis)
         )
-    told = "Logarithmic scale. Every slow step is included."
-    return drawn + section("Step time distribution over the run", told, draw.spread(charts.pieces, charts.axis))
+    caption = "Logarithmic scale. Every slow step is included."
+    return drawn + section("Step time distribution over the run", caption, draw.spread(charts.pieces, charts.axis))
 
 
 def _loss(charts: Charts) -> str:
@@ -223,15 +223,15 @@ def _ranks(view: Report, charts: Charts) -> str:
     if len(view.ranks) < 2:
         return ""
     rows = [_rank(one) for one in view.ranks[:MOST_RANKS]]
-    told = (
+    caption = (
         "Ranks that wait for each other take equally long. Their own time, without communication, shows which "
         "one is late."
     )
     titles = ["<rank", "<host", "steps", "p50", "p95", "own time", "", "<largest", "<state"]
     if view.run.trainings > 1:
-        told, titles = "Separate processes without ranks.", ["<process", *titles[1:]]
+        caption, titles = "Separate processes without ranks.", ["<process", *titles[1:]]
     return section(
-        "Trainings" if view.run.trainings > 1 else "Ranks", told, draw.heat(charts) + "<br>" + table(titles, rows)
+        "Trainings" if view.run.trainings > 1 else "Ranks", caption, draw.heat(charts) + "<br>" + table(titles, rows)
     )
 
 
@@ -315,13 +315,13 @@ def _items(view: Report) -> str:
         ]
         for one in found.slowest
     ]
-    told = (
+    caption = (
         f"{units.count(found.seen)} seen: median {units.duration(found.p50_ns)}, p99 {units.duration(found.p99_ns)}, longest "
         f"{units.duration(found.max_ns)}."
     )
     return section(
         "Slowest items of the dataset",
-        safe(told),
+        safe(caption),
         table(["<item", "<", "median", "max", "of median", "loads"], rows),
     )
 
@@ -349,8 +349,8 @@ def _memory(view: Report, charts: Charts) -> str:
 def _usage(charts: Charts) -> str:
     cpu = draw.lines(charts.cpu, charts.usage_ns, lambda value: f"{value:.0f} %")
     disk = draw.lines(charts.disk, charts.usage_ns, lambda value: f"{units.size(round(value))}/s")
-    told = "100 % is one core for a process and all cores for the host."
-    return section("CPU", told, cpu) + section("Disk", "Bytes read and written per second.", disk)
+    caption = "100 % is one core for a process and all cores for the host."
+    return section("CPU", caption, cpu) + section("Disk", "Bytes read and written per second.", disk)
 
 
 def _layers(view: Report) -> str:

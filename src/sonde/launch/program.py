@@ -181,7 +181,7 @@ class _Desk:
             if settings.run is not None:
                 remedy = "SONDE_RUN names that folder; unset it to start a new run."
             self.notices.append(
-                f"Not recording: cannot use {settings.run or settings.dir} ({_told(error)}). The program runs "
+                f"Not recording: cannot use {settings.run or settings.dir} ({_reason(error)}). The program runs "
                 f"anyway. {remedy}"
             )
             return None
@@ -209,7 +209,7 @@ class _Desk:
             # Loaded here: the screen of `sonde watch` does without it, and without psutil.
             from sonde.launch import sampler
 
-            self._sampler = sampler.Sampler(pid, self.run, told=reason is not None)
+            self._sampler = sampler.Sampler(pid, self.run, reported=reason is not None)
             self._sampler.start()
 
     def close(self, pid: int, ending: ProgramEnding | None) -> None:
@@ -232,9 +232,9 @@ class _Desk:
                 self._recorder.facts["program_exit"] = ending.exit_code
             self._recorder.note_end("finish")
         with guard("reading the recording"):
-            told = unseen.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)
+            reported = unseen.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)
             lost = unseen.without_folder(self.run)
-            self.notices += lost or unseen.nothing(self.run, self._pythons(), told=told)
+            self.notices += lost or unseen.nothing(self.run, self._pythons(), reported=reported)
 
     def _pythons(self) -> set[str]:
         """The interpreters that the program is known to have run with."""
@@ -252,7 +252,7 @@ def _arguments(options: Options) -> dict[str, object]:
     return {name: value for name, value in options._asdict().items() if value is not None}
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error).rstrip(".")
 
 

@@ -34,11 +34,11 @@ GONE = (psutil.NoSuchProcess, psutil.AccessDenied, OSError)
 class _Followed:
     """A process of the tree, and what was done with it."""
 
-    __slots__ = ("again", "delays", "judged", "process", "time")
+    __slots__ = ("again", "checked", "delays", "process", "time")
 
     def __init__(self, process: psutil.Process) -> None:
         self.process = process
-        self.judged = False
+        self.checked = False
         self.again = False  # its load is that since the last sample: the first one has none
         self.delays: dict[str, int] = {}  # how long each of its threads has waited for a core, in ns
         self.time = time.monotonic_ns()
@@ -61,12 +61,12 @@ class _Followed:
 class Sampler:
     """A thread that takes samples of the tree below a process. `told`: it was told already that this one cannot be seen."""
 
-    def __init__(self, pid: int, run: str, *, told: bool = False) -> None:
+    def __init__(self, pid: int, run: str, *, reported: bool = False) -> None:
         self.notices: list[str] = []
         self.pythons: set[str] = set()  # the interpreters that were seen
         self._root = pid
         self._first = ranks.is_first_on_host()  # of several launchers on one host, one is enough
-        self._told = told
+        self._reported = reported
         self._run = run
         self._known: dict[psutil.Process, _Followed] = {}
         self.unseen = 0  # Pythons that Sonde does not reach
@@ -139,8 +139,8 @@ class Sampler:
             if followed.again:
                 self._take("cpu", SYSTEM, process.pid, lambda: process.cpu_percent(None))
                 self._take("cpu.delay", SYSTEM, process.pid, followed.delay)
-            if not followed.judged:
-                followed.judged = self._judge(process)
+            if not followed.checked:
+                followed.checked = self._check(process)
         followed.again = True
 
     def _take(self, name: str, cat: str, key: int, value: Callable[[], float]) -> None:
@@ -150,7 +150,7 @@ class Sampler:
         except GONE:
             return
 
-    def _judge(self, process: psutil.Process) -> bool:
+    def _check(self, process: psutil.Process) -> bool:
         """Find out whether a process is a Python that Sonde does not reach; False if it is too early to tell."""
         try:
             if time.time() - process.create_time() < YOUNG:
@@ -162,13 +162,13 @@ class Sampler:
             self.pythons |= _interpreter(process, command[0], program)
             reason = unseen.ignored(["python", *command[1:]]) or unseen.cleaned(process.pid, self._run)
             if reason is not None:
-                self._tell(process.pid, redact(command), reason)
+                self._report(process.pid, redact(command), reason)
         return True
 
-    def _tell(self, pid: int, command: list[str], reason: str) -> None:
+    def _report(self, pid: int, command: list[str], reason: str) -> None:
         core.mark(UNSEEN, PROCESS, pid, {"command": command, "reason": reason}, ESSENTIAL)
         self.unseen += 1
-        if not (pid == self._root and self._told) and self.unseen <= MOST_NOTICES:
+        if not (pid == self._root and self._reported) and self.unseen <= MOST_NOTICES:
             shown = " ".join(command)[:80]
             self.notices.append(f"Cannot record process {pid} ({shown}): {reason}.")
 

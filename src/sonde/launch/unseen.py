@@ -12,7 +12,7 @@ from sonde.store.usage import homeless
 
 VALUED = "WX"  # options of Python with a value, which may be the next word
 LAST = "cm"  # options after which everything belongs to the program
-MOST_TOLD = 5
+MOST_NAMED = 5
 _NOTHING = "The program itself was not recorded"
 
 
@@ -99,16 +99,16 @@ def without_folder(run: str) -> list[str]:
     return [f"{lost:,} records were lost: {where}."] if lost else []
 
 
-def nothing(run: str, pythons: Iterable[str], *, told: bool = False) -> list[str]:
+def nothing(run: str, pythons: Iterable[str], *, reported: bool = False) -> list[str]:
     """A notice if no process but the launcher has recorded anything. `told`: it was told already which one could not be seen, and why."""
     own = f"{host()}-{os.getpid()}-"
     folders = [entry.name for entry in os.scandir(run) if entry.is_dir() and not entry.name.startswith(own)]
     if any(name.rpartition("-")[0].rpartition("-")[2].isdigit() for name in folders):
         return []
-    if told:
+    if reported:
         return [f"{_NOTHING}."]
     here = _environment(sys.executable)
-    others = sorted({os.path.abspath(path) for path in pythons if _environment(path) != here})[:MOST_TOLD]
+    others = sorted({os.path.abspath(path) for path in pythons if _environment(path) != here})[:MOST_NAMED]
     if others:
         ran = f"It ran with {', '.join(others)}, but Sonde is installed for {sys.executable}"
         return [f"{_NOTHING}. {ran}. Install Sonde there, or start the program with this Python."]

@@ -103,13 +103,13 @@ def _word(dtype: Any) -> str:
 def _described(name: str, tensor: Any, unchanged: bool) -> dict[str, Any]:
     """One input; `unchanged`: it is what it was. Numbers only if it is finite."""
     good = not unchanged or check.look(tensor) == 0
-    low, high, mean = _extent(tensor) if unchanged and good and _may_tell() else (None, None, None)
+    low, high, mean = _extent(tensor) if unchanged and good and _is_distinct() else (None, None, None)
     shape = [] if tensor.is_nested else list(tensor.shape)
     known = {"name": name, "shape": shape, "dtype": _word(tensor.dtype)}
     return {**known, "min": low, "max": high, "mean": mean, "finite": good}
 
 
-def _may_tell() -> bool:
+def _is_distinct() -> bool:
     """May anything of values go into the run? The setting `values` says so."""
     recorder = serving()
     return recorder is None or recorder.settings.values != "off"

@@ -66,8 +66,8 @@ def _order(top: Any, known: list[Any], moves: dict[Any, Order | None], starts: l
             if following in orders:
                 orders[following] |= after
         orders[node] = after
-    told = set().union(*(orders[one] for one in starts or known[-1:]))
-    return told.pop() if len(told) == 1 else None
+    agreed = set().union(*(orders[one] for one in starts or known[-1:]))
+    return agreed.pop() if len(agreed) == 1 else None
 
 
 def _starts(known: list[Any]) -> list[Any]:
@@ -136,11 +136,11 @@ def _compared(rows: list[int], starts: list[Any], size: int, batch: Iterable[Any
     """The places of these rows in the batch: where one of its tensors came in with its rows in another order, by their values."""
     given = [one for node in starts for one in _data(node)]
     pairs = [(one, tensor) for tensor in batch for one in given if _is_like(one, tensor, size)]
-    told = {_matched(rows, *pair, size) for pair in pairs} - {UNLIKE}
-    if not told:
+    agreed = {_matched(rows, *pair, size) for pair in pairs} - {UNLIKE}
+    if not agreed:
         return rows
-    found = told.pop()
-    return None if told or found is None else list(found)
+    found = agreed.pop()
+    return None if agreed or found is None else list(found)
 
 
 def _data(node: Any) -> list[Any]:

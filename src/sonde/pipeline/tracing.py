@@ -42,7 +42,7 @@ def note(text: str) -> None:
         tape.note(text)
 
 
-class Told:
+class NotedFunction:
     """A function of one argument whose calls appear in traces under a name. It can be pickled if the function can be.
 
     A function that notes its calls itself, because its author has decorated it, is left to do so.
@@ -112,12 +112,12 @@ def fetched(number: int, indices: Sequence[int], make: Callable[[], Any]) -> Any
 def of_model(model: Any, name: str) -> Callable[[Any], Any]:
     """A method of a model that takes a batch: `train_batch` and its like."""
     result = "batch_results" if name in ("forward", "infer_batch") else "loss_dict"
-    return Told(getattr(model, name), type(model).__name__, name, "batch", result, "evaluation")
+    return NotedFunction(getattr(model, name), type(model).__name__, name, "batch", result, "evaluation")
 
 
 def of_inputs(function: Callable[[Any], Any], model: str) -> Callable[[Any], Any]:
     """A model's `prepare_inputs`."""
-    return Told(function, model, "prepare_inputs", "batch_dict", "batch_ndarray", "prepare_inputs")
+    return NotedFunction(function, model, "prepare_inputs", "batch_dict", "batch_ndarray", "prepare_inputs")
 
 
 def watch_forward(model: Any) -> Capture | None:

@@ -50,16 +50,16 @@ def _fast_path(begins: Callable[[Any], None], original: Callable[..., Any]) -> C
 
 
 def _huggingface(trainer: Any) -> None:
-    _tell(int((trainer.state.epoch or 0) + 1e-6))  # it is a fraction, and rounded
+    _set_epoch(int((trainer.state.epoch or 0) + 1e-6))  # it is a fraction, and rounded
     usual = trainer.args.gradient_accumulation_steps
     loss.divided_by(getattr(trainer, "current_gradient_accumulation_steps", usual))
 
 
 def _lightning(strategy: Any) -> None:
-    _tell(int(strategy.lightning_module.trainer.current_epoch))
+    _set_epoch(int(strategy.lightning_module.trainer.current_epoch))
 
 
-def _tell(epoch: int) -> None:
+def _set_epoch(epoch: int) -> None:
     if core.get_context()[1] in (None, _Epoch.said):
         core.set_context(None, epoch)
         _Epoch.said = epoch

@@ -68,7 +68,7 @@ class _Now:
 
 now = _Now()
 _ends = [core.Span(UPDATE, PROBE, key=flags, level=ESSENTIAL) for flags in range(2 * UPDATE_BACKWARD)]
-_telling = guard("notifying a probe of the end of a step")
+_notifying = guard("notifying a probe of the end of a step")
 _begins: list[Callable[[], None]] = []
 _updates: list[Callable[[], None]] = []
 
@@ -144,7 +144,7 @@ def end(flags: int, when: int | None = None) -> None:
     core.advance(_ends[flags], when)
     if not now.all:
         phases.on = now.takes(core.get_context()[0] or 0)
-    tell()
+    notify()
 
 
 def end_late(flags: int, when: int) -> None:
@@ -152,11 +152,11 @@ def end_late(flags: int, when: int) -> None:
     core.advance(_ends[flags | UPDATE_LATE], when)
 
 
-def tell() -> None:
+def notify() -> None:
     """Tell who wants to know it that a step has ended."""
     waiting: Iterator[Callable[[], None]] | None = iter(_updates)
     while waiting is not None:
-        with _telling:  # one that fails is left out, and the next ones are told
+        with _notifying:  # one that fails is left out, and the next ones are told
             for callback in waiting:
                 callback()
             waiting = None
@@ -182,7 +182,7 @@ def _quick_end(flags: int) -> Callable[[], Any]:
     """What does the same as `end(flags)` where all steps are recorded whole, and tells of it less often; if C was built."""
     if native is None:
         return lambda: end(flags)
-    quick: Callable[[], Any] = native.ended(tell, advance=core.advance, span=_ends[flags], pause=PAUSE_NS)
+    quick: Callable[[], Any] = native.ended(notify, advance=core.advance, span=_ends[flags], pause=PAUSE_NS)
     return quick
 
 

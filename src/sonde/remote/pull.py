@@ -111,12 +111,12 @@ def _refuse_mixture(place: Place, found: dict[str, Manifest]) -> None:
         runs[one.identity].append(prefix)
     if len(runs) < 2:
         return
-    told = "; ".join(
+    parts = "; ".join(
         f"{found[prefixes[0]].run}{f' (job {identity})' if found[prefixes[0]].job else ''}: {', '.join(prefixes)}"
         for identity, prefixes in sorted(runs.items())
     )
     raise RemoteError(
-        f"{place.shown} holds {len(runs)} runs that were pushed to one place: {told}. Give the URL of one host, such as "
+        f"{place.shown} holds {len(runs)} runs that were pushed to one place: {parts}. Give the URL of one host, such as "
         f"{place.shown}/{next(iter(found))}, and push them apart with --id."
     )
 

@@ -218,11 +218,11 @@ class _Push:
                     if pack.full:
                         self._close(place, state, pack)
                         pack = Builder()
-                        self._tell(done, whole)
+                        self._report(done, whole)
         if pack.pieces:
             self._close(place, state, pack)
         state.over = new.over
-        self._tell(whole, whole)
+        self._report(whole, whole)
 
     def _close(self, place: Place, state: PushState, pack: Builder) -> None:
         """Send a full pack, and note it."""
@@ -253,7 +253,7 @@ class _Push:
         self._bytes += len(content)
         return entry_of(name, content)
 
-    def _tell(self, done: int, whole: int) -> None:
+    def _report(self, done: int, whole: int) -> None:
         if self._progress is not None:
             self._progress(done, whole)
 

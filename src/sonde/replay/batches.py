@@ -120,9 +120,9 @@ class Replay:
         """Write the arrays of the batches into a new .npz file, one for each: `0.image` is in the first batch."""
         arrays: dict[str, Any] = {}
         for place, batch in enumerate(self.batches):
-            for way, part in parts_of(batch):
+            for inner, part in parts_of(batch):
                 if hasattr(part, "shape"):
-                    arrays[".".join(map(str, (place, *way)))] = np.asarray(part)
+                    arrays[".".join(map(str, (place, *inner)))] = np.asarray(part)
         with open(path, "xb") as file:
             np.savez(file, allow_pickle=False, **arrays)
 

@@ -125,14 +125,14 @@ def _of_step(every: list[Print], step: int) -> list[Print]:
 def _call(model: Any, batch: Any, recorded: list[Print]) -> Callable[[Any], Any]:
     """How to call the model: with the tensors of the batch that it was called with in the run."""
     asked = [one for one in recorded if one.direction == INPUT and one.nth == 1]
-    ways = _found(batch, asked)
+    paths = _found(batch, asked)
     every = list(tensors(batch))
     parameters = inspect.signature(model.forward).parameters
-    if len(ways) == len(every) > 1 and len(parameters) == 1:
+    if len(paths) == len(every) > 1 and len(parameters) == 1:
         return lambda called: called(batch)
-    if isinstance(batch, dict) and all(str(name) in parameters for name, _ in ways):
-        return lambda called: called(**dict(ways))
-    return lambda called: called(*(tensor for _, tensor in ways))
+    if isinstance(batch, dict) and all(str(name) in parameters for name, _ in paths):
+        return lambda called: called(**dict(paths))
+    return lambda called: called(*(tensor for _, tensor in paths))
 
 
 def _found(batch: Any, asked: list[Print]) -> list[tuple[str, Any]]:

@@ -100,11 +100,11 @@ def _table(console: Console, titles: list[str], rows: Sequence[tuple[str, ...]])
     grid(console, columns)
 
 
-def _named(console: Console, title: str, rows: Sequence[Named], told: Callable[[float | None], str]) -> None:
+def _named(console: Console, title: str, rows: Sequence[Named], formatted: Callable[[float | None], str]) -> None:
     if not rows:
         return
     heading(console, title)
-    cells = [(one.name, told(one.ratio.a), told(one.ratio.b), *_ratio(one.ratio)) for one in rows[:MOST_ROWS]]
+    cells = [(one.name, formatted(one.ratio.a), formatted(one.ratio.b), *_ratio(one.ratio)) for one in rows[:MOST_ROWS]]
     _table(console, ["", "A", "B", "B / A", "95 % interval", ""], cells)
     if len(rows) > MOST_ROWS:
         note(console, f"{len(rows) - MOST_ROWS} more in --json.", "dim")
@@ -202,6 +202,6 @@ def _metric(view: Ranking) -> list[TextColumn]:
     if by in ("p10", "p95", "mean"):
         cells = [units.duration(getattr(one, f"{by}_ns")) for one in view.ranking]
     else:
-        told = {"peak_rss": units.size, "input_wait_share": units.share}.get(by, units.number)
-        cells = [told(getattr(one, by)) for one in view.ranking]
+        formatted = {"peak_rss": units.size, "input_wait_share": units.share}.get(by, units.number)
+        cells = [formatted(getattr(one, by)) for one in view.ranking]
     return [TextColumn(by, cells)]

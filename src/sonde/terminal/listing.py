@@ -7,7 +7,7 @@ from rich.console import Console
 from sonde import units
 from sonde.terminal.layout import note
 from sonde.terminal.table import TextColumn, fit, lines
-from sonde.views.listing import TELLING, Listing
+from sonde.views.listing import IMPORTANT, Listing
 
 NOT_KNOWN = "n/a"
 SHOWN_NUMBERS = 6  # of a list in a cell
@@ -36,7 +36,7 @@ def _listed(view: Listing, index: int) -> TextColumn:
     cells = [_value(view, title, value) for value in values]
     need = index
     if view.table:  # of an own query, the first columns count most
-        need = TELLING.index(title) if title in TELLING else len(TELLING) + index
+        need = IMPORTANT.index(title) if title in IMPORTANT else len(IMPORTANT) + index
     if values and all(value == values[0] for value in values) and (values[0] is None or not title.endswith("_ns")):
         need += 100  # what is the same everywhere tells least
     number = all(isinstance(value, int | float | None) for value in values)

@@ -151,13 +151,13 @@ def _step_time(view: Report, console: Console) -> None:
     steps = view.steps
     if not steps.count and not steps.warmup:
         return
-    told = f"{units.plural(steps.count, 'step')} after warm-up"
+    subtitle = f"{units.plural(steps.count, 'step')} after warm-up"
     if len(view.ranks) > 1:
-        told += f", {len(view.ranks)} {'trainings' if view.run.trainings > 1 else 'ranks'} together"
-    told += "; shares of their total time"
+        subtitle += f", {len(view.ranks)} {'trainings' if view.run.trainings > 1 else 'ranks'} together"
+    subtitle += "; shares of their total time"
     if steps.aborted:
-        told += f"; {steps.aborted:,} aborted, not counted"
-    _title(console, "step time", told)
+        subtitle += f"; {steps.aborted:,} aborted, not counted"
+    _title(console, "step time", subtitle)
     phases = view.phases
     names = ["step", *(phase_name(one.phase) for one in phases)]
     styles = ["bold", *(PHASE_COLOURS[one.phase] for one in phases)]
@@ -269,8 +269,8 @@ def _summary(ranks: list[RankRow]) -> str:
         return ""
     middle = known[(len(known) - 1) // 2]
     worst = next((one for one in ranks if one.worst), None)
-    told = f"slowest {rank_name(worst, True)}, {worst.slow:.2f}x" if worst and worst.slow else "no slow rank"
-    return f"median {units.duration(middle)}, {told}"
+    subtitle = f"slowest {rank_name(worst, True)}, {worst.slow:.2f}x" if worst and worst.slow else "no slow rank"
+    return f"median {units.duration(middle)}, {subtitle}"
 
 
 def _slower(one: RankRow) -> str:
@@ -356,8 +356,8 @@ def _items(view: Report, console: Console) -> None:
     found = view.items
     if not found.seen or found.p50_ns is None or not found.slowest:
         return
-    told = f"{units.count(found.seen)} seen, median {units.duration(found.p50_ns)}, p99 {units.duration(found.p99_ns)}, max {units.duration(found.max_ns)}"
-    _title(console, "items", told)
+    subtitle = f"{units.count(found.seen)} seen, median {units.duration(found.p50_ns)}, p99 {units.duration(found.p99_ns)}, max {units.duration(found.max_ns)}"
+    _title(console, "items", subtitle)
 
 
 def _layers(view: Report, console: Console) -> None:

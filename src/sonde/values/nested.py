@@ -23,11 +23,11 @@ def parts_of(data: Any, exclude: Container[str] = (), most: int = MOST_PARTS) ->
     return found
 
 
-def collect(data: Any, way: tuple[Any, ...], exclude: Container[str], found: Parts, most: int) -> bool:
+def collect(data: Any, path: tuple[Any, ...], exclude: Container[str], found: Parts, most: int) -> bool:
     """Were all parts reached?"""
-    pairs = None if len(way) >= MOST_DEPTH else _pairs(data)
+    pairs = None if len(path) >= MOST_DEPTH else _pairs(data)
     if pairs is None:
-        found.append((way, data))
+        found.append((path, data))
         return True
     complete = True
     for key, part in pairs:
@@ -35,7 +35,7 @@ def collect(data: Any, way: tuple[Any, ...], exclude: Container[str], found: Par
             continue
         if len(found) >= most:
             return False
-        complete &= collect(part, (*way, key), exclude, found, most)
+        complete &= collect(part, (*path, key), exclude, found, most)
     return complete
 
 

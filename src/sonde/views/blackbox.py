@@ -197,8 +197,8 @@ def _made_of(dump: Dump | None, stored: bool, box: BlackBox, run: Run) -> str:
     if dump is not None:
         of = who(dump.rank, dump.worker, dump.pid)
         when = f" at {units.when(dump.wall_ns)}" if dump.wall_ns is not None else ""
-        told = f"Black box dump by {of}{when}: {REASONS.get(dump.reason, dump.reason)}."
-        return told + (" It holds no batches; those below are from the run's records." if stored else "")
+        text = f"Black box dump by {of}{when}: {REASONS.get(dump.reason, dump.reason)}."
+        return text + (" It holds no batches; those below are from the run's records." if stored else "")
     if box.births:
         return f"From the first NaN and the run's records; no batches were saved. To save them: {WITH_BOX}"
     if not stored:
@@ -206,8 +206,8 @@ def _made_of(dump: Dump | None, stored: bool, box: BlackBox, run: Run) -> str:
     settings = run.meta.get("settings")
     on = isinstance(settings, dict) and settings.get("blackbox")
     why = "the black box had nothing to write, or was killed before it could" if on else "the black box was off"
-    told = f"No dump ({why}). This page is from the run's records: item numbers without values."
-    return told if on else f"{told} To save batches: {WITH_BOX}"
+    text = f"No dump ({why}). This page is from the run's records: item numbers without values."
+    return text if on else f"{text} To save batches: {WITH_BOX}"
 
 
 # ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -87,15 +87,15 @@ def _marks(run: Run) -> list[str]:
     ).fetchall()
     found = []
     for cat, name, args in rows:
-        told = _object(args)
+        given = _object(args)
         if cat == probe.OFF:
-            found.append(f"the probe {name} switched itself off: {told.get('reason', 'no reason given')}")
+            found.append(f"the probe {name} switched itself off: {given.get('reason', 'no reason given')}")
         elif cat == probe.NONFINITE_UNSEEN:
             found.append(
                 f"non-finite values inside {name}: it was compiled by torch.compile, so only its output was watched"
             )
         else:
-            found.append(f"{_command(told.get('command'))}: {told.get('reason', 'Sonde did not reach it')}")
+            found.append(f"{_command(given.get('command'))}: {given.get('reason', 'Sonde did not reach it')}")
     return found
 
 
@@ -135,8 +135,8 @@ def _threads(run: Run) -> list[str]:
     ((count,),) = run.sql(_ASIDE.format(processes=", ".join(map(quoted, several)))).fetchall()
     if not count:
         return []
-    told = f"{units.plural(count, 'step')} of optimizers in another thread"
-    return [f"{told}: only one of several concurrent trainings in a process is reported"]
+    given = f"{units.plural(count, 'step')} of optimizers in another thread"
+    return [f"{given}: only one of several concurrent trainings in a process is reported"]
 
 
 # Of two updates the later one ends the step in which something was done: its thread is the one that trained. After the last
@@ -156,10 +156,10 @@ _ASIDE = f"""
 
 def _object(args: str | None) -> dict[str, Any]:
     try:
-        told = json.loads(args or "{}")
+        given = json.loads(args or "{}")
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return given if isinstance(given, dict) else {}
 
 
 def _command(words: object) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 # Columns that say the most, in the order in which a narrow terminal keeps them.
-TELLING = (
+IMPORTANT = (
     "name", "cat", "step", "phase", "layer", "field", "norm", "update_ratio", "mean", "std", "zeros", "batch", "index", "file", "bytes", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
     "forward_ns", "backward_ns", "optimizer_ns", "residual_ns", "loss", "device_ns", "device_peak_bytes", "evaluation_ns",
     "communication_ns", "wait_ns", "fetch_ns", "indices", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",

@@ -28,7 +28,7 @@ MOST_ITEMS = 256  # of a batch, that have a picture
 
 
 @dataclass(frozen=True)
-class KeptValue:
+class StoredValue:
     """One value of one item: at which stage, from where, and in which array it is whole."""
 
     stage: str
@@ -50,7 +50,7 @@ class ArrayPlace:
 
 
 @dataclass(frozen=True)
-class KeptBatch:
+class StoredBatch:
     """What was kept of a batch: pictures by position, the positions of items that went wrong, and where it is from."""
 
     pictures: dict[int, bytes]
@@ -69,9 +69,9 @@ class WholeArray:
     stride: int
 
 
-def values_of_item(run: Run, index: int | None, id: str | None) -> list[KeptValue]:
+def values_of_item(run: Run, index: int | None, id: str | None) -> list[StoredValue]:
     """All values of an item that dumps of the black box have, the newest dump first."""
-    found: list[KeptValue] = []
+    found: list[StoredValue] = []
     room = [MOST_BYTES]
     for dump in reversed(_dumps(run)):
         for place, batch in enumerate(dump.batches):
@@ -82,13 +82,13 @@ def values_of_item(run: Run, index: int | None, id: str | None) -> list[KeptValu
     return found[:MOST_VALUES]
 
 
-def values_of_batch(run: Run, rank: int | None, loader: int, round: int, number: int) -> KeptBatch | None:
+def values_of_batch(run: Run, rank: int | None, loader: int, round: int, number: int) -> StoredBatch | None:
     """Pictures of the items of a batch; None if no dump has it."""
     for dump in reversed(_dumps(run)):
         for batch in dump.batches:
             if (dump.rank, batch.loader, batch.round, batch.number) == (rank, loader, round, number):
                 guilty = culprits(batch, dump, black_box(run))
-                return KeptBatch(_pictures(dump, batch, guilty), guilty, _source(dump))
+                return StoredBatch(_pictures(dump, batch, guilty), guilty, _source(dump))
     return None
 
 
@@ -129,14 +129,16 @@ def _per_item(batch: DumpedBatch) -> Iterator[tuple[int, Value]]:
             yield place, value
 
 
-def _values(dump: Dump, place: int, batch: DumpedBatch, position: int, room: list[int]) -> list[KeptValue]:
+def _values(dump: Dump, place: int, batch: DumpedBatch, position: int, room: list[int]) -> list[StoredValue]:
     found = []
     for number, value in _per_item(batch):
         row = kept_rows(dump, value, [position], []).get(position)
         if row is not None:
             shown = item_value(value.path, row, None, room, [])
             where = ArrayPlace(dump.name, place, number, position)
-            found.append(KeptValue("batch, as the model got it", _source(dump), batch.step, value.dtype, shown, where))
+            found.append(
+                StoredValue("batch, as the model got it", _source(dump), batch.step, value.dtype, shown, where)
+            )
     return found
 
 

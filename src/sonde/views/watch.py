@@ -177,7 +177,7 @@ MOST_LAYERS = 200
 MOST_LONG = 4
 SLOWER = 1.05  # a rank is called the slowest only if it is so many times the median of the ranks
 STALE_NS = 3_000_000_000  # a worker that was not measured for so long is gone
-TOLD = (probe.PROBE, probe.LAYER, probe.LAYER_BACKWARD)
+REPORTED = (probe.PROBE, probe.LAYER, probe.LAYER_BACKWARD)
 
 
 def watch(live: Live, verdict: Opinion | None = None, notice: str | None = None) -> WatchView:
@@ -491,7 +491,7 @@ def _long(live: Live, usual_ns: float | None) -> list[str]:
     least = max(LONG_NS, LONG_TIMES * (usual_ns or 0))
     now = time.monotonic_ns()
     outer = {(one.process, one.parent) for one in opened}
-    inner = [one for one in opened if (one.process, one.seq) not in outer and one.cat in TOLD]
+    inner = [one for one in opened if (one.process, one.seq) not in outer and one.cat in REPORTED]
     long = sorted((one for one in inner if now - one.start_ns > least), key=lambda one: one.start_ns)
     return [
         f"{live.sources[one.process].name} has been in {_what(one)} for {units.duration(now - one.start_ns)}"

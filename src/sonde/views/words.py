@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sonde.analysis.questions.items import StepItem
     from sonde.views.report import Report, SlowStep
 
-TELLING = 0.05  # of a step: what an item must take to be told of
+NOTABLE = 0.05  # of a step: what an item must take to be told of
 PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device", "residual": "untracked"}
 
 
@@ -21,7 +21,7 @@ def phase_name(phase: str) -> str:
 
 def notable_items(one: SlowStep) -> list[StepItem]:
     """The items that took a part of the step worth telling."""
-    return [item for item in one.items if item.dur_ns is None or item.dur_ns >= TELLING * one.dur_ns]
+    return [item for item in one.items if item.dur_ns is None or item.dur_ns >= NOTABLE * one.dur_ns]
 
 
 def black_box_line(view: Report) -> str:

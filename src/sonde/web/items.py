@@ -9,7 +9,7 @@ from urllib.parse import quote
 from sonde.analysis.questions.items import LOADED, each_item
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
-from sonde.views.values import KeptValue, values_of_item
+from sonde.views.values import StoredValue, values_of_item
 from sonde.web.arrays import as_address
 from sonde.web.asking import Ask, rows
 
@@ -88,7 +88,7 @@ def _files(run: Run, where: str) -> list[dict[str, object]]:
     )
 
 
-def _value(one: KeptValue) -> dict[str, object]:
+def _value(one: StoredValue) -> dict[str, object]:
     shown, place = one.value, one.array
     return {
         "stage": one.stage,

@@ -66,14 +66,14 @@ class Feed:
         self._serial = 0
         self._events: list[str] = []  # of the newest look
         self._version = ""
-        self._told = -1  # the newest step that listeners know
+        self._sent = -1  # the newest step that listeners know
         self.over = False
 
     async def events(self) -> AsyncGenerator[str, None]:
         """What one listener gets."""
         self._listeners += 1
         if self._task is None or self._task.done():
-            self._told = -1
+            self._sent = -1
             self._version = ""
             self._task = asyncio.create_task(self._follow())
         seen = 0 if self._serial == 0 else self._serial - 1  # whoever comes later gets the newest look at once
@@ -141,16 +141,16 @@ class Feed:
     def _recent(self) -> dict[str, object]:
         """The steps that are new: of all ranks together, and of each, if there are few."""
         assert self._reader is not None
-        together = recent(self._reader, self._told)
+        together = recent(self._reader, self._sent)
         if together is None:
             return {}
         ranks = [one.info.rank for one in self._reader.trainers]
         each = ranks if 1 < len(ranks) <= MOST_RANKS else []
         found: dict[str, object] = {"all": asdict(together)}
         for rank in each:
-            own = None if rank is None else recent(self._reader, self._told, rank)
+            own = None if rank is None else recent(self._reader, self._sent, rank)
             found |= {} if own is None else {str(rank): asdict(own)}
-        self._told = together.step[-1]
+        self._sent = together.step[-1]
         return found
 
 

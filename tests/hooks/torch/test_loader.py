@@ -475,7 +475,7 @@ def test_in_a_lane_the_batch_is_known_when_it_is_there(
     def fast(original: Callable[..., Any]) -> Callable[..., Any]:
         def wait(iterator: Any) -> Any:
             data = original(iterator)
-            settled.append(loader.settle(iterator))
+            settled.append(loader.end_fetch(iterator))
             return data
 
         return wait
@@ -497,7 +497,7 @@ def test_outside_of_a_lane_nothing_is_settled(leave: list[Callable[[], None]]) -
     leave.append(loader.next_batch.fast_path(lambda original: original))
     iterator = iter(DataLoader(Count(2)))
     next(iterator)
-    assert loader.settle(iterator) is None
+    assert loader.end_fetch(iterator) is None
 
 
 def test_the_loader_whose_iteration_begins_is_known(leave: list[Callable[[], None]]) -> None:

@@ -65,7 +65,7 @@ def trained(count: int) -> None:
     optimizer = sgd(net)
     for _ in range(count):
         train(net, optimizer, 1)
-        step.tell()
+        step.notify()
 
 
 @pytest.mark.usefixtures("cuda")
@@ -176,7 +176,7 @@ def test_what_a_device_waits_for_is_told(
             clock.advance(seconds=data)
             net(torch.zeros(4, 8)).sum().backward()
             optimizer.step()
-            step.tell()
+            step.notify()
             clock.advance(max(0, Clocked.now_ns - clock()))  # as `.item()` waits for the device
     with open_run(recorded.path) as run:
         found = diagnose(run)

@@ -184,7 +184,7 @@ def test_an_allocator_that_fails_ends_the_looks_and_not_the_timing(
         trained(devices[0], [500, 500])
         monkeypatch.setattr(allocator, "_take", fails)
         trained(devices[0], [500, 500])
-        step.tell()
+        step.notify()
     assert [event["cat"] for event in recorded.named("allocator")] == ["probe.off"]
     assert len(recorded.named("device.backward")) == 3
     assert torch.cuda.max_memory_allocated(0) == 500
@@ -206,7 +206,7 @@ def test_the_tables_have_peaks_and_times_of_the_device(devices: list[Memory], tm
     Event.passed = 10**6
     with record(dir=tmp_path) as recorded:
         trained(devices[0], [900, 500, 300])
-        step.tell()
+        step.notify()
     if sealed:
         seal(recorded.path)
     with open_run(recorded.path) as run:

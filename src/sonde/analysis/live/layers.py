@@ -79,7 +79,7 @@ class LayerTotals:
         return self._layers.setdefault(name, Stratum(name))
 
 
-def _bytes(told: object, otherwise: int | None) -> int | None:
-    if isinstance(told, int) and told >= 0:
-        return told
+def _bytes(given: object, otherwise: int | None) -> int | None:
+    if isinstance(given, int) and given >= 0:
+        return given
     return otherwise if otherwise is not None and otherwise >= 0 else None

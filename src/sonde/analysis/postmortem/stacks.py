@@ -30,6 +30,6 @@ def threads_in(text: str) -> list[ThreadStack]:
         frames = [match for line in text[head.end() : end].splitlines() if (match := _FRAME.match(line))]
         while frames and OURS.search(frames[0][1]):
             frames.pop(0)
-        told = [f"{one[3]} ({one[1].rpartition('/')[2]}:{one[2]})" for one in frames[:MOST_FRAMES]]
-        found.append(ThreadStack(head[2] or f"thread {number + 1}", head[1] == "Current thread", told))
+        lines = [f"{one[3]} ({one[1].rpartition('/')[2]}:{one[2]})" for one in frames[:MOST_FRAMES]]
+        found.append(ThreadStack(head[2] or f"thread {number + 1}", head[1] == "Current thread", lines))
     return found

@@ -161,7 +161,7 @@ class FolderLoader:
         table = self._name_table(recording)
         first, last, unnamed, left = FAR, -1, 0, 0
         name_counts = NameCounter(recording.names)
-        one = _Left(recording, number, process, offset, table, self._sieve(recording))
+        one = _Left(recording, number, process, offset, table, self._steponly(recording))
         for chunk in recording.chunks():
             names = np.take(table, chunk.records["name"], mode="clip")
             unnamed += len(names) - int(np.count_nonzero(names))
@@ -174,7 +174,7 @@ class FolderLoader:
             recording.notes.append(f"names.jsonl lacks the names of {unnamed} records")
         return ProcessSummary(name_counts.rows(), first if last >= 0 else None, last if last >= 0 else None)
 
-    def _sieve(self, recording: ProcessRecording) -> Plain:
+    def _steponly(self, recording: ProcessRecording) -> Plain:
         if self._ordered:
             return Plain(recording.names, -1, -1, sealed=True)
         return Plain(recording.names, *middle_of(len(recording)))

@@ -133,8 +133,8 @@ class Timeline:
         width, rest = divmod(last - first, high - low)
         spans = self._spans.take(slice(first, last))
         codes = spans.code[:width].tolist()
-        judged = not self._waited or self._evaluated or max(codes, default=ITER) >= EVALUATION
-        if judged or rest or len({*codes}) < width:
+        everything = not self._waited or self._evaluated or max(codes, default=ITER) >= EVALUATION
+        if everything or rest or len({*codes}) < width:
             return None
         even = np.array_equal(self._cuts[low : high + 1], np.arange(first, last + 1, width))
         if not even or not all((spans.code[at::width] == code).all() for at, code in enumerate(codes)):
@@ -169,9 +169,9 @@ class Timeline:
         inside = (place >= 0) & (start < np.maximum.accumulate(self._spans.end[marked])[place])
         others, own = np.flatnonzero(~inside), ~inside[self._waits]
         found = self._match(self._spans.take(others), np.searchsorted(others, self._waits[own]))
-        told = Purposes(np.full(len(own), EVALUATE, np.uint8), start[self._waits], np.zeros(len(own), bool))
-        told.purpose[own], told.moment[own], told.part[own] = found
-        return told
+        known = Purposes(np.full(len(own), EVALUATE, np.uint8), start[self._waits], np.zeros(len(own), bool))
+        known.purpose[own], known.moment[own], known.part[own] = found
+        return known
 
     def _match(self, spans: Spans, waits: Ints) -> Purposes:
         """Judge the fetches at these places by the other spans."""
@@ -194,8 +194,8 @@ class Timeline:
         marked = code == EVALUATION
         waits = slice(*np.searchsorted(self._waits, [first, last]))
         evaluates = self.purposes.purpose[waits] == EVALUATE
-        told = evaluates.any() or marked.any() or (self._evaluated and len(starting))
-        if not told and not _bare(self._spans.key[first:last][forwards]).any():
+        known = evaluates.any() or marked.any() or (self._evaluated and len(starting))
+        if not known and not _bare(self._spans.key[first:last][forwards]).any():
             return None
         sides = np.full(last - first, EITHER, np.uint8)
         sides[(code == BACKWARD) | (code == OPTIMIZER)] = TRAINING

@@ -114,13 +114,13 @@ class Stretch:
         if side is None or not np.any((side == EVALUATING) | (side == APART)):
             return np.zeros(len(self._row), bool)
         places = np.arange(len(side))
-        told = side != EITHER
-        before = np.maximum.accumulate(np.where(told, places, -1))
-        after = np.minimum.accumulate(np.where(told, places, len(side))[::-1])[::-1]
+        decided = side != EITHER
+        before = np.maximum.accumulate(np.where(decided, places, -1))
+        after = np.minimum.accumulate(np.where(decided, places, len(side))[::-1])[::-1]
         known = np.append(side == EVALUATING, False)  # the last one stands for none
         row = np.append(self._row, -1)
         between = known[before] & known[after] & (row[before] == self._row) & (row[after] == self._row)
-        found: Flags = np.where(told, (side == EVALUATING) | (side == APART), between)
+        found: Flags = np.where(decided, (side == EVALUATING) | (side == APART), between)
         return found
 
     def _pauses(self) -> Ints:

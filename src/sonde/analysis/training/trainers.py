@@ -74,8 +74,8 @@ def trainers(source: RecordSource, rows: Sequence[Row], but: Collection[str] = (
         logged = probe.LOSS not in names and any(
             (one.kind, one.cat, one.name) == ("counter", probe.LOG, probe.LOSS) for one in named
         )
-        told = {*names, probe.LOSS} if logged else names
-        wanted = Wanted(codes, lanes, told, not _updating(named), aside, logged)
+        counted = {*names, probe.LOSS} if logged else names
+        wanted = Wanted(codes, lanes, counted, not _updating(named), aside, logged)
         # Read at the call, and kept nowhere here: they are large.
         yield _trainer(number, row, names, source.read(row["process"], wanted), counting=_counting(named))
     source.forget()

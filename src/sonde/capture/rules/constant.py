@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from sonde.capture.rules.identifying import flat, label, plain, telling
+from sonde.capture.rules.identifying import flat, identifies, label, plain
 from sonde.capture.rules.observations import Sight, Sights, Who, listed
 from sonde.finding import INFO, WARN, Finding
 
@@ -16,7 +16,7 @@ ENOUGH_LABELS = 32  # items with the same label: fewer come together by chance, 
 def constant(seen: Sights) -> list[Finding]:
     """Each such field once, at the first place where it is seen."""
     found: list[Finding] = []
-    told: set[Hashable] = set()
+    reported: set[Hashable] = set()
     for series in seen.series.values():
         one = next(iter(series.values()))
         contents = {_content(sight) for sight in series.values()}
@@ -24,8 +24,8 @@ def constant(seen: Sights) -> list[Finding]:
             continue
         key = contents.pop() if one.array else (one.name, contents.pop())
         follows = bool(found) and one.name.isdigit()  # a part without a name: probably made of what was told before
-        if key is not None and key not in told and not follows:
-            told.add(key)
+        if key is not None and key not in reported and not follows:
+            reported.add(key)
             found.append(_finding(one, list(series)))
     return found
 
@@ -37,7 +37,7 @@ def _content(one: Sight) -> Hashable:
 
 
 def _enough(one: Sight) -> float:
-    if telling(one):
+    if identifies(one):
         return float("inf") if flat(one) and one.note.low == 1 else ENOUGH  # all ones are a placeholder
     return ENOUGH_LABELS if label(one) else float("inf")
 

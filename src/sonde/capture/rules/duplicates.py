@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.capture.rules.identifying import flat, label, telling
+from sonde.capture.rules.identifying import flat, identifies, label
 from sonde.capture.rules.observations import Place, Sight, Sights, Who, listed
 from sonde.finding import INFO, WARN, Finding
 from sonde.values.note import TEXT
@@ -13,14 +13,14 @@ KIND = "same_content"
 def repeated(seen: Sights) -> list[Finding]:
     """Groups of items, not all, that have an array in common; each group once, at the first place."""
     found: list[Finding] = []
-    told: set[frozenset[Who]] = set()
+    reported: set[frozenset[Who]] = set()
     series = seen.series
     contents = _contents(series)
     for place in series.values():
         for sights in _groups(place).values():
             items = list(sights)
-            if 1 < len(items) < max(len(place), 3) and frozenset(items) not in told:
-                told.add(frozenset(items))
+            if 1 < len(items) < max(len(place), 3) and frozenset(items) not in reported:
+                reported.add(frozenset(items))
                 found.append(_finding(next(iter(sights.values())), items, contents))
     return found
 
@@ -28,7 +28,7 @@ def repeated(seen: Sights) -> list[Finding]:
 def _groups(place: dict[Who, Sight]) -> dict[int | None, dict[Who, Sight]]:
     groups: dict[int | None, dict[Who, Sight]] = {}
     for who, one in place.items():
-        if telling(one) and not flat(one):
+        if identifies(one) and not flat(one):
             groups.setdefault(one.note.digest, {})[who] = one
     return groups
 
@@ -38,7 +38,7 @@ def _contents(series: dict[Place, dict[Who, Sight]]) -> dict[Who, dict[str, set[
     found: dict[Who, dict[str, set[object]]] = {}
     for place in series.values():
         for who, one in place.items():
-            if one.output and (telling(one) or (one.note.kind == TEXT and not label(one))):
+            if one.output and (identifies(one) or (one.note.kind == TEXT and not label(one))):
                 found.setdefault(who, {}).setdefault(one.name, set()).add(one.note.digest or one.note.text)
     return found
 

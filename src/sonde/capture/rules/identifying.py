@@ -17,7 +17,7 @@ SHARED = re.compile(
 LABELS = re.compile(r"label|target|class|one_?hot|categor|(^|_)(y|gt|truth|id|ids)(_|$)", re.IGNORECASE)
 
 
-def telling(one: Sight) -> bool:
+def identifies(one: Sight) -> bool:
     """Is this an array that describes one item, and no axis, mask or label?"""
     if not one.array or one.note.digest is None or one.size < 2 or SHARED.search(one.field) or label(one):
         return False

@@ -18,7 +18,7 @@ def shapes(seen: Sights) -> list[Finding]:
         arrays = {who: one for who, one in seen.series[place].items() if one.array}
         counts = Counter(one.note.shape for one in arrays.values())
         if len(counts) > 1:
-            found += _judged(arrays, counts)
+            found += _differing(arrays, counts)
     return found
 
 
@@ -30,7 +30,7 @@ def _last(seen: Sights) -> list[Place]:
     return collated or list(dict.fromkeys(last))
 
 
-def _judged(arrays: dict[Who, Sight], counts: Counter[tuple[int, ...] | None]) -> list[Finding]:
+def _differing(arrays: dict[Who, Sight], counts: Counter[tuple[int, ...] | None]) -> list[Finding]:
     usual = counts.most_common(1)[0][0]
     odd = {who: one for who, one in arrays.items() if one.note.shape != usual}
     one = next(iter(odd.values()))

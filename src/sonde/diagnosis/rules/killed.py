@@ -124,8 +124,8 @@ def _ended_so(end: End) -> bool:
         return number is not None and number not in ASKED
     if number is not None:
         return True
-    told = end.exit_code is not None or end.exception is not None
-    return end.state == DIED and not told and end.role != "launcher"
+    has_end = end.exit_code is not None or end.exception is not None
+    return end.state == DIED and not has_end and end.role != "launcher"
 
 
 def signal_name(number: int) -> str:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from sonde.guard import guard
-from sonde.hooks.points import Point, dressed, telling
+from sonde.hooks.points import Point, dressed, notifying
 from sonde.hooks.torch import private
 from sonde.hooks.torch.engine import native
 from sonde.native import loader as fast
@@ -137,7 +137,7 @@ def delivered(iterator: Any) -> Batch | None:
     return iteration.batch if iteration else None
 
 
-def settle(iterator: Any) -> Batch | None:
+def end_fetch(iterator: Any) -> Batch | None:
     """The same inside a fast path of `next_batch`, when the original has returned or failed; not at the end of the loop."""
     iteration = _thread.iteration if _thread.iterator is iterator else None
     if iteration is None:
@@ -251,13 +251,13 @@ def _iteration(iterator: Any) -> _IteratorState:
     last = _thread.known
     if last is not None and last.iterator() is iterator:
         return last.iteration
-    books = _iterations.get(iterator)
-    if books is None:
-        books = _iterations[iterator] = _IteratorState()
+    iteration = _iterations.get(iterator)
+    if iteration is None:
+        iteration = _iterations[iterator] = _IteratorState()
         for number, task in private.tasks(iterator).items():
-            books.filed[number] = (None, task[0])
-    _thread.known = _KnownIterator(ref(iterator), books)
-    return books
+            iteration.filed[number] = (None, task[0])
+    _thread.known = _KnownIterator(ref(iterator), iteration)
+    return iteration
 
 
 class _IterKeeper:
@@ -318,11 +318,11 @@ class _NextKeeper:
     """Finds out which batch is delivered."""
 
     def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _IteratorState, Any, _IteratorState | None]:
-        iterator, outer, books = args[0], _thread.iterator, _thread.iteration
+        iterator, outer, iteration = args[0], _thread.iterator, _thread.iteration
         iteration = _iteration(iterator)
         iteration.batch = None
         _thread.iterator, _thread.iteration = iterator, iteration
-        return iterator, iteration, outer, books
+        return iterator, iteration, outer, iteration
 
     def after(
         self, token: tuple[Any, _IteratorState, Any, _IteratorState | None], _data: Any, error: BaseException | None
@@ -432,20 +432,20 @@ _judging = guard("classifying a loader")
 
 def _account(iterator: Any) -> dict[str, Any] | None:
     """What the fast path has to know of an iterator; None: its first batch does not take it."""
-    books = _iterations.get(iterator)
-    if books is None or books.loader is None or books.round is None or books.batch is None:
+    iteration = _iterations.get(iterator)
+    if iteration is None or iteration.loader is None or iteration.round is None or iteration.batch is None:
         return None
     torch = sys.modules["torch"]
     data, stream = torch.utils.data, private.is_iterable(iterator)
     plain = type(iterator) in private.iterator_classes()
-    key = batch_key(books.loader, books.round, 0) if plain and not unpacks(iterator) else -1
-    filed, ordinals = books.filed if private.has_workers(iterator) else None, books.ordinals if stream else None
+    key = batch_key(iteration.loader, iteration.round, 0) if plain and not unpacks(iterator) else -1
+    filed, ordinals = iteration.filed if private.has_workers(iterator) else None, iteration.ordinals if stream else None
     fetcher = private.fetcher(iterator)
     if type(fetcher) is not private.fetcher_class(iterable=stream):
         fetcher = None
     subset = not stream and isinstance(private.dataset(iterator), data.Subset)
     return {
-        "reference": ref(iterator), "key": key, "loader": books.loader, "round": books.round, "filed": filed, "ordinals": ordinals,
+        "reference": ref(iterator), "key": key, "loader": iteration.loader, "round": iteration.round, "filed": filed, "ordinals": ordinals,
         "fetcher": fetcher, "subset": subset, "batched": private.auto_collation(iterator), "making": _making(iterator, stream=stream),
         "tensor": torch.Tensor,
     }  # fmt: skip
@@ -602,7 +602,7 @@ class _LoopPoint(Point):
         return WorkerLoop(original, link)
 
 
-class _KeptPoint(Point):
+class _TrackedPoint(Point):
     """A point of which every batch comes by: while nobody is told, its books are kept without the ceremony.
 
     `fast`: the name of its fast path, which plain batches take in C.
@@ -619,23 +619,25 @@ class _KeptPoint(Point):
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         """What stands in the place of the function."""
-        told = self.around(original, link)
-        return dressed(told if native is None else fast.fast_path(self._fast_name, original, told), original)
+        subscribed = self.around(original, link)
+        return dressed(
+            subscribed if native is None else fast.fast_path(self._fast_name, original, subscribed), original
+        )
 
     def _changed(self) -> None:
         super()._changed()
         _review()
 
     def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
-        told = super().around(original, link)
+        subscribed = super().around(original, link)
         keeper: Any = self._keeper
         keeping = guard(f"tracking {self.name}")
         before, after = keeping(keeper.before), keeping(keeper.after)
         first = getattr(keeper, "token_is_first", False)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self.subscribers or self._replacements or not link.on or telling():
-                return told(*args, **kwargs)
+            if self.subscribers or self._replacements or not link.on or notifying():
+                return subscribed(*args, **kwargs)
             token: Any = args[0] if first else before(args, kwargs)
             try:
                 result = (link.fast or original)(*args, **kwargs)
@@ -660,15 +662,15 @@ loader_iter = Point(
     "torch DataLoader.__iter__", "to see loops over data", library="torch", find=_iter_place, keeper=_IterKeeper()
 )
 loader_len = Point("torch DataLoader.__len__", "to see how long a loop over data is", library="torch", find=_len_place)
-next_index = _KeptPoint(
+next_index = _TrackedPoint(
     "torch loader's sampler", "to know the indices of a batch", fast="index", library="torch", find=private.next_index_target,
     keeper=_IndexKeeper(), needs=[loader_iter],
 )  # fmt: skip
-_put = _KeptPoint(
+_put = _TrackedPoint(
     "torch loader's index queue", "to know which worker loads which batch", fast="put", library="torch",
     find=private.put_target, keeper=_PutKeeper(),
 )  # fmt: skip
-next_batch = _KeptPoint(
+next_batch = _TrackedPoint(
     "torch loader's __next__", "to see which batch is delivered", fast="next", library="torch", find=private.next_batch_target,
     keeper=_NextKeeper(), needs=[loader_iter, next_index, _put],
 )  # fmt: skip
@@ -680,7 +682,7 @@ fetcher_made = Point(
     "torch loader's fetcher", "to know the rounds in a worker", library="torch", find=private.fetcher_target,
     keeper=_FetcherKeeper(),
 )  # fmt: skip
-fetch = _KeptPoint(
+fetch = _TrackedPoint(
     "torch loader's fetch", "to see items and batches being made", fast="fetch", library="torch", find=private.fetch_targets,
     keeper=_FetchKeeper(), needs=[next_batch, worker_loop],
 )  # fmt: skip

@@ -19,7 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sonde.guard import guard
-from sonde.hooks.points import Point, Subscriber, telling
+from sonde.hooks.points import Point, Subscriber, notifying
 from sonde.hooks.torch import private
 from sonde.hooks.torch.engine import backward_test, compile_test, native, readable
 from sonde.hooks.torch.private import compile_flag, graph_task
@@ -38,11 +38,11 @@ class StepAborted(Exception):
 class _RunningStep:
     """A step that has begun."""
 
-    __slots__ = ("optimizer", "token", "told")
+    __slots__ = ("begun", "optimizer", "token")
 
-    def __init__(self, optimizer: Any, told: list[tuple[Subscriber, object]] | None, token: Any) -> None:
+    def __init__(self, optimizer: Any, begun: list[tuple[Subscriber, object]] | None, token: Any) -> None:
         self.optimizer = optimizer
-        self.told = told  # None: inside another one, and not told
+        self.begun = begun  # None: inside another one, and not told
         self.token = token  # of the one who watches
 
 
@@ -118,7 +118,7 @@ class _OptimizerPoint(Point):
     def _changed(self) -> None:
         self.unlead()
 
-    def settle(self) -> None:
+    def end_due(self) -> None:
         """End the steps that have begun in this thread and are not at work any more: they were left by an exception."""
         self._take()
         while _thread.open and not self._runs(_thread.open[-1].optimizer, sys._getframe(1)):
@@ -150,7 +150,7 @@ class _OptimizerPoint(Point):
         self._engine = private.run_backward_code()
 
         def step_begins(optimizer: Any, args: Arguments, kwargs: Keywords) -> None:
-            if compiling() or telling():
+            if compiling() or notifying():
                 return
             if in_backward():
                 self.inside_backward = True
@@ -163,7 +163,7 @@ class _OptimizerPoint(Point):
                 self._begins(optimizer, args, kwargs)
 
         def step_ends(optimizer: Any, _args: Arguments, _kwargs: Keywords) -> None:
-            if not compiling() and not telling():
+            if not compiling() and not notifying():
                 with _guarded:
                     if in_backward():
                         self._ends_inside(optimizer)
@@ -216,12 +216,12 @@ class _OptimizerPoint(Point):
         if steps:
             steps.append(_RunningStep(optimizer, None, None))
             return
-        told: list[tuple[Subscriber, object]] = []
-        steps.append(_RunningStep(optimizer, told, self.watcher and self.watcher.begins(optimizer)))
+        begun: list[tuple[Subscriber, object]] = []
+        steps.append(_RunningStep(optimizer, begun, self.watcher and self.watcher.begins(optimizer)))
         if native is not None:
             native.mute(True)  # a module that is called now is in a closure; or this step was left by an exception
         if self.subscribers:
-            self.begin(told, args, kwargs)
+            self.begin(begun, args, kwargs)
 
     def _ends(self, optimizer: Any) -> None:
         self._take()
@@ -237,12 +237,12 @@ class _OptimizerPoint(Point):
         self._over(step, StepAborted("the step ended with an exception"))
 
     def _over(self, step: _RunningStep, error: StepAborted | None) -> None:
-        if step.told is None:
+        if step.begun is None:
             return
         if native is not None:
             native.mute(False)
-        if step.told:
-            self.end(step.told, None, error)
+        if step.begun:
+            self.end(step.begun, None, error)
         if step.token is not None and self.watcher is not None:
             self.watcher.ends(step.optimizer, step.token, error)
 

@@ -73,17 +73,17 @@ class OutermostPoint(Point):
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         """What stands in the place of the function."""
-        told = self.around(original, link)
+        subscribed = self.around(original, link)
         if native is None:
             self._replace(link)
-            return dressed(_gated(link, told, self._busy(), self._thread), original)
+            return dressed(_gated(link, subscribed, self._busy(), self._thread), original)
         gate = self._gates.get(id(original))
         if gate is None:
             task = None if self._in_backward else graph_task()
             gate = native.Gate(original, *compile_flag(), task, self._number)
             self._gates[id(original)] = dressed(gate, original)
         self._undo.append(readable(gate, original))
-        gate.subscribe(told)
+        gate.subscribe(subscribed)
         self._replace(link)
         if reads_objects():
             return cast("Callable[..., Any]", gate)
@@ -135,7 +135,7 @@ def _read(gate: Callable[..., Any], original: Callable[..., Any]) -> Callable[..
 
 
 def _gated(
-    link: Link, told: Callable[..., Any], in_backward: Callable[[], bool], thread: _Thread
+    link: Link, subscribed: Callable[..., Any], in_backward: Callable[[], bool], thread: _Thread
 ) -> Callable[..., Any]:
     compiling, original = compile_test(), link.original
 
@@ -147,7 +147,7 @@ def _gated(
             return link.inner(*args, **kwargs)
         try:
             thread.inside = True
-            return told(*args, **kwargs)
+            return subscribed(*args, **kwargs)
         finally:
             thread.inside = False
 

@@ -32,7 +32,7 @@ class TransferPoint(Point):
 
     def made(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
         """What stands in the place of the method."""
-        told = self.around(original, link)
+        subscribed = self.around(original, link)
         compiling = compile_test()
         moves = self._moves[original.__name__]
 
@@ -40,7 +40,7 @@ class TransferPoint(Point):
             # The compiler reads this function where it compiles the program: it must come to the original at once.
             if compiling() or not moves(args, kwargs) or _from_torch(sys._getframe(1).f_globals):
                 return original(*args, **kwargs)
-            return told(*args, **kwargs)
+            return subscribed(*args, **kwargs)
 
         return dressed(call, original)
 

@@ -124,8 +124,8 @@ def _next(batches: Iterator[dict[str, Any]]) -> dict[str, Any]:
         return next(batches)
     except SondeError as error:
         name = f"{type(error).__module__}.{type(error).__qualname__}: "
-        _, told, message = str(error).rpartition(name)
-        if not told:
+        _, named, message = str(error).rpartition(name)
+        if not named:
             raise
         raise type(error)(message.strip()) from error
 

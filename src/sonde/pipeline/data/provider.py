@@ -20,7 +20,7 @@ from sonde.pipeline.data.nans import Nans
 from sonde.pipeline.data.reading import FieldSource, augmented, identity, joining, mixed, reader, resolver
 from sonde.pipeline.data.request import ID, Source, parse_request
 from sonde.pipeline.datasets.make import check_methods, fields_of, make
-from sonde.pipeline.tracing import Told
+from sonde.pipeline.tracing import NotedFunction
 
 if TYPE_CHECKING:
     from array import array
@@ -191,7 +191,7 @@ class DataProvider:
         """What lets a function appear in the trace that is active; without one, functions stay as they are."""
 
         def wrap(function: Callable[..., Any], name: str, argument: str, result: str, stage: str) -> Callable[..., Any]:
-            return Told(function, owner, name, argument, result, stage) if self._noted else function
+            return NotedFunction(function, owner, name, argument, result, stage) if self._noted else function
 
         return wrap
 
@@ -232,9 +232,9 @@ class DataProvider:
         wanted = source.augment if isinstance(source.augment, bool) else field in source.augment
         if function is None or not (self.augment and wanted):
             return get
-        told = self._wrap(source.friendly)(function, f"augment_{field}", "value", field, "dataset_getter")
+        getter = self._wrap(source.friendly)(function, f"augment_{field}", "value", field, "dataset_getter")
         seed = self.config["general"]["seed"]
-        return augmented(self._whose(source), field, get, told, lambda row: mixed(seed, self.epoch, row))
+        return augmented(self._whose(source), field, get, getter, lambda row: mixed(seed, self.epoch, row))
 
     def _identity(self, source: Source) -> Callable[[int], str]:
         """What gives the id of a row; for a joined source the id that it belongs to."""

@@ -119,11 +119,11 @@ def described(field: pyarrow.Field) -> ResultColumn | None:
     """The column for a field of any table; None if it is nothing that an array can hold."""
     known = field.metadata or {}
     if SHAPE in known and DTYPE in known:
-        return _told(field.name, known)
+        return _column_of(field.name, known)
     return _guessed(field)
 
 
-def _told(name: str, known: dict[bytes, bytes]) -> ResultColumn | None:
+def _column_of(name: str, known: dict[bytes, bytes]) -> ResultColumn | None:
     try:
         shape, dtype = json.loads(known[SHAPE]), known[DTYPE].decode()
         if dtype not in TEXTS.values():

@@ -40,8 +40,8 @@ class LoopSetting(NamedTuple):
     def inputs(self) -> Callable[[dict[str, Any]], Any]:
         """What makes the model's inputs, as tensors, of a collated batch."""
         name = type(self.model).__name__
-        told = of_inputs(prepare(type(self.model)), name)
-        return lambda batch: to_tensors(prepared(told, batch, name), self.device)
+        prepare_inputs = of_inputs(prepare(type(self.model)), name)
+        return lambda batch: to_tensors(prepared(prepare_inputs, batch, name), self.device)
 
 
 def method(model: Any, name: str) -> Callable[[Any], Any]:

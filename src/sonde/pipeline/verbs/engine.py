@@ -12,7 +12,7 @@ from sonde.pipeline import folder as folders
 from sonde.pipeline.export.exported import MODEL, Exported
 from sonde.pipeline.job import Job, verb
 from sonde.pipeline.results.results import ResultWriter
-from sonde.pipeline.tracing import Told, fetched, of_inputs
+from sonde.pipeline.tracing import NotedFunction, fetched, of_inputs
 from sonde.pipeline.training.weights import named_run
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class _EngineStep:
     def __init__(self, exported: Exported) -> None:
         self.prepare = of_inputs(exported.prepared(), exported.model)
         create, run = exported.create_ort_inputs, exported.run_onnx_batch
-        self.create = Told(create, "Engine", "create_ort_inputs", "prepared_batch", "ort_inputs", "evaluation")
-        self.evaluate = Told(run, "Engine", "run_onnx_batch", "ort_inputs", "onnx_results", "evaluation")
+        self.create = NotedFunction(create, "Engine", "create_ort_inputs", "prepared_batch", "ort_inputs", "evaluation")
+        self.evaluate = NotedFunction(run, "Engine", "run_onnx_batch", "ort_inputs", "onnx_results", "evaluation")
 
     def run(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The outputs for a batch, by name."""

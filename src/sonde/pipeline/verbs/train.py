@@ -165,7 +165,7 @@ class _Training:
     def _keep(self, trainer: Engine, numbers: dict[str, float], measured: dict[str, float]) -> None:
         """Save checkpoints: the latest, and the best if this epoch was that."""
         epoch = trainer.state.epoch
-        value = self._judged(numbers, measured)
+        value = self._deciding(numbers, measured)
         better = value is not None and _better(value, self.done.best, self.config["train"]["best_mode"])
         best, best_epoch = (value, epoch) if better else (self.done.best, self.done.best_epoch)
         self.done = Progressed(epoch, best, best_epoch)
@@ -180,7 +180,7 @@ class _Training:
             checkpoint.save(self.folder.path / BEST, self.setting.model, self.done, states)
         self.folder.tell(epochs=epoch, metrics=numbers)
 
-    def _judged(self, numbers: dict[str, float], measured: dict[str, float]) -> float | None:
+    def _deciding(self, numbers: dict[str, float], measured: dict[str, float]) -> float | None:
         """The number by which the best epoch is chosen; None in an epoch that was not validated."""
         name = self.config["train"]["best_metric"]
         if self.validate is not None:

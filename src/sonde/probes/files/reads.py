@@ -61,7 +61,7 @@ class ItemReads:
 
     def opened(self, path: str, size: int | None = None) -> None:
         """Python opens this file."""
-        self.settle()
+        self.flush()
         self.native = None
         self.tally(path, size).opens += 1
 
@@ -76,7 +76,7 @@ class ItemReads:
 
     def taken(self, path: str) -> None:
         """Native code gets the descriptor of this file."""
-        self.settle()
+        self.flush()
         self.native = path
         if self.since is None:  # outside of items, or the kernel does not count
             self.tally(path).unseen = True
@@ -85,7 +85,7 @@ class ItemReads:
         """The file is mapped into memory: what is read of it then is not seen."""
         self.tally(path).unseen = True
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Give what the kernel has counted beyond the readers to the file that native code read."""
         if self.since is None:
             return
@@ -106,7 +106,7 @@ class ItemReads:
 
     def end(self) -> Counted | None:
         """Write the records; returns the last counts, at which the next item may begin."""
-        self.settle()
+        self.flush()
         unnamed = self.files.pop(None, None)
         if unnamed is not None:
             self._name(unnamed)

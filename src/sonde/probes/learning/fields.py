@@ -39,8 +39,8 @@ def look(batch: Any, key: int | None, step: int, exclude: frozenset[str], result
     """Look at the fields of a batch."""
     torch = sys.modules["torch"]
     found = {
-        ".".join(map(str, way)) or "batch": part
-        for way, part in parts_of(batch, exclude, MOST_FIELDS)
+        ".".join(map(str, path)) or "batch": part
+        for path, part in parts_of(batch, exclude, MOST_FIELDS)
         if isinstance(part, torch.Tensor)
     }
     for name, part in found.items():

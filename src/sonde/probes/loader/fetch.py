@@ -15,7 +15,7 @@ from sonde.events import core
 from sonde.hooks.torch import loader as hooks
 from sonde.probes import step
 from sonde.probes.files import items as files, reads
-from sonde.probes.loader.listeners import Failed, subscribed, tell_unmade, telling
+from sonde.probes.loader.listeners import Failed, report_unmade, reporting, subscribed
 from sonde.probes.loader.state import following, key_of, process, thread
 from sonde.probes.process import sampler
 from sonde.store.probe import FETCH, ITEM, PROBE, batch_key
@@ -178,9 +178,9 @@ def _begin_fetch(fetcher: Any, asked: Any) -> Fetch | None:
 def _end_fetch(fetch: Fetch, error: type[BaseException] | None) -> None:
     thread.fetch = None
     if error is not None and subscribed.failures and not issubclass(error, StopIteration):
-        with telling:
+        with reporting:
             batch = hooks.fetching()
-            tell_unmade(Failed(fetch.key, *fetch.blame(), None if batch is None else batch.worker))
+            report_unmade(Failed(fetch.key, *fetch.blame(), None if batch is None else batch.worker))
     fetch.end(error)
     if process.worker:
         sampler.tick()

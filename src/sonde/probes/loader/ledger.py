@@ -27,7 +27,7 @@ MOST_TEXT = 64  # characters of a key that is no number
 MOST_KEYS = args.MAX_ITEMS
 
 
-class _Book:
+class _OpenLedger:
     """The ledger of this process."""
 
     def __init__(self) -> None:
@@ -51,26 +51,26 @@ class _Book:
         self.forget()
 
 
-_book = _Book()
+_ledger = _OpenLedger()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_book.in_child)
+    os.register_at_fork(after_in_child=_ledger.in_child)
 
 
 def begin(settings: Settings) -> None:
     """Keep a ledger from now on."""
-    if _book.where != recorder.process_folder():
+    if _ledger.where != recorder.process_folder():
         _close()
-    _book.settings, _book.retry_at = settings, 0.0
-    _book.leave = recorder.at_end(flush)
+    _ledger.settings, _ledger.retry_at = settings, 0.0
+    _ledger.leave = recorder.at_end(flush)
 
 
 def end() -> None:
     """Keep it no more. The file stays open: probes may come back while the same process folder is being written."""
-    leave, _book.leave = _book.leave, None
+    leave, _ledger.leave = _ledger.leave, None
     if leave is not None:
         leave()
     flush()
-    _book.settings = None
+    _ledger.settings = None
 
 
 _keeping = probe_guard("ledger", DOING, end)
@@ -78,39 +78,39 @@ _keeping = probe_guard("ledger", DOING, end)
 
 @guard("closing the ledger")
 def _close() -> None:
-    if _book.writer is not None:
-        _book.writer.close()
-    _book.forget()
+    if _ledger.writer is not None:
+        _ledger.writer.close()
+    _ledger.forget()
 
 
 @guard("writing out the ledger")
 def flush() -> None:
     """Write out what is in memory only."""
-    if _book.writer is not None:
-        _book.writer.flush()
+    if _ledger.writer is not None:
+        _ledger.writer.flush()
 
 
 def note(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> None:
     """Write down the items of a batch."""
-    if _book.settings is None:
+    if _ledger.settings is None:
         return
     with _keeping:
-        writer = _book.writer or _open()
+        writer = _ledger.writer or _open()
         if writer is not None:
-            entry = _book.packer.batch(key, items, worker, flags)
+            entry = _ledger.packer.batch(key, items, worker, flags)
             writer.put(_named(key, items, worker, flags) if entry is None else entry)
 
 
 @_keeping
 def note_digest(key: int, digest: int, of_all: bool) -> None:
     """Write down the digest of a batch that was delivered; `of_all`: of everything in it, else of a sample."""
-    if _book.settings is not None and _book.writer is not None:
-        _book.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), 0)
+    if _ledger.settings is not None and _ledger.writer is not None:
+        _ledger.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), 0)
 
 
 def book() -> object:
     """What C needs to write down batches: the book, which has `settings` and `writer`."""
-    return _book
+    return _ledger
 
 
 def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) -> bytes:
@@ -124,32 +124,32 @@ def _named(key: int, items: tuple[object, ...], worker: int | None, flags: int) 
 
 def _open() -> LedgerWriter | None:
     """Make the file; None: not now."""
-    settings, here = _book.settings, recorder.process_folder()
-    if settings is None or here is None or monotonic() < _book.retry_at:
+    settings, here = _ledger.settings, recorder.process_folder()
+    if settings is None or here is None or monotonic() < _ledger.retry_at:
         return None
-    _book.retry_at = monotonic() + RETRY_S
+    _ledger.retry_at = monotonic() + RETRY_S
     with guard("opening the ledger"):
         with folder.opened(here) as process:
             fd = folder.open_new(process, folder.LEDGER_FILE)
-        _book.shared = filesystem.may_map(here)
-        at_once = settings.writes == "mapped" or (settings.writes == "auto" and _book.shared)
-        _book.writer, _book.where = (
+        _ledger.shared = filesystem.may_map(here)
+        at_once = settings.writes == "mapped" or (settings.writes == "auto" and _ledger.shared)
+        _ledger.writer, _ledger.where = (
             LedgerWriter(fd, _take, os.path.join(here, folder.LEDGER_FILE), at_once=at_once),
             here,
         )
-    return _book.writer
+    return _ledger.writer
 
 
 def _take(count: int) -> bool:
     """Count bytes of the run; False, and nothing is counted, if that would be more than it may have."""
-    settings, here = _book.settings, recorder.process_folder()
+    settings, here = _ledger.settings, recorder.process_folder()
     if settings is None or here is None:
         return False
-    if _book.shared:
+    if _ledger.shared:
         with guard("counting the bytes of the ledger"):
             return _take_shared(os.path.dirname(here), count, settings.cap)
-    _book.own += count
-    return settings.cap <= 0 or _book.own <= settings.cap
+    _ledger.own += count
+    return settings.cap <= 0 or _ledger.own <= settings.cap
 
 
 def _take_shared(run: str, count: int, cap: int) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # Told of each batch: which it is, its number in the records, and the batch itself as the program gets it.
     Listener = Callable[[hooks.Batch | None, int | None, Any], None]
 
-TELLING = "reporting a batch"
+REPORTING = "reporting a batch"
 
 
 class Failed(NamedTuple):
@@ -43,7 +43,7 @@ class _Subscribed:
 
 
 subscribed = _Subscribed()
-telling = guard(TELLING)
+reporting = guard(REPORTING)
 
 
 def at_delivery(listener: Listener) -> Callable[[], None]:
@@ -56,7 +56,7 @@ def at_delivery(listener: Listener) -> Callable[[], None]:
     def drop() -> None:
         subscribed.listeners = tuple(one for one in subscribed.listeners if one is not called)
 
-    called = guard(TELLING, then=drop)(listener)
+    called = guard(REPORTING, then=drop)(listener)
     subscribed.listeners = (*subscribed.listeners, called)
     return drop
 
@@ -85,15 +85,15 @@ def at_failure(failures: FailureListener) -> Callable[[], None]:
     return leave
 
 
-def tell_unmade(failed: Failed) -> None:
+def report_unmade(failed: Failed) -> None:
     """A batch could not be made."""
     for failures in subscribed.failures:
-        with telling:
+        with reporting:
             failures.unmade(failed)
 
 
-def tell_unseen(batch: hooks.Batch | None, key: int | None, error: BaseException) -> None:
+def report_unseen(batch: hooks.Batch | None, key: int | None, error: BaseException) -> None:
     """A wait for a batch failed."""
     for failures in subscribed.failures:
-        with telling:
+        with reporting:
             failures.unseen(batch, key, error)

@@ -15,7 +15,7 @@ from sonde.hooks.torch import loader as hooks, private
 from sonde.probes import step
 from sonde.probes.loader import ledger
 from sonde.probes.loader.fetch import original_numbers
-from sonde.probes.loader.listeners import subscribed, tell_unseen
+from sonde.probes.loader.listeners import report_unseen, subscribed
 from sonde.probes.loader.state import following, key_of, process, thread
 from sonde.probes.process import sampler
 from sonde.store.ledger import ALONE, STREAM
@@ -128,10 +128,10 @@ def _fail_wait(span: types.Span | None, iterator: Any, error: BaseException) -> 
     if isinstance(error, StopIteration):
         _end_loop(span, _ending_key(iterator))
         return
-    batch = None if process.worker else hooks.settle(iterator)
+    batch = None if process.worker else hooks.end_fetch(iterator)
     core.leave(span, key_of(batch), type(error))
     if not thread.waits and not process.worker and not hooks.waiting():
-        tell_unseen(batch, key_of(batch), error)
+        report_unseen(batch, key_of(batch), error)
 
 
 @following
@@ -142,7 +142,7 @@ def _end_wait(span: types.Span | None, iterator: Any, data: Any) -> None:
     if process.worker:
         core.leave(span)
         return
-    batch = hooks.settle(iterator)
+    batch = hooks.end_fetch(iterator)
     key = key_of(batch)
     core.leave(span, key)
     if not thread.waits and not hooks.waiting():
@@ -167,7 +167,7 @@ def enter_late(batch: hooks.Batch, key: int, flags: int) -> None:
 def fail_late(batch: hooks.Batch | None, error: BaseException) -> None:
     """A wait on the fast path has ended with this."""
     core.leave(wait_span, key_of(batch), type(error))
-    tell_unseen(batch, key_of(batch), error)
+    report_unseen(batch, key_of(batch), error)
 
 
 @following
@@ -197,7 +197,7 @@ def _deliver(iterator: Any, batch: hooks.Batch | None, key: int | None, data: An
     count = _samples(iterator, batch, data, stream=stream)
     if count is not None:
         core.note(size_span, count, key)
-    batch = _settled(iterator, batch, count if stream else None)
+    batch = _delivered_batch(iterator, batch, count if stream else None)
     if key is not None and batch is not None and batch.indices is not None:
         flags = (STREAM if stream else 0) | (0 if private.auto_collation(iterator) else ALONE)
         ledger.note(key, batch.indices, batch.worker, flags)
@@ -222,7 +222,7 @@ def _rows_of_item(data: Any) -> int | None:
     return rows[0] if len(rows) > 1 and rows[0] in rows[1:] else None
 
 
-def _settled(iterator: Any, batch: hooks.Batch | None, came: int | None) -> hooks.Batch | None:
+def _delivered_batch(iterator: Any, batch: hooks.Batch | None, came: int | None) -> hooks.Batch | None:
     """The same batch with its numbers in the innermost dataset; of a stream only those that came, if it ended here."""
     if batch is None or batch.indices is None:
         return batch

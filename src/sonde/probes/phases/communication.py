@@ -85,11 +85,11 @@ class _DistributedModels:
 class _Forward:
     """The newest forward of a distributed model."""
 
-    __slots__ = ("step", "told")
+    __slots__ = ("recorded", "step")
 
     def __init__(self) -> None:
         self.step: int | None = None  # None: what comes of it is not recorded
-        self.told: object = None  # which backward pass was told of
+        self.recorded: object = None  # which backward pass was told of
 
 
 class _Loggers:
@@ -110,18 +110,18 @@ class _Loggers:
             if forward is None:
                 forward = self.forwards[logger] = _Forward()
             if forward.step is not None:
-                _tell(private.logged_times(logger), forward)
+                _record(private.logged_times(logger), forward)
             forward.step = core.get_context()[0] if step.phases.on else None
             return
         self.off = True
         switch_off("ddp", ASKING)
 
 
-def _tell(data: dict[str, Any], forward: _Forward) -> None:
+def _record(data: dict[str, Any], forward: _Forward) -> None:
     """Write the times of a backward pass, once: after two forwards in a row they are still those of the same."""
-    if data.get(WHICH) == forward.told:
+    if data.get(WHICH) == forward.recorded:
         return
-    forward.told = data.get(WHICH)
+    forward.recorded = data.get(WHICH)
     for name, key in TIMES.items():
         if key in data:
             core.counter(DDP + name, data[key], PROBE, 0, step=forward.step)

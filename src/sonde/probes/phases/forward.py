@@ -55,7 +55,7 @@ def _fast_path(original: Callable[..., Any]) -> Callable[..., Any]:
             if not now.begun:
                 step.begin()
             if stepping():  # a closure; or a step that was left by an exception
-                optimizer_step.settle()
+                optimizer_step.end_due()
             if fetching() is None:  # else it is a transform of the data
                 bits = (FORWARD_TRAINING if module.training else 0) | (FORWARD_GRAD if grad() else 0)
                 bits |= FORWARD_LOSS if isinstance(module, loss) else 0

@@ -55,7 +55,7 @@ class _PendingLosses:
         self.renew: Callable[[], None] = lambda: None  # the fast path knows who writes: it has to be made again
 
 
-_telling = guard("reporting a loss")
+_reporting = guard("reporting a loss")
 _losses = _PendingLosses()
 span = core.Span(LOSS, PROBE, key=0, base=step.phases)
 
@@ -88,12 +88,12 @@ def writer() -> Writer:
 
 def _write(span: Any, value: float, key: int = 0) -> None:
     core.note(span, value, key)
-    _tell(value, core.get_context()[0])
+    _report(value, core.get_context()[0])
 
 
-def _tell(value: float, number: int | None) -> None:
+def _report(value: float, number: int | None) -> None:
     for listener in _losses.listeners:
-        with _telling:
+        with _reporting:
             listener(value, number)
 
 
@@ -170,7 +170,7 @@ def collect() -> None:
         value = copy.value.item()
         if copy.chosen:
             core.counter(LOSS, value, PROBE, copy.divisor, step=copy.step)
-        _tell(value, copy.step)
+        _report(value, copy.step)
 
 
 def _order(torch: Any, loss: Any, divisor: int) -> None:

@@ -69,7 +69,7 @@ class _Child:
     def after(self, _token: Any, _result: Any, error: BaseException | None, /) -> None:
         recorder = serving()
         if error is not None and recorder is not None and recorder.pid == os.getpid():
-            recorder.tell_of_child(error)
+            recorder.report_child(error)
 
 
 _asked: WeakTable[bool] = WeakTable()

@@ -81,7 +81,7 @@ def alive() -> None:
     if not _watch.is_ours():
         _close()
         return
-    _tell()
+    _announce()
     if _watch.timed:
         _watch.timed = False
         _set_timer(max(AFTER_NS, PATIENCE * _watch.longest))
@@ -131,7 +131,7 @@ def _identity(fd: int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _tell() -> None:
+def _announce() -> None:
     """Say in the run that there is something new in the file."""
     size = os.fstat(_watch.fd).st_size
     if size > _watch.written:
