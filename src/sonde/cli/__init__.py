@@ -15,38 +15,53 @@ from sonde.errors import IncompleteRun, SondeError, nearest
 from sonde.store.filesystem import has_working_folder
 from sonde.version import __version__
 
-# (name, what it does). The file of a command has its name (that of `import` is `import_`), and calls it `command`.
-COMMANDS = (
-    ("run", "Run a program and record it, without editing it."),
-    ("watch", "Start a program and watch it, or watch a running or finished run."),
-    ("ui", "Show runs in a browser, live, from the verdict to the value."),
-    ("deep", "Start a program and watch every layer: forward and backward time, memory."),
-    ("report", "Diagnose a run: problem, evidence, next step."),
-    ("compare", "Compare runs: time, causes, numbers."),
-    ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
-    ("dump", "Ask a running program to write its last batches now."),
-    ("stacks", "Show the current stack of every thread of a running program."),
-    ("runs", "List recorded runs, newest first."),
-    ("show", "Show where the time of a run went, which spans were open, and what was lost."),
-    ("gate", "Pass or fail a run by limits; a gate that lacks data never passes."),
-    ("baseline", "Keep summaries of runs as baselines for `sonde gate`."),
-    ("query", "Query a run with SQL; prints a table, JSON, CSV or Parquet."),
-    ("ask", "Answer a prepared question about a run, such as item-cost or idle-gaps."),
-    ("tables", "List the tables of a run: rows and columns."),
-    ("rules", "List the diagnosis rules and their thresholds."),
-    ("flow", "Inspect captured values, compare two traces, rebuild a batch."),
-    ("pipeline", "Train, run, test and export a model declared in a TOML file."),
-    ("push", "Send what is new of a run to a URL, such as s3://bucket/runs."),
-    ("pull", "Fetch a run from a URL."),
-    ("seal", "Compress the raw records of a finished run into tables."),
-    ("rm", "Delete runs, after confirmation."),
-    ("import", "Import traces of other tools as one run."),
-    ("export", "Export a run to the format of another tool."),
-    ("mcp", "Serve runs to a coding agent over MCP (stdio)."),
-    ("skill", "Print a page that teaches a coding agent to use Sonde."),
-    ("doctor", "Check that recording works on this machine, and how."),
-    ("completion", "Print the shell completion script for commands, options and runs."),
-)
+# What a person wants to do: (name, what it does). The file of a command has its name (that of `import` is `import_`), and calls it `command`.
+SECTIONS = {
+    "Record": (
+        ("run", "Run a program and record it, without editing it."),
+        ("watch", "Start a program and watch it, or watch a running or finished run."),
+        ("deep", "Start a program and watch every layer: forward and backward time, memory."),
+        ("dump", "Ask a running program to write its last batches now."),
+        ("stacks", "Show the current stack of every thread of a running program."),
+    ),
+    "Diagnose": (
+        ("report", "Diagnose a run: problem, evidence, next step."),
+        ("ui", "Show runs in a browser, live, from the verdict to the value."),
+        ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
+        ("runs", "List recorded runs, newest first."),
+        ("show", "Show where the time of a run went, which spans were open, and what was lost."),
+        ("rules", "List the diagnosis rules and their thresholds."),
+    ),
+    "Compare": (
+        ("compare", "Compare runs: time, causes, numbers."),
+        ("gate", "Pass or fail a run by limits; a gate that lacks data never passes."),
+        ("baseline", "Keep summaries of runs as baselines for `sonde gate`."),
+    ),
+    "Ask": (
+        ("query", "Query a run with SQL; prints a table, JSON, CSV or Parquet."),
+        ("ask", "Answer a prepared question about a run, such as item-cost or idle-gaps."),
+        ("tables", "List the tables of a run: rows and columns."),
+        ("flow", "Inspect captured values, compare two traces, rebuild a batch."),
+    ),
+    "Keep and exchange": (
+        ("push", "Send what is new of a run to a URL, such as s3://bucket/runs."),
+        ("pull", "Fetch a run from a URL."),
+        ("seal", "Compress the raw records of a finished run into tables."),
+        ("rm", "Delete runs, after confirmation."),
+        ("import", "Import traces of other tools as one run."),
+        ("export", "Export a run to the format of another tool."),
+    ),
+    "With other programs": (
+        ("pipeline", "Train, run, test and export a model declared in a TOML file."),
+        ("mcp", "Serve runs to a coding agent over MCP (stdio)."),
+        ("skill", "Print a page that teaches a coding agent to use Sonde."),
+    ),
+    "This installation": (
+        ("doctor", "Check that recording works on this machine, and how."),
+        ("completion", "Print the shell completion script for commands, options and runs."),
+    ),
+}
+COMMANDS = tuple(row for rows in SECTIONS.values() for row in rows)
 
 FAULTS = ("ParserException", "BinderException", "CatalogException")  # of DuckDB: a query of ours is wrong, no file
 
@@ -82,8 +97,10 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list, without loading what is in it."""
-        with formatter.section("Commands"):
-            formatter.write_dl(COMMANDS)
+        widest = max(len(name) for name, _ in COMMANDS)
+        for title, rows in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), text) for name, text in rows])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an expected failure becomes one message and exit code 1."""
@@ -141,7 +158,7 @@ def _reason(error: OSError) -> str:
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: sonde show           the newest run\n\nHelp for one command: sonde show --help",
+    epilog="\b\nExample: sonde run train.py\nHelp for one command: sonde run --help",
 )
 @click.version_option(__version__, message="sonde %(version)s")
 def main() -> None:
