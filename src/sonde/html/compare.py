@@ -143,7 +143,7 @@ def _delta(difference: float, most: float) -> str:
 
 
 def _counts(view: Comparison) -> str:
-    return f"Different items loaded: {view.items.a:,} in A, {view.items.b:,} in B."
+    return f"Distinct items loaded: {view.items.a:,} in A, {view.items.b:,} in B."
 
 
 def _items(view: Comparison) -> str:

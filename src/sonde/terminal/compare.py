@@ -115,7 +115,7 @@ def _items(view: Comparison, console: Console) -> None:
     if not found.a and not found.b:
         return
     heading(console, "Items")
-    note(console, f"Different items loaded: {found.a:,} in A, {found.b:,} in B.")
+    note(console, f"Distinct items loaded: {found.a:,} in A, {found.b:,} in B.")
     if found.load.ratio is not None:
         ratio, interval, verdict = _ratio(found.load)
         note(
