@@ -192,8 +192,8 @@ def test_the_schema_is_valid_and_leaves_nothing_open() -> None:
 def test_the_schema_has_the_parts_that_were_promised() -> None:
     """In their order."""
     assert list(SCHEMA["properties"]) == [
-        *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "memory", "items", "layers"),
-        *("overhead", "blind_spots", "drops", "black_box"),
+        *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "hosts", "goodput", "memory"),
+        *("items", "layers", "overhead", "blind_spots", "drops", "black_box"),
     ]
     finding = ["kind", "severity", "confidence", "why", "next", "evidence", "because"]
     assert list(SCHEMA["$defs"]["finding"]["properties"]) == finding

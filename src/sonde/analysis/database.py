@@ -23,6 +23,7 @@ from sonde.analysis.tables import (
     fields,
     files,
     gradients,
+    hosts,
     items,
     layers,
     memory,
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
     from sonde.analysis.parts.manifest import Parts
     from sonde.analysis.records.columns import PackedRows
     from sonde.analysis.records.locate import Folder
+    from sonde.store.process import Info
 
 ALL = schema.PROCESSES + schema.MORE
+OLD = tuple(column for column in ALL if column[0] != "attempt")  # what the sealed files of earlier versions have
 LANES = (
     ("id", "UINTEGER"),
     ("number", "BIGINT"),
@@ -105,6 +108,7 @@ class Database:
         self._kept = 0
         self.rows: list[dict[str, Any]] = []
         self.notes: list[str] = []
+        self.infos: Sequence[Info] = ()  # what the processes say of themselves, with their clocks
         # Nothing is fetched from the network behind the user's back.
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
@@ -137,6 +141,7 @@ class Database:
             exits.add_ends(self.rows, self._seen_exits())
         exits.mark_finished(self.rows, self._busy(loaded))
         exits.mark_unwritten(self.rows)
+        _number_attempts(self.rows)
         self.write_processes()
         self.connection.execute(f"CREATE VIEW processes AS SELECT {schema.names(schema.PROCESSES)} FROM process_rows")
         if not self._files:
@@ -208,7 +213,7 @@ class Database:
             owner = owners(self.rows) if self._owners is None else self._owners
             self._create("process_numbers", NUMBERS, _numbers(self.rows, owner))
         self._made.add(table)
-        if table in ("phases", "memory"):
+        if table in ("phases", "memory", "hosts"):
             self.make("steps")
         if table in ("items", "fields", "reads"):
             self.make("batches")
@@ -223,6 +228,9 @@ class Database:
             batches.create(self.connection, self.source, self.rows, self.parts)
         elif table == "items":
             items.create(self.connection, self.parts, watched=self._watched_files())
+        elif table == "hosts":
+            self._see(hosts.MEETINGS, ["beside", "events"])
+            hosts.create(self.connection, self.rows, self.infos, self.source.name_counts)
         elif table == "layers":
             layers.create(self.connection, self.parts)
         else:
@@ -298,11 +306,11 @@ class Database:
 
     def _add_sealed(self, folder: Folder, prefix: str, but: Collection[str]) -> None:
         """Add the processes of the sealed files that versions before the first release wrote, one for a whole run."""
-        found = [row for row in self._read_sealed(folder, PROCESSES_FILE, ALL) if row[_PROCESS] not in but]
+        found = [row for row in self._read_sealed(folder, PROCESSES_FILE, OLD) if row[_PROCESS] not in but]
         self._read_sealed(folder, EVENTS_FILE, schema.EVENTS, limit=" LIMIT 0")
         events = schema.quoted(str(folder.path.resolve() / EVENTS_FILE))
         for values in found:
-            row = dict(zip((name for name, _ in ALL), values, strict=True))
+            row = {"attempt": None, **dict(zip((name for name, _ in OLD), values, strict=True))}
             row["process"] = prefix + row["process"]
             row["notes"] = _listed(row["notes"])
             self.rows.append(row | {"folder": str(folder.path)})
@@ -378,7 +386,7 @@ _VIEWS = {
     "memory": memory.create,
     "system": system.create,
 }
-_PROCESS = [name for name, _ in ALL].index("process")
+_PROCESS = [name for name, _ in OLD].index("process")
 
 
 def _sealed_events(file: str, prefix: str, listed: list[str]) -> str:
@@ -401,6 +409,14 @@ def _fault(path: Path, said: str) -> str:
         return f"{path.name} {why(error)}"
     reason = said.partition("\n")[0].partition(": ")[2].replace(f" in file '{path}'", "").replace(f" '{path}'", "")
     return f"{path.name} is truncated or damaged ({reason})"
+
+
+def _number_attempts(rows: Sequence[dict[str, Any]]) -> None:
+    """Number the attempts of the job from 0: Slurm's count a thousand each, and the first may not be recorded."""
+    known = sorted({row["attempt"] for row in rows if row["attempt"] is not None})
+    numbers = {attempt: number for number, attempt in enumerate(known)}
+    for row in rows:
+        row["attempt"] = numbers.get(row["attempt"])
 
 
 def _numbers(rows: Sequence[dict[str, Any]], owner: Mapping[str, str]) -> list[tuple[object, ...]]:

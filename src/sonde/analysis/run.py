@@ -258,6 +258,7 @@ class Run:
             if (str(folder.path), prefix + one.name) not in sealed
         ]
         known: Offsets = {(row["host"], row["boot_id"]): row["offset_ns"] for row in database.rows}
+        database.infos = self.infos
         database.add(load(raw, offsets_of(self.infos, known), self._progress, ordered=self._ordered))
         return database
 

@@ -6,6 +6,7 @@ either not at all or long. A block has the mean of its steps, and the median ove
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ class RankSpeed:
     usual: Figures
     share: Figures
     low: Figures
+    attempt: int | None = None  # of the job
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,10 @@ class Speed:
 
     @property
     def distributed(self) -> list[RankSpeed]:
-        """The ranks of a job of several, one process each; empty if it is none."""
-        ranks = {rank.rank: rank for rank in self.ranks if rank.rank is not None}
+        """The ranks of a job of several, one process each, of the newest attempt with all; empty if it is none."""
+        attempts = Counter(rank.attempt or 0 for rank in self.ranks if rank.rank is not None)
+        newest = max(attempts, key=lambda attempt: (attempts[attempt], attempt), default=0)
+        ranks = {rank.rank: rank for rank in self.ranks if rank.rank is not None and (rank.attempt or 0) == newest}
         return list(ranks.values()) if len(ranks) > 1 else []
 
 
@@ -198,7 +202,8 @@ def gather_speed(ask: Asker, policy: Policy, workers: int) -> Speed:
     longest = max(counts, key=lambda row: row["steps"].or_zero())
     seen = [part for part in PARTS if any(row[part].or_zero() for row in counts)]
     steps = int(longest["steps"].or_zero())
-    about = [_about(row) for row in _ranks_of(ask, counts)]
+    attempts = dict(ask.rows("SELECT process, attempt FROM processes"))
+    about = [_about(row, attempts) for row in _ranks_of(ask, counts)]
     speed = Speed(
         steps=longest["steps"],
         warmup=longest["warmup"],
@@ -225,21 +230,22 @@ def _ranks_of(ask: Asker, counts: list[Figures]) -> list[Figures]:
     return [row for row in counts if row.which["process"] not in gone]
 
 
-def _about(row: Figures) -> tuple[Any, ...]:
+def _about(row: Figures, attempts: Mapping[str, int | None]) -> tuple[Any, ...]:
     who = row.which
-    return who["process"], who["rank"], who["host"], who["pid"], row.number("first"), row.number("last")
+    process = who["process"]
+    return process, who["rank"], who["host"], who["pid"], row.number("first"), row.number("last"), attempts[process]
 
 
 def _rank(
     about: tuple[Any, ...], counts: Mapping[str, Figures], usual: Mapping[str, Figures], share: Mapping[str, Figures]
 ) -> RankSpeed:
-    process, rank, host, pid, first, last = about
+    process, rank, host, pid, first, last, attempt = about
     nothing = Figures({}, {})
     of = counts.get(process, nothing)
     low = Figures({}, {part: of[f"low {part}"] for part in PARTS if f"low {part}" in of})
     return RankSpeed(
         rank, host, pid, process, of["steps"], first, last, of["p50"], of["p95"], of["p99"],
-        usual.get(process, nothing), share.get(process, nothing), low,
+        usual.get(process, nothing), share.get(process, nothing), low, attempt,
     )  # fmt: skip
 
 
@@ -461,12 +467,17 @@ class _Gathering:
 
     def _together(self, ranks: list[RankSpeed]) -> Figures:
         """What the ranks had of one step: the least communication is what it costs, the rest is waiting for the last."""
-        world = len({rank.rank for rank in ranks if rank.rank is not None})
+        together = Speed(ranks=ranks).distributed
+        world = len(together)
         if world < 2 or "communication" not in self._seen:
             return Figures({}, {})
+        alone = len({rank.attempt for rank in ranks}) < 2
+        attempt = (
+            "" if alone else f" AND process IN (SELECT process FROM processes WHERE attempt = {together[0].attempt})"
+        )
         steps = (
             f"(SELECT step, min(coalesce(communication_ns, 0)) AS least, max(coalesce(communication_ns, 0)) AS most, "
-            f"median({TRAIN_NS}) AS {TRAIN} FROM steps WHERE {self._sample} GROUP BY step HAVING count(DISTINCT rank) = {world})"
+            f"median({TRAIN_NS}) AS {TRAIN} FROM steps WHERE {self._sample}{attempt} GROUP BY step HAVING count(DISTINCT rank) = {world})"
         )
         return self._ask.one(
             steps,

@@ -30,7 +30,7 @@ def export(run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progre
 def _write(run: Run, file: IO[str], progress: Progress) -> int:
     total, done = rows.counted(run), 0
     origin = rows.origin(run)
-    about = {"run": run.id, "recorded by": "sonde", "start_ns": str(origin)}
+    about = {"run": run.id, "recorded by": "sonde", "start_ns": str(origin), "clocks": rows.clocks(run)}
     file.write(f'{{"displayTimeUnit":"ns","otherData":{values.text(about)},"traceEvents":[\n')
     tracks = Tracks(rows.processes(run))
     file.write(",\n".join(_process_lines(tracks)))  # at least one, if there are events
@@ -90,15 +90,19 @@ def _naming(tracks: Tracks, pid: int, tid: int, name: str) -> str:
 
 def _steps(run: Run, tracks: Tracks, origin: int) -> Iterator[str]:
     """On tracks of their own: a slice for each step, with one of no duration at its end, and one for each batch as it is delivered."""
+    moved = rows.moving(run)
     query = "SELECT process, step, epoch, start_ns, dur_ns, loss FROM steps ORDER BY process, start_ns"
     for batch in run.batches(query):
-        for process, step, epoch, start, dur, loss in batch:
+        for process, step, epoch, begun, dur, loss in batch:
             about = values.text({"step": step, "epoch": epoch, "loss": values.plain(loss)})
-            yield from _slice(tracks, process, STEPS, f"step {step}", start - origin, dur, about)
-            yield from _slice(tracks, process, STEPS, f"step {step} ends", start - origin + max(dur - 1, 0), 0, about)
+            start = moved(process, begun) - origin
+            yield from _slice(tracks, process, STEPS, f"step {step}", start, dur, about)
+            yield from _slice(tracks, process, STEPS, f"step {step} ends", start + max(dur - 1, 0), 0, about)
     for batch in run.batches(f"SELECT process, batch, ready, step FROM ({flows.BATCH_READY}) ORDER BY process, ready"):
         for process, number, at, step in batch:
-            yield from _slice(tracks, process, BATCHES, f"batch {number}", at - origin, 0, values.text({"step": step}))
+            yield from _slice(
+                tracks, process, BATCHES, f"batch {number}", moved(process, at) - origin, 0, values.text({"step": step})
+            )
 
 
 def _arrows(run: Run, tracks: Tracks, origin: int) -> Iterator[str]:
@@ -106,7 +110,7 @@ def _arrows(run: Run, tracks: Tracks, origin: int) -> Iterator[str]:
 
     Perfetto draws an arrow from the slice that begins first: so none leads to a wait or a step, which begin before.
     """
-    number = 0
+    number, moved = 0, rows.moving(run)
     for query in (flows.ITEM_TO_BATCH, flows.BATCH_TO_STEP):
         for batch in run.batches(query):
             for process, seq, lane, at, other, into, then in batch:
@@ -117,7 +121,10 @@ def _arrows(run: Run, tracks: Tracks, origin: int) -> Iterator[str]:
                 if tid is None:
                     continue
                 number += 1
-                for kind, where, thread, when in (("s", pid, tid, at), ("f", target, into, then)):
+                for kind, where, thread, when in (
+                    ("s", pid, tid, moved(process, at)),
+                    ("f", target, into, moved(other, then)),
+                ):
                     yield (
                         f'{{"name":"batch","cat":"flow","ph":"{kind}","bp":"e","id":{number},"pid":{where},"tid":{thread},'
                         f'"ts":{_us(when - origin)}}}'

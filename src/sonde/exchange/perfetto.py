@@ -106,17 +106,19 @@ class _Slices:
 
 def _batches(run: Run, packets: Packets, tracks: Tracks, origin: int) -> None:
     """A moment for each batch, when it is delivered, to which its items lead."""
+    moved = rows.moving(run)
     found = itertools.chain.from_iterable(run.batches(flows.BATCHES_WITH_ITEMS))
     for (process, key, ready, batch, step), members in itertools.groupby(found, key=lambda row: row[:5]):
         items = [number(row[5], row[6]) for row in members if row[5] is not None]
         uuid = _named(packets, tracks, process, BATCHES, "batches")
-        into = [number(process, "batch", key)]
-        packets.begin(uuid, ready - origin, "step", f"batch {batch}", {"step": step}, flows=into, ends=items)
-        packets.end(uuid, ready - origin)
+        into, at = [number(process, "batch", key)], moved(process, ready) - origin
+        packets.begin(uuid, at, "step", f"batch {batch}", {"step": step}, flows=into, ends=items)
+        packets.end(uuid, at)
 
 
 def _steps(run: Run, packets: Packets, tracks: Tracks, origin: int) -> None:
     """A slice for each step, and one of no duration at its end, to which its batches lead."""
+    moved = rows.moving(run)
     found = itertools.chain.from_iterable(run.batches(flows.STEPS_WITH_BATCHES))
     for (process, start, dur, step), members in itertools.groupby(found, key=lambda row: row[:4]):
         several = list(members)
@@ -124,12 +126,13 @@ def _steps(run: Run, packets: Packets, tracks: Tracks, origin: int) -> None:
         uuid = _named(packets, tracks, process, STEPS, "steps")
         about = {"step": step, "epoch": epoch, "loss": values.plain(loss)}
         about = {key: value for key, value in about.items() if value is not None}
-        last = start - origin + max(dur - 1, 0)
-        packets.begin(uuid, start - origin, "step", f"step {step}", about)
+        first = moved(process, start) - origin
+        last = first + max(dur - 1, 0)
+        packets.begin(uuid, first, "step", f"step {step}", about)
         batches = [number(process, "batch", row[6]) for row in several if row[6] is not None]
         packets.begin(uuid, last, "step", f"step {step} ends", about, ends=batches)
         packets.end(uuid, last)
-        packets.end(uuid, start - origin + dur)
+        packets.end(uuid, first + dur)
 
 
 def _named(packets: Packets, tracks: Tracks, process: str, tid: int, name: str) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
+from sonde.analysis.questions.clocks import host_clocks, to_reference
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
 from sonde.exchange import values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sonde.analysis.run import Run
 
@@ -63,8 +64,26 @@ def counted(run: Run) -> int:
 
 def origin(run: Run) -> int:
     """When the first event was."""
-    ((first,),) = run.sql("SELECT coalesce(min(start_ns), 0) FROM events").fetchall()
-    return int(first)
+    moved = moving(run)
+    firsts = run.sql("SELECT process, min(start_ns) FROM events GROUP BY process").fetchall()
+    return min((moved(process, int(first)) for process, first in firsts), default=0)
+
+
+def moving(run: Run) -> Callable[[str, int], int]:
+    """What moves a moment of a process to the clock of the host of rank 0, as far as it is known how these clocks differ."""
+    return to_reference(run) or _as_it_is
+
+
+def _as_it_is(_process: str, moment: int) -> int:
+    return moment
+
+
+def clocks(run: Run) -> dict[str, dict[str, object]]:
+    """By how much the clock of each host was moved, at first; nothing of a run of one host."""
+    hosts = host_clocks(run)
+    known = [one for one in hosts if len({two.host for two in hosts}) > 1]
+    about = ("offset_ns", "drift_ppm", "error_ns", "source")
+    return {one.host: {name: getattr(one, name) for name in about} for one in reversed(known)}
 
 
 def arguments(row: EventRow) -> dict[str, object]:
@@ -92,10 +111,16 @@ def batches(run: Run) -> Iterator[list[EventRow]]:
 
     Sorting needs memory for what it sorts, so it is done piece by piece.
     """
+    moved = to_reference(run)
     for piece in _pieces(run):
         found = run.sql(_query(piece)).iter_rows(BATCH)
         while batch := [EventRow(*one) for one in itertools.islice(found, BATCH)]:
-            yield batch
+            yield batch if moved is None else [_move(row, moved) for row in batch]
+
+
+def _move(row: EventRow, moved: Callable[[str, int], int]) -> EventRow:
+    start = moved(row.process, row.start)
+    return row._replace(start=start, end=max(start, moved(row.process, row.end)))
 
 
 def processes(run: Run) -> list[ExportedProcess]:
@@ -107,8 +132,9 @@ def processes(run: Run) -> list[ExportedProcess]:
         FROM processes ORDER BY rank NULLS FIRST, worker NULLS FIRST, start_ns, process
         """
     ).fetchall()
+    moved = moving(run)
     return [
-        ExportedProcess(id, host, pid, label.process(role, rank, worker), worker, start, end)
+        ExportedProcess(id, host, pid, label.process(role, rank, worker), worker, moved(id, start), moved(id, end))
         for id, host, pid, role, rank, worker, start, end in found
     ]
 

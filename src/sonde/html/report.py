@@ -10,7 +10,8 @@ from sonde.html import charts as draw
 from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
-from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, rank_name
+from sonde.views import hosts as words
+from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
 from sonde.views.words import black_box_line, notable_items, own_cost, phase_name
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def _main(view: Report, charts: Charts) -> str:
         _over_time(view, charts),
         _loss(charts),
         _ranks(view, charts),
+        _attempts(view),
+        _hosts(view),
         _slowest(view),
         _items(view),
         _memory(view, charts),
@@ -56,7 +59,8 @@ def _head(view: Report) -> str:
     facts = {
         "ended": run.ended,
         "ran": units.duration(run.dur_ns),
-        "steps": units.count(steps.count + steps.warmup),
+        "steps": units.count(words.steps_done(view.goodput) or steps.count + steps.warmup),
+        "goodput": None if view.goodput is None else units.share(view.goodput.share),
         "median step": units.duration(steps.p50_ns),
         "steps/s": _rate(steps.per_s),
         "samples/s": _rate(steps.samples_per_s),
@@ -222,7 +226,7 @@ def _several(charts: Charts) -> str:
 def _ranks(view: Report, charts: Charts) -> str:
     if len(view.ranks) < 2:
         return ""
-    rows = [_rank(one) for one in view.ranks[:MOST_RANKS]]
+    rows = [_rank(one) for one in newest_attempt(view.ranks)[:MOST_RANKS]]
     caption = (
         "Ranks that wait for each other take equally long. Their own time, without communication, shows which "
         "one is late."
@@ -249,6 +253,48 @@ def _rank(one: RankRow) -> list[str]:
         "n/a" if largest is None else f"{safe(phase_name(largest))} {units.duration(one.phases[largest])}",
         safe(f"{one.state} ({one.how})" if one.how else one.state),
     ]
+
+
+def _attempts(view: Report) -> str:
+    found = view.goodput
+    if found is None:
+        return ""
+    rows = [
+        [
+            str(one.number),
+            units.count(one.ranks),
+            "" if one.waited_ns is None else units.duration(one.waited_ns),
+            units.duration(one.ran_ns),
+            words.steps_of(one),
+            units.count(one.repeated),
+            "n/a" if one.repeated_ns is None else units.duration(one.repeated_ns),
+        ]
+        for one in found.attempts
+    ]
+    titles = ["attempt", "ranks", "after", "ran", "steps", "repeated later", "time repeated"]
+    told = f"{words.goodput_line(found)}. {words.goodput_advice(found) or ''}"
+    return section("Attempts", safe(told), table(titles, rows))
+
+
+def _hosts(view: Report) -> str:
+    if not words.worth_telling(view.hosts):
+        return ""
+    shown = words.notable(view.hosts, MOST_RANKS)
+    rows = [
+        [
+            safe(one.host),
+            units.count(one.ranks),
+            words.ahead(one),
+            words.error(one),
+            words.drift(one),
+            words.told_by(one),
+            tag("span", words.was_set(one), "bad" if one.jumps else "soft"),
+        ]
+        for one in shown
+    ]
+    titles = ["<host", "ranks", "ahead", "at most off by", "drift", "<based on", "<clock was set"]
+    more = "" if len(shown) == len(view.hosts) else f" {len(view.hosts) - len(shown)} more hosts are not shown."
+    return section("Hosts", f"{words.CLOCKS.capitalize()}.{more}", table(titles, rows))
 
 
 # ── the slowest ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from sonde import units
+from sonde.terminal.hosts import MOST as MOST_HOSTS, attempt_columns, clock_columns
 from sonde.terminal.layout import INDENT, MARGIN, block
 from sonde.terminal.table import TextColumn, lines
-from sonde.views.report import MemoryRow, PhaseRow, RankRow, Report, SlowStep, Verdict, rank_name
+from sonde.views import hosts as hosts_words
+from sonde.views.report import MemoryRow, PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
 from sonde.views.safe import printable, shorten
 from sonde.views.words import black_box_line, notable_items, own_cost, phase_name
 
@@ -47,7 +49,9 @@ def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
         console.print()
         block(console, Text(printable(black_box_line(view))), hang=LABEL)
     _step_time(view, console)
-    _ranks(view.ranks, console, view.run.trainings > 1)
+    _ranks(newest_attempt(view.ranks), console, view.run.trainings > 1)
+    _attempts(view, console)
+    _hosts(view, console)
     _memory(view.memory, console)
     _slowest(view, console)
     _items(view, console)
@@ -80,7 +84,7 @@ def _head(view: Report, console: Console) -> None:
     facts = [
         printable(run.ended),
         units.duration(run.dur_ns),
-        units.plural(view.steps.count + view.steps.warmup, "step"),
+        units.plural(hosts_words.steps_done(view.goodput) or view.steps.count + view.steps.warmup, "step"),
         *_people(view),
         *_speed(view),
     ]
@@ -110,6 +114,8 @@ def _people(view: Report) -> list[str]:
     ranks = [] if run.world_size is None or run.world_size < 2 else [f"{run.ranks} of {run.world_size} ranks"]
     if run.trainings > 1:
         ranks.append(f"{run.trainings} separate trainings")
+    if view.goodput is not None:
+        ranks.append(units.plural(len(view.goodput.attempts), "attempt"))
     return [*ranks, units.plural(len(run.hosts), "host")] if len(run.hosts) > 1 else ranks
 
 
@@ -153,7 +159,7 @@ def _step_time(view: Report, console: Console) -> None:
         return
     subtitle = f"{units.plural(steps.count, 'step')} after warm-up"
     if len(view.ranks) > 1:
-        subtitle += f", {len(view.ranks)} {'trainings' if view.run.trainings > 1 else 'ranks'} together"
+        subtitle += f", {view.run.ranks} {'trainings' if view.run.trainings > 1 else 'ranks'} together"
     subtitle += "; shares of their total time"
     if steps.aborted:
         subtitle += f"; {steps.aborted:,} aborted, not counted"
@@ -253,6 +259,29 @@ def _ranks(ranks: list[RankRow], console: Console, apart: bool) -> None:
     _grid(console, [column for column in columns if column.title != "host" or hosts])
     if len(ranks) > len(shown):
         block(console, Text(f"and {len(ranks) - len(shown)} more; --json has all", "dim"), hang=INDENT)
+
+
+def _attempts(view: Report, console: Console) -> None:
+    if view.goodput is None:
+        return
+    _title(console, "attempts", hosts_words.goodput_line(view.goodput))
+    _grid(console, attempt_columns(view.goodput))
+    advice = hosts_words.goodput_advice(view.goodput)
+    if advice is not None:
+        block(console, Text(advice, "dim"), hang=INDENT)
+    if len(view.goodput.attempts) > MOST_HOSTS:
+        block(
+            console, Text(f"and {len(view.goodput.attempts) - MOST_HOSTS} before; --json has all", "dim"), hang=INDENT
+        )
+
+
+def _hosts(view: Report, console: Console) -> None:
+    if not hosts_words.worth_telling(view.hosts):
+        return
+    _title(console, "hosts", hosts_words.CLOCKS if len(view.hosts) > 1 else "")
+    _grid(console, clock_columns(view.hosts))
+    if len(view.hosts) > MOST_HOSTS:
+        block(console, Text(f"and {len(view.hosts) - MOST_HOSTS} more; --json has all", "dim"), hang=INDENT)
 
 
 def _notable(ranks: list[RankRow]) -> list[RankRow]:

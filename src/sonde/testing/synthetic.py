@@ -74,16 +74,15 @@ def synthetic_run(
         raise SondeError("synthetic_run() needs at least one rank, step and host, and no negative numbers.")
     recorded = _recorded()
     path = build_run(folder, (), name="synthetic", host=_name(0))
-    begin = 0
+    begin = jump = 0
     for attempt in range(restarts + 1):
         first = max(0, attempt * steps // (restarts + 1) - repeated * (attempt > 0))
         count = (attempt + 1) * steps // (restarts + 1) - first
         job = _Attempt(recorded, ranks, count, stragglers, seed * 1000 + attempt)
+        jump = jump or job.middle
         for rank in range(ranks):
             host = rank * hosts // ranks
-            clock = _HostClock(
-                host, _at(skew_ns, host), _at(drift_ppm, host), _at(jump_ns, host), begin, begin + job.length // 2
-            )
+            clock = _HostClock(host, _at(skew_ns, host), _at(drift_ppm, host), _at(jump_ns, host), begin, jump)
             local = rank - -(-host * ranks // hosts)
             _write_rank(path, job, clock, _RankSlot(rank, local, ranks, attempt, first, attempt == restarts), workers)
         begin += job.length + GAP_NS
@@ -254,6 +253,7 @@ class _Attempt:
         for rank in range(ranks):
             np.maximum(longest, self._sections(rank)[0].sum(axis=1), out=longest)
         self._left = np.cumsum(longest + COLLECTIVE_NS)
+        self.middle = int(self._left[-1]) // 2
         self.length = int(self._left[-1]) + GAP_NS // 20
 
     def template(self, rank: int) -> _Rank:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
+from sonde.analysis.questions.clocks import host_clocks
 from sonde.analysis.records.schema import BESIDE, quoted
 from sonde.store import probe
 from sonde.store.alive import LAUNCHER
@@ -34,7 +35,7 @@ def blind_spots(run: Run, facts: Facts, policy: Policy, seen: set[str]) -> list[
     found = [
         *_ranks(run.rows),
         *_unequal(facts),
-        *_clocks(run.rows),
+        *_clocks(run),
         *_marks(run),
         *_compiled(run, seen),
         *_threads(run),
@@ -65,10 +66,13 @@ def _unequal(facts: Facts) -> list[str]:
     return [f"the ranks end at different steps ({ends}); steps that only some ranks did are not compared"]
 
 
-def _clocks(rows: list[dict[str, Any]]) -> list[str]:
-    """Hosts whose clocks cannot both be right."""
+def _clocks(run: Run) -> list[str]:
+    """Hosts whose clocks cannot both be right, where no collectives say by how much they differ."""
+    known = {one.host for one in host_clocks(run) if one.collectives is not None}
     starts: dict[str, int] = {}
-    for row in rows:
+    for row in run.rows:
+        if row["host"] in known:
+            continue
         if row["start_ns"] is not None:
             starts[row["host"]] = min(row["start_ns"], starts.get(row["host"], row["start_ns"]))
     if len(starts) < 2 or max(starts.values()) - min(starts.values()) < FAR_NS:

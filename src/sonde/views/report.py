@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.drops import REASONS, UNCOUNTED
+from sonde.analysis.questions.clocks import HostClock, host_clocks
 from sonde.analysis.questions.cost import Cost, cost
+from sonde.analysis.questions.goodput import Goodput, goodput
 from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
 from sonde.analysis.questions.memory import Series, memory_series
@@ -146,10 +148,11 @@ class PhaseRow:
 @dataclass(frozen=True)
 class RankRow:
     """One process that trained. `slow`: its median step so many times that of the ranks, if they are those of one training;
-    `own_ns`: without communication.
+    `own_ns`: without communication. `attempt` of the job; None: not known.
     """
 
     rank: int | None
+    attempt: int | None
     host: str
     pid: int | None
     state: str
@@ -208,6 +211,8 @@ class Report:
     steps: StepTimes
     phases: list[PhaseRow]
     ranks: list[RankRow]
+    hosts: list[HostClock]  # that of rank 0 first
+    goodput: Goodput | None  # None: the job was not started again
     memory: list[MemoryRow]
     items: ItemSummary
     layers: list[LayerTimes]
@@ -232,6 +237,8 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         steps=_steps(speed, extra, _slowest(run, speed, probe.FETCH in seen)),
         phases=_phases(run, speed, extra),
         ranks=_ranks(found, apart),
+        hosts=host_clocks(run),
+        goodput=goodput(run),
         memory=[_memory(one, extra.warm_ns) for one in memory_series(run)],
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
@@ -285,7 +292,7 @@ def _about(run: Run, found: Diagnosis, apart: bool) -> RunHeader:
         dur_ns=_lasted(run),
         hosts=sorted({str(row["host"]) for row in rows}),
         world_size=max((row["world_size"] for row in rows if row["world_size"]), default=None),
-        ranks=len(found.facts.speed.ranks),
+        ranks=len({(one.rank, one.process if one.rank is None else None) for one in found.facts.speed.ranks}),
         trainings=len(found.facts.speed.ranks) if apart else min(len(found.facts.speed.ranks), 1),
         processes=len(rows),
         workers=sum(row["role"] == "worker" for row in rows),
@@ -516,17 +523,19 @@ def _usually(speed: Speed, part: str) -> float:
 def _ranks(found: Diagnosis, apart: bool) -> list[RankRow]:
     ranks = found.facts.speed.ranks
     ends = {one.process: one for one in found.facts.ends.processes}
-    own = {rank.process: _own(rank.usual) for rank in ranks}
+    newest = max((rank.attempt or 0 for rank in ranks), default=0)
+    own = {rank.process: _own(rank.usual) for rank in ranks if (rank.attempt or 0) == newest}
     known = sorted(value for value in own.values() if value is not None)
     middle = known[(len(known) - 1) // 2] if known else None
     worst = max((one for one in own if own[one] is not None), key=lambda one: own[one] or 0.0, default=None)
     rows = []
     for rank in ranks:
-        end, mine = ends.get(rank.process), own[rank.process]
+        end, mine = ends.get(rank.process), own.get(rank.process, _own(rank.usual))
         slow = mine / middle if mine is not None and middle and not apart else None
         rows.append(
             RankRow(
                 rank=rank.rank,
+                attempt=rank.attempt,
                 host=rank.host,
                 pid=rank.pid,
                 state=end.state if end else "unknown",
@@ -538,7 +547,7 @@ def _ranks(found: Diagnosis, apart: bool) -> list[RankRow]:
                 p99_ns=rank.p99_ns.value,
                 own_ns=mine,
                 slow=slow,
-                worst=len(ranks) > 1 and rank.process == worst and slow is not None and slow >= WORST,
+                worst=len(own) > 1 and rank.process == worst and slow is not None and slow >= WORST,
                 phases={part: rank.usual[part].or_zero() for part in PARTS if rank.usual[part].value is not None},
             )
         )
@@ -563,6 +572,12 @@ def _memory(series: Series, warm_ns: int | None) -> MemoryRow:
         peak=int(series.value.max()) if len(series.value) else None,
         limit=series.limit,
     )
+
+
+def newest_attempt(ranks: list[RankRow]) -> list[RankRow]:
+    """The ranks of the last attempt that trained."""
+    newest = max((one.attempt or 0 for one in ranks), default=0)
+    return [one for one in ranks if (one.attempt or 0) == newest]
 
 
 def rank_name(rank: RankRow, several: bool = False) -> str:

@@ -115,7 +115,7 @@ def _file(name: str) -> str:
 def _row(found: Mapping[str, Any]) -> Row:
     row: Row = {}
     for name, type in COLUMNS:
-        value = found[name]
+        value: Any = found.get(name) if name == "attempt" else found[name]  # earlier parts have none
         right = isinstance(value, int) if type == "BIGINT" else isinstance(value, str)
         if name == "notes":
             value, right = [str(one) for one in value], True

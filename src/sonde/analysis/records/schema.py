@@ -49,6 +49,7 @@ PROCESSES = (
     ("rank", "BIGINT"),
     ("local_rank", "BIGINT"),
     ("world_size", "BIGINT"),
+    ("attempt", "BIGINT"),
     ("role", "VARCHAR"),
     ("worker", "BIGINT"),
     ("start_ns", "BIGINT"),
@@ -63,6 +64,23 @@ PROCESSES = (
     ("last_ns", "BIGINT"),
     ("events", "BIGINT"),
     ("process", "VARCHAR"),
+)
+HOSTS = (
+    ("host", "VARCHAR"),
+    ("processes", "BIGINT"),
+    ("ranks", "BIGINT"),
+    ("from_ns", "BIGINT"),
+    ("until_ns", "BIGINT"),
+    ("at_ns", "BIGINT"),
+    ("offset_ns", "BIGINT"),
+    ("drift_ppm", "DOUBLE"),
+    ("error_ns", "BIGINT"),
+    ("collectives", "BIGINT"),
+    ("source", "VARCHAR"),
+    ("jumps", "BIGINT"),
+    ("jump_ns", "BIGINT"),
+    ("jump_after_ns", "BIGINT"),
+    ("jump_before_ns", "BIGINT"),
 )
 # What else is known of a process; kept when a run is sealed, and no part of the public table.
 MORE = (
@@ -307,6 +325,7 @@ COLUMNS: dict[str, Columns] = {
     "fields": FIELDS,
     "memory": MEMORY,
     "system": SYSTEM,
+    "hosts": HOSTS,
 }
 TABLES = tuple(COLUMNS)
 # The events without most of those that only steps are made of: of a long raw run they stay in their files until all events
