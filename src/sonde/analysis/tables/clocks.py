@@ -25,7 +25,7 @@ SMALL = 3  # so many of them are smaller than a jump that matters
 ROUNDS = 50  # of looking closer, to find the best line
 
 
-class Stretch(NamedTuple):
+class ClockStretch(NamedTuple):
     """How far a clock was ahead, while it ran evenly: `offset_ns` at the moment `at_ns` of this clock, then `drift` more for each ns.
 
     It covers so many `collectives`, from the moment `from_ns` on. `error_ns`: the offset is not further off, at any of them.
@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
     collectives: int
 
 
-def stretches(times: Ints, low: Ints, high: Ints, slack_ns: float = 0.0) -> list[Stretch]:
+def stretches(times: Ints, low: Ints, high: Ints, slack_ns: float = 0.0) -> list[ClockStretch]:
     """The stretches in which a clock ran evenly; empty if none of it fits.
 
     At the moment `times` of the other clock, it was ahead by no less than `low` and no more than `high`, both give or take `slack_ns`.
@@ -73,9 +73,9 @@ def scatter(times: Ints, ahead: Ints) -> float:
     return float(np.quantile(np.abs(left - np.median(left)), 0.95))
 
 
-def _cut(times: Ints, low: Ints, high: Ints, slack: float) -> list[Stretch]:
+def _cut(times: Ints, low: Ints, high: Ints, slack: float) -> list[ClockStretch]:
     """As few stretches as it can be: each as long as a straight line fits through its bounds."""
-    found: list[Stretch] = []
+    found: list[ClockStretch] = []
     begin = 0
     while begin < len(times) and len(found) <= MOST_STRETCHES:
         fits, fails = 0, len(times) - begin + 1
@@ -102,7 +102,7 @@ class _Bounds:
         self.drift = self._best()
         self.margin = self._margin(self.drift)
 
-    def stretch(self) -> Stretch:
+    def stretch(self) -> ClockStretch:
         """The line, and how far another one that fits can be from it."""
         middle = sum(self._ends) / 2
         least, most = self._range(self.drift)
@@ -114,7 +114,7 @@ class _Bounds:
         ahead = self._base + round(offset)
         first, last = (self._start + int(end) + ahead + round(self.drift * (end - middle)) for end in self._ends)
         drift = self.drift / (1 + self.drift)  # for each ns of this clock, not of the other one
-        return Stretch(first, last, at + ahead, ahead, drift, int(np.ceil(error)), len(self._times))
+        return ClockStretch(first, last, at + ahead, ahead, drift, int(np.ceil(error)), len(self._times))
 
     def _range(self, drift: float) -> tuple[float, float]:
         """Where lines of this drift can begin."""

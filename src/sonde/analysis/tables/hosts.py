@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records import schema
 from sonde.analysis.records.schema import quoted
-from sonde.analysis.tables.clocks import Stretch, scatter, stretches
+from sonde.analysis.tables.clocks import ClockStretch, scatter, stretches
 from sonde.analysis.tables.steps import ROWS
 from sonde.lazy import numpy as np
 from sonde.store import probe
@@ -52,7 +52,7 @@ class _Met(NamedTuple):
     shared: bool  # an all-reduce of DistributedDataParallel
 
 
-class Jump(NamedTuple):
+class ClockJump(NamedTuple):
     """Somebody has set the wall clock of a host by `ns`, between two moments of its monotonic clock."""
 
     ns: int
@@ -195,7 +195,7 @@ def _device_step(connection: duckdb.DuckDBPyConnection, names: Mapping[str, Sequ
     return float(step)
 
 
-def _course(met: Sequence[_Met], host: str, reference: str, slack: float) -> list[Stretch]:
+def _course(met: Sequence[_Met], host: str, reference: str, slack: float) -> list[ClockStretch]:
     """How the clock of a host ran beside that of the reference."""
     there = {one.meeting: one for one in met if one.host == reference}
     pairs = [(one, there[one.meeting]) for one in met if one.host == host and one.meeting in there]
@@ -214,7 +214,7 @@ def _course(met: Sequence[_Met], host: str, reference: str, slack: float) -> lis
 # ── the wall clock ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _jumps(infos: Iterable[Info]) -> dict[str, dict[str | None, list[Jump] | None]]:
+def _jumps(infos: Iterable[Info]) -> dict[str, dict[str | None, list[ClockJump] | None]]:
     """For each host and boot how the wall clock was set; None: nobody has seen it twice."""
     seen: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
     for info in infos:
@@ -222,25 +222,25 @@ def _jumps(infos: Iterable[Info]) -> dict[str, dict[str | None, list[Jump] | Non
         seen.setdefault((info.host, info.boot_id), []).extend(
             (one.mono_ns, one.wall_ns - one.mono_ns) for one in moments
         )
-    found: dict[str, dict[str | None, list[Jump] | None]] = {}
+    found: dict[str, dict[str | None, list[ClockJump] | None]] = {}
     for (host, boot), looks in seen.items():
         looks.sort()
         found.setdefault(host, {})[boot] = None if len(looks) < 2 else [
-            Jump(after[1] - before[1], before[0], after[0])
+            ClockJump(after[1] - before[1], before[0], after[0])
             for before, after in pairwise(looks)
             if abs(after[1] - before[1]) >= JUMP_NS
         ]  # fmt: skip
     return found
 
 
-def _on_wall(jumps: Mapping[str | None, list[Jump] | None], some: Sequence[Row]) -> list[Jump] | None:
+def _on_wall(jumps: Mapping[str | None, list[ClockJump] | None], some: Sequence[Row]) -> list[ClockJump] | None:
     """The jumps with their moments as the tables have them; None: not known."""
     known = [found for found in jumps.values() if found is not None]
     if not known:
         return None
     offsets = {row["boot_id"]: row["offset_ns"] for row in some}
     return [
-        Jump(one.ns, one.after + offsets.get(boot, 0), one.before + offsets.get(boot, 0))
+        ClockJump(one.ns, one.after + offsets.get(boot, 0), one.before + offsets.get(boot, 0))
         for boot, found in jumps.items()
         for one in found or ()
     ]
@@ -250,7 +250,7 @@ def _on_wall(jumps: Mapping[str | None, list[Jump] | None], some: Sequence[Row])
 
 
 def _lines(
-    about: tuple[Any, ...], reference: bool, course: Sequence[Stretch], jumps: Sequence[Jump] | None
+    about: tuple[Any, ...], reference: bool, course: Sequence[ClockStretch], jumps: Sequence[ClockJump] | None
 ) -> list[tuple[object, ...]]:
     """The rows of a host: one, or one for each stretch in which its clock ran evenly."""
     *who, first, last = about
