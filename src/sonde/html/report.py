@@ -272,12 +272,12 @@ def _attempts(view: Report) -> str:
         for one in found.attempts
     ]
     titles = ["attempt", "ranks", "after", "ran", "steps", "repeated later", "time repeated"]
-    told = f"{words.goodput_line(found)}. {words.goodput_advice(found) or ''}"
-    return section("Attempts", safe(told), table(titles, rows))
+    caption = f"{words.goodput_line(found)}. {words.goodput_advice(found) or ''}"
+    return section("Attempts", safe(caption), table(titles, rows))
 
 
 def _hosts(view: Report) -> str:
-    if not words.worth_telling(view.hosts):
+    if not words.has_clocks(view.hosts):
         return ""
     shown = words.notable(view.hosts, MOST_RANKS)
     rows = [
@@ -287,7 +287,7 @@ def _hosts(view: Report) -> str:
             words.ahead(one),
             words.error(one),
             words.drift(one),
-            words.told_by(one),
+            words.basis(one),
             tag("span", words.was_set(one), "bad" if one.jumps else "soft"),
         ]
         for one in shown

@@ -24,7 +24,7 @@ def clock_columns(hosts: list[HostClock]) -> list[TextColumn]:
         TextColumn("ahead", [words.ahead(one) for one in shown]),
         TextColumn("at most off by", [words.error(one) for one in shown]),
         TextColumn("drift", [words.drift(one) for one in shown], need=2),
-        TextColumn("based on", [words.told_by(one) for one in shown], need=4, right=False),
+        TextColumn("based on", [words.basis(one) for one in shown], need=4, right=False),
     ]
     if any(map(words.was_set, shown)):
         styles = ["yellow" if one.jumps else "dim" for one in shown]

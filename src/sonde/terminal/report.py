@@ -276,7 +276,7 @@ def _attempts(view: Report, console: Console) -> None:
 
 
 def _hosts(view: Report, console: Console) -> None:
-    if not hosts_words.worth_telling(view.hosts):
+    if not hosts_words.has_clocks(view.hosts):
         return
     _title(console, "hosts", hosts_words.CLOCKS if len(view.hosts) > 1 else "")
     _grid(console, clock_columns(view.hosts))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 CLOCKS = "clocks, compared with that of the host of rank 0"
 
 
-def worth_telling(hosts: list[HostClock]) -> bool:
+def has_clocks(hosts: list[HostClock]) -> bool:
     """Whether there are clocks to compare, or one that was set."""
     return len(hosts) > 1 or any(one.jumps for one in hosts)
 
@@ -49,8 +49,8 @@ def drift(one: HostClock) -> str:
     return "<1 ppm" if abs(one.drift_ppm) < 1 else f"{one.drift_ppm:+.0f} ppm"
 
 
-def told_by(one: HostClock) -> str:
-    """What the numbers are from."""
+def basis(one: HostClock) -> str:
+    """What the numbers are based on."""
     if one.source == "reference":
         return ""
     return "too few collectives" if one.collectives is None else units.plural(one.collectives, "collective")
