@@ -128,15 +128,16 @@ def _between(low: int, high: int) -> Callable[[object], int]:
     return read
 
 
-def _size(given: object) -> int:
+def size(given: object) -> int:
+    """Bytes, from a text such as 4GB. Raises ValueError or TypeError."""
     if isinstance(given, bool) or not isinstance(given, int | float | str):
         raise TypeError
     text = str(given).strip().lower().replace("_", "")
     digits = text.rstrip("bkmgti ")
-    size = float(digits) * _UNITS.get(text[len(digits) :].strip(), 0)
-    if not 1 <= size <= LARGEST_CAP:  # also false for NaN
+    bytes = float(digits) * _UNITS.get(text[len(digits) :].strip(), 0)
+    if not 1 <= bytes <= LARGEST_CAP:  # also false for NaN
         raise ValueError
-    return int(size)
+    return int(bytes)
 
 
 def _names(given: object) -> tuple[str, ...]:
@@ -213,7 +214,7 @@ TABLE = (
         {"argument": "the core is chosen when sonde is imported, before init() is called"},
     ),
     Setting(
-        "cap", "SONDE_CAP", _size, "a size in bytes such as 4GB, 500MB, 2GiB or 1e9", lambda: 4 * 10**9, "4GB",
+        "cap", "SONDE_CAP", size, "a size in bytes such as 4GB, 500MB, 2GiB or 1e9", lambda: 4 * 10**9, "4GB",
         "Maximum size of a run. Near the limit, details are dropped first and steps last. Dropped records are "
         "counted.",
     ),
@@ -238,7 +239,7 @@ TABLE = (
         "digest of texts and text ids. off: only types and shapes.",
     ),
     Setting(
-        "values_limit", "SONDE_VALUES_LIMIT", _size, "a size in bytes such as 64MB", lambda: 64 * 10**6, "64MB",
+        "values_limit", "SONDE_VALUES_LIMIT", size, "a size in bytes such as 64MB", lambda: 64 * 10**6, "64MB",
         "Maximum copy of one captured value. Longer copies are cut and marked; statistics and digest always cover "
         "the whole value. All copies of one trace may take 32 times as much; later values are only described.",
     ),

@@ -8,6 +8,7 @@
     ├── FolderRefused              Sonde will not write there: a symbolic link, a foreign owner, something in the way
     ├── QueryRefused               SQL that is not a SELECT, or that reads files outside of the run
     ├── RemoteError                a bucket or another place at a URL denies, does not answer, or holds something else
+    ├── ClusterError               a Dask scheduler or its workers cannot be reached, were killed, or do not see the run
     ├── UnknownName                a table, format or command that does not exist     (also a LookupError)
     ├── ResultsError               results cannot be written, or cannot be read
     ├── ExportError                a model cannot be exported, or the exported one cannot be run
@@ -66,6 +67,10 @@ class QueryRefused(SondeError):
 
 class RemoteError(SondeError):
     """A place at a URL cannot be reached, denies, or holds something else than a run of Sonde."""
+
+
+class ClusterError(SondeError):
+    """A Dask scheduler or its workers cannot be reached, were killed, or do not see the run."""
 
 
 class UnknownName(SondeError, LookupError):

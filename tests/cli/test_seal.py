@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from sonde.analysis.run import open_run
@@ -63,3 +64,27 @@ def test_one_or_all_but_not_both(tmp_path: Path) -> None:
     """Naming a run and `--all` is a usage error."""
     build_run(tmp_path / "run1", spans(1))
     assert seal(tmp_path, "run1", "--all").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dask", "local:0"], "local:4"),
+        (["--dask", "local:2", "--workers", "2"], "--dask local:N"),
+        (["--workers-memory", "much"], "'much' is no size"),
+        (["--workers-memory", "1MB"], "at least 256MB"),
+    ],
+)
+def test_workers_that_cannot_be_are_usage_errors(tmp_path: Path, options: list[str], said: str) -> None:
+    """Before anything is started or read."""
+    result = seal(tmp_path, *options)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+def test_little_memory_is_enough_or_an_error_in_words(tmp_path: Path) -> None:
+    """What does not fit lies in temporary files, which are gone in the end."""
+    run = build_run(tmp_path / "run1", spans(20_000))
+    result = seal(tmp_path, "run1", "--workers-memory", "256MB")
+    assert result.exit_code == 0, result.output
+    assert not list((run / "parts").glob(".*"))

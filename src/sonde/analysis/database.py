@@ -81,7 +81,8 @@ class Database:
     """The tables of one run. `rows` has one entry per process, `notes` is what was wrong.
 
     `folders` come with what stands before the names of their processes, and with their sealed parts. `owners`: for each loader
-    worker the process that it loads for, if that is known.
+    worker the process that it loads for, if that is known. `memory`: bytes that queries may use, and `spill` the folder for what
+    does not fit.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Database:
         threads: int | None = None,
         thrifty: bool = False,
         memory: int | None = None,
+        spill: Path | None = None,
         output: Path | None = None,
         owners: Mapping[str, str] | None = None,
     ) -> None:
@@ -116,8 +118,9 @@ class Database:
         self.connection.execute("SET enable_progress_bar = false")  # commands draw their own
         if threads is not None:
             self.connection.execute(f"SET threads = {threads}")
-        if memory is not None:  # a query that needs more is refused, and writes no temporary files
-            self.connection.execute(f"SET memory_limit = '{memory}B'; SET temp_directory = ''")
+        if memory is not None:  # a query that needs more writes temporary files to `spill`, or is refused
+            place = schema.quoted("" if spill is None else str(spill))
+            self.connection.execute(f"SET memory_limit = '{memory}B'; SET temp_directory = {place}")
         if thrifty:  # what a query has freed is not kept for the next one
             self.connection.execute("SET allocator_bulk_deallocation_flush_threshold = '256KB'")
         self.ledgers = Ledgers()

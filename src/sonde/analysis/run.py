@@ -14,8 +14,11 @@ from sonde.analysis.parts.manifest import checked, has_parts, read_parts, stamps
 from sonde.analysis.records import schema
 from sonde.analysis.records.load import Offsets, load, offsets_of
 from sonde.analysis.records.locate import PROCESSES_FILE, Folder, id_of, locate, size_of, stamp
+from sonde.analysis.seal import seal
+from sonde.analysis.sealing.cluster import on_dask
+from sonde.analysis.sealing.scheduler import LOCAL
 from sonde.analysis.select import inside
-from sonde.errors import RunBusy, UnknownName
+from sonde.errors import RunBusy, SettingError, UnknownName
 from sonde.remote.cache import fetch
 from sonde.remote.place import is_url
 from sonde.store.alive import outcome, resolve_replaced, running, state_of
@@ -275,14 +278,25 @@ def open_run(
     *,
     files: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    engine: str | None = None,
+    client: Any = None,
 ) -> Run:
     """Open a run folder, or several as one run. The run may be recording, killed or sealed. A run at a URL is fetched first.
 
     `files=True` allows SQL to read and write other files (`COPY ... TO`, `read_csv`). `progress` is called with (done,
     total) while records load. Raises RunNotFound if there is no run.
+
+    `engine="dask"` seals the run on a Dask cluster first, unless it is sealed. `client`: a `distributed.Client`, the address of a
+    scheduler, or `local:4` for four processes (default: `local`). Raises RunBusy while the run is recording, and
+    ClusterError if the cluster fails.
     """
     folders = [path] if isinstance(path, str | os.PathLike) else list(path)
     folders = [fetch(one).path if isinstance(one, str) and is_url(one) else one for one in folders]
+    if engine == "dask":
+        for one in folders:
+            seal(one, progress=progress, engine=on_dask(LOCAL if client is None else client))
+    elif engine is not None:
+        raise SettingError(f'There is no engine {engine!r}. Use engine="dask", or leave it out.')
     return Run(folders, files=files, progress=progress)
 
 

@@ -9,7 +9,9 @@ import click
 
 from sonde import units
 from sonde.analysis.run import Run
+from sonde.analysis.seal import seal
 from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.cluster import cluster_options, engine_of
 from sonde.cli.console import out, print_json, progress
 from sonde.cli.outputfile import page_target
 from sonde.diagnosis.policy import Policy
@@ -32,6 +34,7 @@ Example: sonde report train-3f2a --html train.html
 Example: sonde report --json | jq -r .verdict.next
 Example: sonde report --brief                    for a coding agent
 Example: sonde report --policy strict.toml
+Example: sonde report --dask tcp://head:8786     seal a large run on a cluster first
 Example: sonde report --fail-on critical         for CI"""
 )
 @one_run
@@ -46,9 +49,10 @@ Example: sonde report --fail-on critical         for CI"""
 )
 @click.option("--brief", is_flag=True, help="Print a digest of under 2,000 tokens, for coding agents.")
 @click.option("--narrow", is_flag=True, help="Use 60 columns, whatever the terminal width.")
+@cluster_options
 def command(
     run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, fail_on: str | None, brief: bool,
-    narrow: bool,
+    narrow: bool, dask: str | None, workers_memory: int | None,
 ) -> None:  # fmt: skip
     """Diagnose a run: problem, evidence, next step.
 
@@ -60,6 +64,9 @@ def command(
     thresholds = Policy.load(policy)
     target = None if html is None else page_target(html, "report")
     path = choose(run, runs_dir(dir))
+    if dask is not None:
+        with progress(f"Sealing {path.name}") as bar:
+            seal(path, progress=bar, engine=engine_of(dask, None, workers_memory))
     with progress("Reading") as bar, Run([path], threads=THREADS, progress=bar) as opened:
         view = report(opened, thresholds)
         if policy is None:

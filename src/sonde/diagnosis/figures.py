@@ -75,9 +75,9 @@ class Asker:
         """The program's own spans of a process outside of phases: category, name, and time in all."""
         return self._run.database.named_time(process)
 
-    def keep(self, source: str, table: str, columns: Sequence[str]) -> None:
-        """Put rows that are asked for again and again into a table of their own. Queries that name `source` get them there."""
-        self._run.table("steps")
+    def keep(self, source: str, table: str, columns: Sequence[str], of: str = "steps") -> None:
+        """Put rows of the table `of` that are asked for again and again into one of their own. Queries that name `source` get them there."""
+        self._run.table(of)
         kept = f"SELECT {', '.join(columns)} FROM {source}"
         self._run.database.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {kept}")
         self._kept[source] = table

@@ -10,6 +10,8 @@ from sonde.diagnosis.figures import NOTHING, Asker, Figure, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sonde.diagnosis.policy import Policy
 
 PARTS = 10  # of the time of a process, to see whether its memory grows
@@ -121,7 +123,7 @@ class Health:
 
 
 def gather_health(ask: Asker, policy: Policy, trained: bool) -> Health:
-    """Ask about memory, threads and losses. `trained`: there are steps."""
+    """Asker about memory, threads and losses. `trained`: there are steps."""
     since, until = 0, _EVER
     if trained:  # a program loads what it needs before its first step, and frees it after the last
         ((since, until),) = ask.rows("SELECT min(start_ns + dur_ns), max(start_ns + dur_ns) FROM steps")
@@ -182,31 +184,40 @@ def _hosts(ask: Asker, since: int, until: int) -> list[Host]:
     then = f"start_ns >= {since} AND start_ns <= {until} AND name = "
     columns = _HOST | {"cpu": f"median(value) FILTER ({then}'cpu' AND coalesce(key, 0) = 0)"}
     rows = ask.by(["host"], _SYSTEM.partition(" WHERE ")[0], columns, _SYSTEM.partition(" WHERE ")[2])
-    return [_host(ask, row, then) for row in rows]
+    tables = [_by_host(ask, source, columns) for source, columns in _of_hosts(then)]
+    return [_host(row, *(table.get(str(row.which["host"]), Figures({}, {})) for table in tables)) for row in rows]
 
 
-def _host(ask: Asker, row: Figures, then: str) -> Host:
-    here = f"host = {literal(row.which['host'])}"
+def _of_hosts(then: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Sources with a column `host`, each asked once for all of them, and what is asked of them."""
     last = (
-        f"(SELECT quantile_cont(value, 0.9) AS value, max(start_ns) AS latest FROM events WHERE kind = 'counter' "
-        f"AND cat = '{probe.MEMORY}' AND name = 'rss' AND isfinite(value) AND {here} GROUP BY coalesce(key, pid))"
+        f"(SELECT host, quantile_cont(value, 0.9) AS value, max(start_ns) AS latest FROM events WHERE kind = 'counter' "
+        f"AND cat = '{probe.MEMORY}' AND name = 'rss' AND isfinite(value) GROUP BY host, coalesce(key, pid))"
     )
     # Of processes that were there to the end: a worker of an earlier epoch has no memory any more.
-    alive = f"{last} WHERE latest >= (SELECT max(latest) - 3000000000 FROM {last})"
+    alive = f"(SELECT * FROM {last} QUALIFY latest >= max(latest) OVER (PARTITION BY host) - 3000000000)"
+    yield alive, {"rss": "sum(value)"}
     computing = (
-        f"(SELECT coalesce(e.key, e.pid) AS about, arg_max(e.value, e.start_ns) AS threads FROM events e JOIN processes p "
+        f"(SELECT e.host AS host, coalesce(e.key, e.pid) AS about, arg_max(e.value, e.start_ns) AS threads FROM events e JOIN processes p "
         f"ON p.host = e.host AND p.pid = coalesce(e.key, e.pid) WHERE e.cat = '{probe.SYSTEM}' "
-        f"AND e.name = 'torch.threads' AND (p.worker IS NULL OR e.value > 1) AND p.role <> 'launcher' AND e.{here} GROUP BY 1)"
+        "AND e.name = 'torch.threads' AND (p.worker IS NULL OR e.value > 1) AND p.role <> 'launcher' GROUP BY ALL)"
     )
-    threads = ask.one(computing, {"all": "sum(threads)", "most": "max(threads)"})
+    yield computing, {"all": "sum(threads)", "most": "max(threads)"}
     # Second by second: workers of an earlier epoch take no core any more.
-    each = f"SELECT start_ns // 1000000000 AS second, key, avg(value) AS load FROM {_SYSTEM} AND {then}'cpu' AND key > 0 AND {here}"
-    load = f"(SELECT sum(load) AS load FROM ({each} GROUP BY ALL) GROUP BY second)"
-    own = ask.one(load, {"own": "median(load)"})["own"]
-    rss = ask.one(alive, {"rss": "sum(value)"})["rss"]
-    waits = f"SELECT median(value) AS delay FROM {_SYSTEM} AND {then}'cpu.delay' AND {here} GROUP BY key"
-    delay = ask.one(f"({waits})", {"delay": "max(delay)"})["delay"]
-    return Host(str(row.which["host"]), row, rss, threads["all"], threads["most"], own, delay)
+    each = f"SELECT host, start_ns // 1000000000 AS second, key, avg(value) AS load FROM {_SYSTEM} AND {then}'cpu' AND key > 0 GROUP BY ALL"
+    yield f"(SELECT host, second, sum(load) AS load FROM ({each}) GROUP BY ALL)", {"own": "median(load)"}
+    waits = f"(SELECT host, median(value) AS delay FROM {_SYSTEM} AND {then}'cpu.delay' GROUP BY host, key)"
+    yield waits, {"delay": "max(delay)"}
+
+
+def _by_host(ask: Asker, source: str, columns: dict[str, str]) -> dict[str, Figures]:
+    return {str(row.which["host"]): row for row in ask.by(["host"], source, columns)}
+
+
+def _host(row: Figures, alive: Figures, computing: Figures, load: Figures, waits: Figures) -> Host:
+    return Host(
+        str(row.which["host"]), row, alive["rss"], computing["all"], computing["most"], load["own"], waits["delay"]
+    )
 
 
 def _losses(ask: Asker) -> LossFacts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sonde.analysis.questions.items import LOADED, each_item
+from sonde.analysis.questions.items import LOADED, sampled, slow_items
 from sonde.diagnosis.figures import Asker, Figures, literal
 from sonde.store import probe
 
@@ -82,7 +82,7 @@ def gather_loaders(ask: Asker) -> list[LoaderFacts]:
 
 
 def gather_loading(ask: Asker, policy: Policy, speed: Speed, loaders: list[LoaderFacts]) -> Loading:
-    """Ask about batches and items too, if training waits for them."""
+    """Asker about batches and items too, if training waits for them."""
     startup = _startup(ask) if any(one.workers and one.rounds > 1 for one in loaders) else Figures({}, {})
     if not _matters(policy, speed):
         return Loading(loaders, startup=startup)
@@ -90,17 +90,10 @@ def gather_loading(ask: Asker, policy: Policy, speed: Speed, loaders: list[Loade
     if main is None:
         return Loading(loaders, startup=startup)
     here = f"loader IN ({', '.join(map(str, main.numbers))})"
-    batches = ask.one(
-        f"batches WHERE purpose <> 'evaluate' AND {here}",
-        {
-            "count": "count(*)",
-            "workers": "count(DISTINCT worker)",
-            "fetch": "median(fetch_ns)",
-            "mean_fetch": "avg(fetch_ns)",
-            "wait": "median(wait_ns)",
-            "collate": "median(collate_ns)",
-        },
-    )
+    source = f"batches WHERE purpose <> 'evaluate' AND {here}"
+    batches = ask.one(source, {"count": "count(*)", "workers": "count(DISTINCT worker)", "mean_fetch": "avg(fetch_ns)"})
+    some = sampled(source, batches["count"].or_zero(), "batch")
+    batches |= ask.one(some, {part: f"median({part}_ns)" for part in ("fetch", "wait", "collate")})
     if main.workers is None:  # its iteration was not seen
         main = replace(main, workers=int(batches["workers"].or_zero()))
     return _with_items(ask, policy, Loading(loaders, main, batches, startup=startup))
@@ -141,12 +134,14 @@ def _startup(ask: Asker) -> Figures:
 def _with_items(ask: Asker, policy: Policy, loading: Loading) -> Loading:
     assert loading.main is not None
     loads = f"items WHERE loader IN ({', '.join(map(str, loading.main.numbers))}) AND {LOADED}"
-    usual = ask.one(loads, {"count": "count(*)", "p50": "median(dur_ns)", "total": "sum(dur_ns)"})
+    usual = ask.one(loads, {"count": "count(*)", "total": "sum(dur_ns)"})
+    usual |= ask.one(sampled(loads, usual["count"].or_zero()), {"p50": "median(dur_ns)"})
     middle = usual["p50"].value
     if middle is None:
         return loading
     least = max(middle * policy["slow_items.times"], 1e6 * policy["slow_items.least_ms"])
-    slow = f"({each_item(loads)}) WHERE median_ns >= {least!r}"
+    slow = slow_items(loads, least)
+    ask.keep(slow, "slow_items", [*_SLOW.split(", ")], of="items")
     found = ask.one(
         slow,
         {
@@ -159,10 +154,12 @@ def _with_items(ask: Asker, policy: Policy, loading: Loading) -> Loading:
     return replace(loading, items=Figures({}, {**usual, **found}), slow_ns=least, slow=_slow_items(ask, slow))
 
 
+_SLOW = "index, id, workers, rank, loads, median_ns, most_ns, file, bytes, total_ns"
+
+
 def _slow_items(ask: Asker, source: str) -> list[SlowItem]:
     """The ones that cost the most; not those that cost little beside the first of them."""
-    columns = "index, id, workers, rank, loads, median_ns, most_ns, file, bytes, total_ns"
-    found = ask.rows(f"SELECT {columns} FROM {source} ORDER BY total_ns DESC, index, id LIMIT {MOST_ITEMS}")
+    found = ask.rows(f"SELECT {_SLOW} FROM {source} ORDER BY total_ns DESC, index, id LIMIT {MOST_ITEMS}")
     return [
         SlowItem(index, id, sorted(workers or []), rank, loads, median, most, _again(source, index, id), file, size)
         for index, id, workers, rank, loads, median, most, file, size, total in found

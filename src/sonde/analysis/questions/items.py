@@ -57,6 +57,22 @@ NONE = ItemSummary(0, None, None, None, 0, [])
 LOADED = "dur_ns IS NOT NULL AND NOT error"  # what an exception or Ctrl-C cut off is no measurement
 
 
+MANY = 1_000_000  # rows: of more than that, quantiles are taken of some
+
+
+def sampled(rows: str, count: float, by: str = "start_ns") -> str:
+    """The same rows, or of very many some, spread evenly; `count`: how many there are, `by`: a column in which they differ."""
+    every = -(-int(count) // MANY)
+    return f"{rows} AND hash({by}, process) % {every} = 0" if every > 1 else rows
+
+
+def slow_items(loads: str, least: float) -> str:
+    """The items whose own median is at least `least` ns, as SQL. Only those that once took so long are looked at."""
+    once = f'SELECT hash("index", id) FROM {loads} AND dur_ns >= {least!r}'
+    candidates = f'{loads} AND hash("index", id) IN ({once})'
+    return f"({each_item(candidates)}) WHERE median_ns >= {least!r}"
+
+
 def each_item(loads: str) -> str:
     """One row for each item, as SQL. Its own median decides whether it is slow; of two loads, that is the faster one.
 
@@ -71,12 +87,14 @@ def each_item(loads: str) -> str:
 
 def items(run: Run, most: int) -> ItemSummary:
     """What is known of the items."""
-    seen, points, longest, errors = run.sql(
-        f"SELECT count(*), quantile_cont(dur_ns, [0.5, 0.99]) FILTER ({LOADED}), max(dur_ns) FILTER ({LOADED}), "
-        "count(*) FILTER (error) FROM items"
+    seen, longest, errors = run.sql(
+        f"SELECT count(*), max(dur_ns) FILTER ({LOADED}), count(*) FILTER (error) FROM items"
     ).fetchall()[0]
     if not seen:
         return NONE
+    points = run.sql(
+        f"SELECT quantile_cont(dur_ns, [0.5, 0.99]) FROM {sampled(f'items WHERE {LOADED}', seen)}"
+    ).fetchall()[0][0]
     middle, high = points or (None, None)
     found = run.sql(
         f"SELECT index, id, loads, median_ns, most_ns FROM ({each_item(f'items WHERE {LOADED}')}) "

@@ -24,7 +24,7 @@ from sonde.analysis.records.gaps import measured, record_gaps
 from sonde.analysis.records.load import load
 from sonde.analysis.tables import batches, steps
 from sonde.analysis.training.named import named_time
-from sonde.errors import FolderRefused, RunUnreadable
+from sonde.errors import FolderRefused, RunUnreadable, SondeError
 from sonde.store.file import RegularFile
 from sonde.store.folder import FILE_MODE, FOLDER_MODE
 
@@ -48,7 +48,7 @@ _MADE = {
 def seal_part(source: str, part: Part, memory: int | None = None) -> list[str]:
     """Seal a part of the run folder `source`; its files. A part that is there and whole is not made again.
 
-    `memory`: bytes that its database may use. Raises RunUnreadable if what was written cannot be read back, and FolderRefused if
+    `memory`: bytes that its database may use; what does not fit lies in temporary files beside the part. Raises RunUnreadable if what was written cannot be read back, and FolderRefused if
     it cannot be written.
     """
     place = Path(source) / PARTS / part.name
@@ -62,11 +62,17 @@ def _make(source: Path, part: Part, place: Path, memory: int | None) -> None:
     """Make a part beside its place, and put it there; or leave nothing behind."""
     import duckdb
 
-    beside = None
+    beside = spill = None
     try:
         beside = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{part.name}-", dir=_folder(place.parent)))
-        if _write(source, part, beside, memory):
+        spill = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}spill-", dir=place.parent))
+        if _write(source, part, beside, spill, memory):
             _put(beside, place, part)
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise SondeError(
+            f"There is too little memory to seal part {part.name} of {source}. Its records are unchanged. Seal again with "
+            "fewer --workers, or more --workers-memory."
+        ) from None
     except (duckdb.IOException, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0].rpartition(": ")[2].partition('"')[0]
         raise FolderRefused(
@@ -74,8 +80,9 @@ def _make(source: Path, part: Part, place: Path, memory: int | None) -> None:
             "run to another disk, then seal again."
         ) from None
     finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
+        for one in (beside, spill):
+            if one is not None:
+                shutil.rmtree(one, ignore_errors=True)
 
 
 def _folder(path: Path) -> Path:
@@ -96,12 +103,12 @@ def _put(beside: Path, place: Path, part: Part) -> None:
         sync(place.parent)
 
 
-def _write(source: Path, part: Part, beside: Path, memory: int | None) -> bool:
+def _write(source: Path, part: Part, beside: Path, spill: Path, memory: int | None) -> bool:
     """Write all files of a part; False: there is nothing that could be read."""
     loaded = load([(source / name, name) for name in part.processes], part.offsets, ordered=True)
     if not loaded.rows:
         return False
-    database = Database([], files=True, threads=1, memory=memory, owners=part.owners)
+    database = Database([], files=True, threads=1, memory=memory, spill=spill, owners=part.owners)
     try:
         database.take(loaded)
         writer = _PartWriter(database, beside)
