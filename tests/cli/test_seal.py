@@ -71,7 +71,7 @@ def test_one_or_all_but_not_both(tmp_path: Path) -> None:
     [
         (["--dask", "local:0"], "local:4"),
         (["--dask", "local:2", "--workers", "2"], "--dask local:N"),
-        (["--workers-memory", "much"], "'much' is no size"),
+        (["--workers-memory", "much"], "'much' is not a size"),
         (["--workers-memory", "1MB"], "at least 256MB"),
     ],
 )

@@ -53,7 +53,7 @@ def _memory(context: click.Context, parameter: click.Parameter, given: str | Non
     try:
         bytes = None if given is None else config.size(given)
     except ValueError:
-        raise click.BadParameter(f"{given!r} is no size. Give one such as 2GB.") from None
+        raise click.BadParameter(f"{given!r} is not a size. Give one such as 2GB.") from None
     if bytes is not None and bytes < LEAST_MEMORY:
         raise click.BadParameter("A worker needs at least 256MB.")
     return bytes

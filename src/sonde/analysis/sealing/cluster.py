@@ -174,7 +174,7 @@ class _Work:
             raise ClusterError(
                 f"A Dask worker lacks the module {error.name}. Install sonde-ml[cluster]=={__version__} for all workers."
             ) from None
-        except Exception as error:
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
             reason = str(error).partition("\n")[0]
             raise ClusterError(
                 f"A Dask worker failed to seal part {part.name}: {type(error).__name__}: {reason}. {_KEPT}"

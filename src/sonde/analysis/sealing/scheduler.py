@@ -45,7 +45,7 @@ def workers_of(where: str) -> int:
     count = where.removeprefix(LOCAL).removeprefix(":")
     if count and not (count.isdecimal() and 0 < int(count) < 10_000):
         raise SettingError(
-            f"{where!r} is no cluster. Give the address of a Dask scheduler, or local:4 for four processes."
+            f"{where!r} is not a cluster. Give the address of a Dask scheduler, or local:4 for four processes."
         )
     return int(count) if count else cores()
 
