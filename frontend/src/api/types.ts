@@ -442,3 +442,101 @@ export interface ArrayHead {
   /** Only each so many-th row and column is there. */
   stride: number
 }
+
+export interface SqlColumn {
+  name: string
+  type: string
+}
+
+export interface Schema {
+  tables: { name: string; columns: SqlColumn[] }[]
+  examples: { title: string; sql: string }[]
+}
+
+export interface SqlAnswer {
+  columns: SqlColumn[]
+  rows: unknown[][]
+  truncated: boolean
+  ns: number
+}
+
+/** A number of two runs, and B / A with its interval. */
+export interface Ratio {
+  a: number | null
+  b: number | null
+  ratio: number | null
+  low: number | null
+  high: number | null
+  verdict: string | null
+}
+
+export interface Named {
+  name: string
+  ratio: Ratio
+}
+
+export interface ComparedPhase {
+  phase: string
+  a_ns: number | null
+  b_ns: number | null
+  difference_ns: number | null
+  low_ns: number | null
+  high_ns: number | null
+  verdict: string | null
+}
+
+export interface ComparedRun {
+  id: string
+  name: string
+  ended: string
+  steps: number
+  warmup: number
+  verdict: string | null
+}
+
+export interface Divergence {
+  step: number
+  what: string
+  rank: number
+  a: unknown
+  b: unknown
+  difference: number | null
+  layer: string | null
+  direction: string | null
+}
+
+export interface FoundProblem {
+  kind: string
+  severity: string
+  why: string
+  next: string
+}
+
+/** What `sonde compare --json` says of two runs. */
+export interface Comparison {
+  verdict: string
+  reasons: string[]
+  next: string
+  step_time: Ratio & { margin: number; more_steps: number | null; p10: Ratio | null; mean: Ratio | null }
+  throughput: Ratio
+  phases: ComparedPhase[]
+  ranks: Named[]
+  layers: Named[]
+  memory: Named[]
+  items: { a: number; b: number; load: Ratio; rows: { item: string; a_ns: number | null; b_ns: number | null }[] }
+  findings: { new: FoundProblem[]; gone: FoundProblem[]; both: FoundProblem[] }
+  settings: { name: string; a: unknown; b: unknown }[]
+  distribution: { edges_ns: number[]; a: number[]; b: number[] } | null
+  notes: string[]
+  a: ComparedRun
+  b: ComparedRun
+  numbers: {
+    identical: boolean | null
+    first_difference: Divergence | null
+    steps: number
+    shift: number
+    streams: { what: string; compared: number; first_step: number | null; first_difference: Divergence | null }[]
+    text: string
+  }
+  resume: { text: string[] }[]
+}

@@ -18,6 +18,7 @@ export interface PageEntry {
 
 export const PAGES: PageEntry[] = [
   { path: "/", load: () => import("../pages/runs/Runs") },
+  { path: "/compare", load: () => import("../pages/compare/Compare") },
   { path: "/runs/:run", tab: { label: "Overview" }, load: () => import("../pages/run/Run") },
   { path: "/runs/:run/steps", tab: { label: "Steps", needs: "steps" }, load: () => import("../pages/steps/Steps") },
   { path: "/runs/:run/steps/:rank/:step", load: () => import("../pages/step/Step") },
@@ -29,6 +30,7 @@ export const PAGES: PageEntry[] = [
   { path: "/runs/:run/items", tab: { label: "Items", needs: "items" }, load: () => import("../pages/items/Items") },
   { path: "/runs/:run/items/*index", load: () => import("../pages/item/Item") },
   { path: "/runs/:run/timeline", tab: { label: "Timeline" }, load: () => import("../pages/timeline/Timeline") },
+  { path: "/runs/:run/sql", tab: { label: "SQL" }, load: () => import("../pages/sql/Sql") },
 ]
 
 export interface Found {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -68,7 +67,7 @@ def make_app(folder: RunsFolder, token: str, host: str = "127.0.0.1", *, framed:
     routes = [
         Route("/api/about", _plain(asking, lambda ask: about)),
         Route("/api/runs", _plain(asking, lambda ask: runs.runs(folder))),
-        Route("/api/compare", _plain(asking, partial(report.compare, folder))),
+        Route("/api/compare", _comparing(asking, folder)),
         Route("/api/runs/{id}/live", Feeds(folder).live),
         *(Route(f"/api/runs/{{id}}{path}", _of_run(asking, answer)) for path, answer in OF_RUN),
         Route("/metrics", _plain(asking, lambda ask: metrics.metrics(folder))),
@@ -81,6 +80,13 @@ def make_app(folder: RunsFolder, token: str, host: str = "127.0.0.1", *, framed:
 def _plain(asking: Asking, answer: Callable[[Ask], object]) -> Callable[[Request], object]:
     async def endpoint(request: Request) -> Response:
         return await asking.plain(request, answer)
+
+    return endpoint
+
+
+def _comparing(asking: Asking, folder: RunsFolder) -> Callable[[Request], object]:
+    async def endpoint(request: Request) -> Response:
+        return await asking.plain(request, report.Comparing(folder))
 
     return endpoint
 

@@ -143,7 +143,8 @@ class Asking:
     async def plain(self, request: Request, answer: Callable[[Ask], object]) -> Response:
         """Answer with what a function says that needs no open run."""
         ask = Ask(dict(request.path_params), dict(request.query_params))
-        return await self._wait(request, lambda: ("", answer(ask)), lambda: None)
+        stop: Callable[[], None] = getattr(answer, "stop", _nothing)  # what takes long can be stopped
+        return await self._wait(request, lambda: ("", answer(ask)), stop)
 
     async def _wait(self, request: Request, do: Callable[[], tuple[str, object]], stop: Callable[[], None]) -> Response:
         known = request.headers.get("if-none-match", "")
@@ -163,6 +164,10 @@ class Asking:
             return error(503, TOO_LONG) if late else await working
         finally:
             gone.cancel()
+
+
+def _nothing() -> None:
+    pass
 
 
 async def _gone(request: Request) -> None:

@@ -97,8 +97,13 @@ class OpenRun:
     def interrupt(self) -> None:
         """End what it computes. Tables that were half made are not used again."""
         self.broken = True
-        if self.run._database is not None:
-            self.run._database.connection.interrupt()
+        interrupt(self.run)
+
+
+def interrupt(run: Run) -> None:
+    """End the query that runs, from another thread."""
+    if run._database is not None:
+        run._database.connection.interrupt()
 
 
 def version_of(path: Path) -> str:

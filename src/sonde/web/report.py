@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from sonde.views.blackbox import blackbox as page_of, chosen
 from sonde.views.items import Exhibit, ItemValue, cases
 from sonde.views.report import report as report_of
 from sonde.web.arrays import as_address
-from sonde.web.asking import Ask, BadRequest
+from sonde.web.asking import Ask, BadRequest, Stopped
+from sonde.web.folder import MEMORY, interrupt
 from sonde.web.head import has
 
 if TYPE_CHECKING:
@@ -79,11 +81,28 @@ def _value(one: ItemValue) -> dict[str, object]:
     return asdict(one) | {"picture": as_address(one.picture)}
 
 
-def compare(folder: RunsFolder, ask: Ask) -> object:
-    """The document of `sonde compare --json`."""
-    names = [ask.query.get(name, "") for name in ("a", "b")]
-    if not all(names):
-        raise BadRequest("Give two runs: /api/compare?a=ID&b=ID.")
-    a, b = (folder.find(name) for name in names)
-    with Run([a], threads=1) as first, Run([b], threads=1) as second:
-        return asdict(compare_runs(first, second))
+class Comparing:
+    """`/api/compare`: two runs, opened for one question; it ends when nobody waits for the answer any more."""
+
+    def __init__(self, folder: RunsFolder) -> None:
+        self._folder = folder
+        self._runs: list[Run] = []
+        self._stopped = False
+
+    def __call__(self, ask: Ask) -> object:
+        """The document of `sonde compare --json`."""
+        names = [ask.query.get(name, "") for name in ("a", "b")]
+        if not all(names):
+            raise BadRequest("Give two runs: /api/compare?a=ID&b=ID.")
+        with ExitStack() as opened:
+            for name in names:
+                self._runs.append(opened.enter_context(Run([self._folder.find(name)], threads=1, memory=MEMORY)))
+            if self._stopped:
+                raise Stopped
+            return asdict(compare_runs(*self._runs))
+
+    def stop(self) -> None:
+        """Nobody waits any more."""
+        self._stopped = True
+        for run in list(self._runs):
+            interrupt(run)
