@@ -540,3 +540,40 @@ export interface Comparison {
   }
   resume: { text: string[] }[]
 }
+
+/** A layer, or a part of the model with the sums of what is in it. */
+export interface LayerNode {
+  layer: string
+  name: string
+  parent: string | null
+  depth: number
+  inside: number
+  type: string | null
+  steps: number | null
+  calls: number | null
+  forward_ns: number | null
+  backward_ns: number | null
+  share: number | null
+  activation_bytes: number | null
+  parameter_bytes: number | null
+  gradient_bytes: number | null
+  compiled: boolean
+  learned: {
+    samples: number
+    gradient_norm: Num | null
+    update_ratio: Num | null
+    nonfinite: Num | null
+    dead: Num | null
+  }
+}
+
+export interface WholeLayer {
+  layer: Omit<LayerNode, "name" | "parent" | "depth" | "inside" | "learned">
+  steps: number[]
+  forward_ns: (number | null)[]
+  backward_ns: (number | null)[]
+  longest_ns: (number | null)[]
+  activation_bytes: (number | null)[]
+  width: number
+  learning: { name: string; x: number[]; y: (Num | null)[] }[]
+}

@@ -30,6 +30,12 @@ export const PAGES: PageEntry[] = [
   { path: "/runs/:run/items", tab: { label: "Items", needs: "items" }, load: () => import("../pages/items/Items") },
   { path: "/runs/:run/items/*index", load: () => import("../pages/item/Item") },
   { path: "/runs/:run/timeline", tab: { label: "Timeline" }, load: () => import("../pages/timeline/Timeline") },
+  {
+    path: "/runs/:run/layers",
+    tab: { label: "Layers", needs: "layers" },
+    load: () => import("../pages/layers/Layers"),
+  },
+  { path: "/runs/:run/layers/*layer", load: () => import("../pages/layers/Layer") },
   { path: "/runs/:run/sql", tab: { label: "SQL" }, load: () => import("../pages/sql/Sql") },
 ]
 

@@ -7,11 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sonde.analysis.postmortem.blackbox import black_box
-from sonde.analysis.questions.layers import layers as all_layers
-from sonde.analysis.records.schema import quoted
+from sonde.analysis.questions.layertree import layer_history, layer_learning, layer_tree
 from sonde.analysis.run import RECORDING, Run
 from sonde.compare.runs import compare_runs
-from sonde.errors import UnknownName
 from sonde.views.blackbox import blackbox as page_of, chosen
 from sonde.views.items import Exhibit, ItemValue, cases
 from sonde.views.report import report as report_of
@@ -32,23 +30,15 @@ def report(run: Run, ask: Ask) -> object:
 
 
 def layers(run: Run, ask: Ask) -> object:
-    """All layers, the costliest first."""
-    return {"layers": [asdict(one) for one in all_layers(run)]}
+    """The model as a tree, parents first."""
+    return {"layers": [asdict(one) for one in layer_tree(run)]}
 
 
 def layer(run: Run, ask: Ask) -> object:
     """One layer over the steps."""
     name = ask.path["name"]
-    found = next((one for one in all_layers(run) if one.layer == name), None)
-    if found is None:
-        raise UnknownName(f"There is no layer {name!r} in this run.")
-    rows = run.sql(
-        "SELECT step, avg(forward_ns), avg(backward_ns), max(activation_bytes) FROM layers "
-        f"WHERE layer = {quoted(name)} AND step IS NOT NULL GROUP BY step ORDER BY step"
-    ).fetchall()
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    names = ("steps", "forward_ns", "backward_ns", "activation_bytes")
-    return {"layer": asdict(found), **dict(zip(names, columns, strict=True)), "learning": []}
+    found, history = layer_history(run, name, ask.integer("points", 1000, 2, 10_000))
+    return {"layer": asdict(found), **asdict(history), "learning": [asdict(one) for one in layer_learning(run, name)]}
 
 
 def blackbox(run: Run, ask: Ask) -> object:
