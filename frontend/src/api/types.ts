@@ -577,3 +577,134 @@ export interface WholeLayer {
   width: number
   learning: { name: string; x: number[]; y: (Num | null)[] }[]
 }
+
+/** One value of one item, as a page of the black box has it. */
+export interface CaseValue {
+  path: string
+  shape: number[]
+  low: number | null
+  high: number | null
+  nonfinite: number
+  picture: string | null
+  curve: ItemValue["curve"]
+  numbers: string[]
+  array: string | null
+}
+
+export interface Case {
+  batch: number
+  items: { name: string; position: number; guilty: boolean; values: CaseValue[] }[]
+  first: number
+  more: number
+  notes: string[]
+  scales: Record<string, [number, number]>
+}
+
+export interface AffectedItem {
+  position: number | null
+  index: number | null
+  id: string | null
+}
+
+export interface Certificate {
+  where: string
+  producer: boolean
+  layer: string | null
+  type: string | null
+  op: string | null
+  stage: string | null
+  kind: string | null
+  inputs: {
+    name: string
+    shape: number[] | null
+    dtype: string | null
+    min: Num | null
+    max: Num | null
+    mean: Num | null
+    finite?: boolean | null
+  }[]
+  items: AffectedItem[]
+  items_total: number
+  batch: number | null
+  step: number | null
+  epoch: number | null
+  evaluation: boolean
+}
+
+export interface Birth {
+  sentence: string
+  amount: string
+  code: string | null
+  next: string
+  rank: number | null
+  worker: number | null
+  host: string | null
+  pid: number | null
+  certificate: Certificate
+}
+
+export interface BoxBatch {
+  who: string
+  step: number | null
+  epoch: number | null
+  loader: number | null
+  batch: number | null
+  size: number | null
+  worker: number | null
+  indices: (number | null)[]
+  ids: (string | null)[]
+  loss: Num | null
+  digest: string | null
+  sampled: boolean
+  changed: boolean | null
+  kept: string | null
+  values: {
+    path: string
+    type: string | null
+    shape: number[] | null
+    dtype: string | null
+    min: Num | null
+    max: Num | null
+    mean: Num | null
+    std: Num | null
+    nonfinite: number | null
+    file: string | null
+    cut: boolean
+  }[]
+}
+
+/** What `sonde blackbox --json` says, with the items of the batches. */
+export interface BlackBox {
+  made_of: string
+  empty: boolean
+  headline: string | null
+  births: Birth[]
+  later: number
+  raised: {
+    who: string
+    type: string
+    message: string
+    item: string | null
+    index: number | null
+    id: string | null
+    step: number | null
+    frames: string[]
+    next: string
+  } | null
+  dump: string | null
+  dumps: {
+    number: number
+    folder: string
+    why: string
+    who: string
+    step: number | null
+    batches: number
+    shown: boolean
+  }[]
+  batches: BoxBatch[]
+  open: { who: string; label: string; for_ns: number | null; thread: string | null }[]
+  threads: { name: string; current: boolean; frames: string[] }[]
+  left_out: string[]
+  notes: string[]
+  cases: Case[]
+}

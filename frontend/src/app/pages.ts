@@ -36,6 +36,11 @@ export const PAGES: PageEntry[] = [
     load: () => import("../pages/layers/Layers"),
   },
   { path: "/runs/:run/layers/*layer", load: () => import("../pages/layers/Layer") },
+  {
+    path: "/runs/:run/blackbox",
+    tab: { label: "Black box", needs: "blackbox" },
+    load: () => import("../pages/blackbox/BlackBox"),
+  },
   { path: "/runs/:run/sql", tab: { label: "SQL" }, load: () => import("../pages/sql/Sql") },
 ]
 

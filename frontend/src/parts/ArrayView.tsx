@@ -4,7 +4,7 @@ import { askArray, type Numbers } from "../api/array"
 import type { ItemValue } from "../api/types"
 import { place, setQuery } from "../app/router"
 import { brief, count, plural } from "../app/units"
-import { extent, histogram, pixels } from "./pixels"
+import { type Extent, extent, histogram, pixels } from "./pixels"
 import { Choice } from "./Small"
 import "./array.css"
 
@@ -15,10 +15,12 @@ interface Props {
   numbers: string[]
   /** Where the whole array is; null: it is not kept. */
   path: string | null
+  /** What black and white stand for, of all items alike. */
+  scale?: Extent
 }
 
 /** Which array is enlarged is in the address. */
-export function ArrayView({ title, picture, curve, numbers, path }: Props) {
+export function ArrayView({ title, picture, curve, numbers, path, scale }: Props) {
   const open = path !== null && place.value.query.array === path
   const enlarge = () => setQuery({ array: path }, { replace: true })
   const small = picture ? (
@@ -38,7 +40,7 @@ export function ArrayView({ title, picture, curve, numbers, path }: Props) {
       ) : (
         <div class="array">{small}</div>
       )}
-      {open && <Enlarged title={title} path={path} />}
+      {open && <Enlarged title={title} path={path} {...(scale ? { scale } : {})} />}
     </>
   )
 }
@@ -61,7 +63,7 @@ function Curve({ curve }: { curve: NonNullable<ItemValue["curve"]> }) {
   )
 }
 
-function Enlarged({ title, path }: { title: string; path: string }) {
+function Enlarged({ title, path, scale }: { title: string; path: string; scale?: Extent }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [found, setFound] = useState<Numbers | string | null>(null)
   useEffect(() => dialog.current?.showModal(), [])
@@ -86,24 +88,41 @@ function Enlarged({ title, path }: { title: string; path: string }) {
       ) : typeof found === "string" ? (
         <p role="alert">{found}</p>
       ) : (
-        <Whole found={found} />
+        <Whole found={found} {...(scale ? { common: scale } : {})} />
       )}
     </dialog>
   )
 }
 
-function Whole({ found }: { found: Numbers }) {
+function Whole({ found, common }: { found: Numbers; common?: Extent }) {
   const { head, values } = found
-  const scale = extent(values)
+  const own = extent(values)
+  const [alike, setAlike] = useState(true)
+  const scale = common && alike ? common : own
   const bad = values.reduce((sum, value) => sum + (Number.isFinite(value) ? 0 : 1), 0)
   return (
     <>
       <p class="soft small">
-        {head.shape.join(" x ")}, {head.dtype}: {brief(scale.low)} to {brief(scale.high)}
+        {head.shape.join(" x ")}, {head.dtype}: {brief(own.low)} to {brief(own.high)}
         {bad > 0 && <b class="worst">, {plural(bad, "value")} NaN or infinite</b>}
         {head.stride > 1 && `; each ${head.stride}th row and column is shown`}
       </p>
-      {head.image ? <Picture values={values} image={head.image} stride={head.stride} /> : <List values={values} />}
+      {head.image ? (
+        <Picture values={values} image={head.image} stride={head.stride} scale={scale} />
+      ) : (
+        <List values={values} />
+      )}
+      {head.image && common && (
+        <Choice
+          label="Black and white"
+          options={[
+            ["all", `Scale of all items: ${brief(common.low)} to ${brief(common.high)}`],
+            ["own", "Its own"],
+          ]}
+          value={alike ? "all" : "own"}
+          onChoose={chosen => setAlike(chosen === "all")}
+        />
+      )}
       <Histogram values={values} />
     </>
   )
@@ -111,16 +130,23 @@ function Whole({ found }: { found: Numbers }) {
 
 const SIDE = 520 // px of the longer side
 
-function Picture({ values, image, stride }: { values: Float64Array; image: [number, number, number]; stride: number }) {
+interface PictureProps {
+  values: Float64Array
+  image: [number, number, number]
+  stride: number
+  scale: Extent
+}
+
+function Picture({ values, image, stride, scale }: PictureProps) {
   const [height, width, colours] = image
   const canvas = useRef<HTMLCanvasElement>(null)
   const [channel, setChannel] = useState("all")
   const [at, setAt] = useState<[number, number]>(() => firstBad(values, image))
   useEffect(() => {
     const context = canvas.current?.getContext("2d")
-    const data = pixels(values, image, extent(values), channel === "all" ? null : Number(channel))
+    const data = pixels(values, image, scale, channel === "all" ? null : Number(channel))
     context?.putImageData(new ImageData(data, width, height), 0, 0)
-  }, [values, image, channel, width, height])
+  }, [values, image, scale, channel, width, height])
   const point = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect()
     const row = Math.floor(((event.clientY - box.top) / box.height) * height)

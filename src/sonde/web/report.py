@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from sonde.analysis.postmortem.blackbox import black_box
 from sonde.analysis.questions.layertree import layer_history, layer_learning, layer_tree
 from sonde.analysis.run import RECORDING, Run
 from sonde.compare.runs import compare_runs
 from sonde.views.blackbox import blackbox as page_of, chosen
-from sonde.views.items import Exhibit, ItemValue, cases
+from sonde.views.items import Case, Exhibit, ItemValue, cases
 from sonde.views.report import report as report_of
 from sonde.web.arrays import as_address
 from sonde.web.asking import Ask, BadRequest, Stopped
@@ -19,6 +20,7 @@ from sonde.web.folder import MEMORY, interrupt
 from sonde.web.head import has
 
 if TYPE_CHECKING:
+    from sonde.analysis.postmortem.dumps import Dump, DumpedBatch
     from sonde.web.folder import RunsFolder
 
 
@@ -45,30 +47,47 @@ def blackbox(run: Run, ask: Ask) -> object:
     """The document of `sonde blackbox --json`, and the items of its batches with pictures."""
     number = ask.optional("dump")
     box = black_box(run)
+    dump = chosen(box, number)
     page = page_of(run, box, number)
-    shown = [
-        {
-            "batch": place,
-            "items": [_exhibit(one) for one in (*case.exhibits, *case.rest)],
-            "more": case.more,
-            "notes": case.notes,
-        }
-        for place, case in enumerate(cases(page, chosen(box, number), box))
-    ]
+    batches = list(enumerate(dump.batches)) if dump is not None and dump.batches else []
+    shown = []
+    for place, case in enumerate(cases(page, dump, box)):
+        at, batch = batches[-1 - place] if batches else (0, None)
+        where = {} if dump is None or batch is None else _arrays(dump, at, batch)
+        items = [_exhibit(one, where) for one in (*case.exhibits, *case.rest)]
+        more = {"first": len(case.exhibits), "more": case.more, "notes": case.notes, "scales": _scales(case)}
+        shown.append({"batch": place, "items": items, **more})
     return asdict(page) | {"cases": shown}
 
 
-def _exhibit(one: Exhibit) -> dict[str, object]:
+def _arrays(dump: Dump, at: int, batch: DumpedBatch) -> dict[str, str]:
+    """Where the array of each value is, without the position of the item."""
+    return {value.path: f"/arrays/{quote(dump.name, safe='')}/{at}/{place}" for place, value in enumerate(batch.values)}
+
+
+def _scales(case: Case) -> dict[str, list[float]]:
+    """What black and white stand for in the pictures of each value: the range of all items that did not go wrong."""
+    known = [one for one in (*case.exhibits, *case.rest) if not one.guilty] or case.exhibits
+    found: dict[str, list[float]] = {}
+    for value in (value for one in known for value in one.sights):
+        if value.low is not None and value.high is not None:
+            low, high = found.get(value.path, (value.low, value.high))
+            found[value.path] = [min(low, value.low), max(high, value.high)]
+    return found
+
+
+def _exhibit(one: Exhibit, where: dict[str, str]) -> dict[str, object]:
     return {
         "name": one.name,
         "position": one.position,
         "guilty": one.guilty,
-        "values": [_value(value) for value in one.sights],
+        "values": [_value(value, where.get(value.path), one.position) for value in one.sights],
     }
 
 
-def _value(one: ItemValue) -> dict[str, object]:
-    return asdict(one) | {"picture": as_address(one.picture)}
+def _value(one: ItemValue, where: str | None, position: int) -> dict[str, object]:
+    array = None if where is None else f"{where}/{position}"
+    return asdict(one) | {"picture": as_address(one.picture), "array": array}
 
 
 class Comparing:
