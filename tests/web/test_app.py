@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from starlette.testclient import TestClient
 from tests.analysis.boxes import batch, write_dump
 from tests.web.growing import growing
 
+from sonde.analysis.run import Run
 from sonde.testing import build_run, build_training
 from sonde.web.app import OF_RUN, make_app
 from sonde.web.folder import SOON, RunsFolder
@@ -236,3 +239,34 @@ def test_the_way_leads_from_a_step_to_the_numbers_of_an_item(tmp_path: Path) -> 
         head, _, numbers = answer.partition(b"\n")
         assert json.loads(head)["image"] == [16, 16, 3]
         assert len(numbers) == 16 * 16 * 3 * 8
+
+
+def test_two_runs_are_compared_as_by_the_command(client: TestClient, runs: Path) -> None:
+    """The same document, whatever the order."""
+    build_training(runs / "two", ranks=2, steps=30, workers=2)
+    found = get(client, "/api/compare?a=one&b=two")
+    assert (found["a"]["id"], found["b"]["id"]) == ("one", "two")
+    assert found["distribution"]["edges_ns"]
+    shutil.rmtree(runs / "two")
+
+
+def test_a_query_that_takes_long_ends_when_the_browser_goes(runs: Path) -> None:
+    """What was asked is interrupted, and the next question is answered."""
+    folder = RunsFolder(runs)
+    opened = folder.get("one")
+    opened.bring_up_to_date()
+    worker = threading.Thread(target=_count_for_ever, args=(opened.run,), daemon=True)
+    worker.start()
+    time.sleep(0.3)
+    opened.interrupt()
+    worker.join(20)
+    assert not worker.is_alive()
+    assert folder.get("one") is not opened
+    folder.close()
+
+
+def _count_for_ever(run: Run) -> None:
+    import duckdb
+
+    with suppress(duckdb.InterruptException):
+        run.sql("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b").fetchall()

@@ -708,3 +708,81 @@ export interface BlackBox {
   notes: string[]
   cases: Case[]
 }
+
+export interface TraceFile {
+  name: string
+  file: string
+  size: number
+}
+
+/** A value that a trace caught, with what is in it. */
+export interface TracedValue {
+  way?: "in" | "left" | "out"
+  name: string
+  kind: string
+  type: string
+  nonfinite: number | null
+  // of arrays
+  shape?: number[]
+  dtype?: string | null
+  device?: string | null
+  digest?: string | null
+  low?: Num | null
+  high?: Num | null
+  mean?: Num | null
+  std?: Num | null
+  cut?: boolean
+  numbers?: (Num | boolean)[]
+  pictures?: { row: number | null; picture: string }[]
+  scale?: [number, number] | null
+  array?: string | null
+  // of others
+  text?: string
+  length?: number | null
+  children?: TracedValue[]
+  left_out?: number
+}
+
+export interface TracedCall {
+  seq: number
+  parent: number | null
+  function: string
+  result: string
+  duration_ns: number | null
+  phase: string | null
+  epoch: number | null
+  step: number | null
+  batch: number | null
+  worker: number | null
+  pid: number
+  error: string | null
+  items: { position: number; index: number | string | null; id: string | null }[]
+  items_total: number
+  values: TracedValue[]
+}
+
+export interface Trace {
+  name: string
+  item: string | null
+  items: { index: number | string | null; id: string | null; name: string }[]
+  notes: string[]
+  findings: {
+    kind: string
+    severity: string
+    why: string
+    next: string
+    targets: { call: number; words: string; item: number | string | null }[]
+  }[]
+  stages: { name: string; calls: TracedCall[]; left_out: number }[]
+  pictures_left_out: number
+}
+
+export interface TraceDiff {
+  same: boolean
+  text: string
+  compared: number
+  differences: { stage: string; function: string; items: string; field: string; a: string; b: string }[]
+  total: number
+  only_a: string[]
+  only_b: string[]
+}

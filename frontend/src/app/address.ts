@@ -79,6 +79,7 @@ export const to = {
   timeline: (run: string, query: Query = {}) => format(`/runs/${part(run)}/timeline`, query),
   blackbox: (run: string, query: Query = {}) => format(`/runs/${part(run)}/blackbox`, query),
   traces: (run: string, query: Query = {}) => format(`/runs/${part(run)}/traces`, query),
+  trace: (run: string, trace: string, query: Query = {}) => format(`/runs/${part(run)}/traces/${part(trace)}`, query),
   sql: (run: string, query: Query = {}) => format(`/runs/${part(run)}/sql`, query),
   compare: (a: string, b: string, query: Query = {}) => format("/compare", { a, b, ...query }),
 }

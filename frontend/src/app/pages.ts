@@ -41,6 +41,12 @@ export const PAGES: PageEntry[] = [
     tab: { label: "Black box", needs: "blackbox" },
     load: () => import("../pages/blackbox/BlackBox"),
   },
+  {
+    path: "/runs/:run/traces",
+    tab: { label: "Traces", needs: "traces" },
+    load: () => import("../pages/traces/Traces"),
+  },
+  { path: "/runs/:run/traces/:trace", load: () => import("../pages/traces/Trace") },
   { path: "/runs/:run/sql", tab: { label: "SQL" }, load: () => import("../pages/sql/Sql") },
 ]
 

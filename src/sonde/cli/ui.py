@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sonde import environment
+from sonde.capture.plain import TraceFiles
 from sonde.cli.choose import choose, runs_dir
 from sonde.errors import MissingExtra
 from sonde.store.folder import RUN_FILE
@@ -53,7 +54,7 @@ def serve(folder: Path, chosen: str | None, *, port: int | None, host: str, toke
         raise click.UsageError("--token needs at least 4 characters: letters, digits, and no spaces, quotes, ; or ,")
     if not built():
         click.echo(HOW_TO_BUILD, err=True)
-    site = WebServer(folder, chosen, host=host, port=port, token=token)
+    site = WebServer(folder, chosen, host=host, port=port, token=token, traces=TraceFiles())
     if host not in LOOPBACK:
         click.echo(
             f"Listening on {host}: everyone who reaches this machine and has the token can read these runs.", err=True

@@ -101,7 +101,11 @@ def whole_array(run: Run, place: ArrayPlace) -> WholeArray:
     rows = {} if dump is None or value is None else kept_rows(dump, value, [place.position], notes)
     if place.position not in rows:
         raise UnknownName(notes[0] if notes else "There is no such array in the black box of this run.")
-    array = rows[place.position]
+    return looked_at(rows[place.position])
+
+
+def looked_at(array: Array) -> WholeArray:
+    """An array as numbers to look at: of a large one, each n-th row and column."""
     image = as_image(array)
     shown = array.reshape(-1) if image is None else image
     stride = 1

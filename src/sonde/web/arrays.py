@@ -10,13 +10,18 @@ from sonde.web.series import packed
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
-    from sonde.web.asking import Ask
+    from sonde.views.values import WholeArray
+    from sonde.web.asking import Ask, Binary
 
 
 def array(run: Run, ask: Ask) -> object:
     """One array, as float64."""
     place = ArrayPlace(ask.path["dump"], *(max(ask.place(name), 0) for name in ("batch", "value", "position")))
-    found = whole_array(run, place)
+    return packed_array(whole_array(run, place))
+
+
+def packed_array(found: WholeArray) -> Binary:
+    """One line about an array, then its numbers."""
     image = list(found.numbers.shape) if found.is_image else None
     head = {"shape": list(found.shape), "dtype": found.dtype, "image": image, "stride": found.stride}
     return packed(head, [found.numbers.reshape(-1)])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from sonde.analysis.run import Run
     from sonde.web.folder import OpenRun, RunsFolder
+    from sonde.web.traces import TraceReader
 
 SECONDS = 30.0  # for one question
 WORKERS = 4
@@ -47,9 +48,10 @@ class Stopped(Exception):
 class Ask:
     """One request: parts of its path, and its parameters."""
 
-    def __init__(self, path: dict[str, str], query: dict[str, str]) -> None:
+    def __init__(self, path: dict[str, str], query: dict[str, str], traces: TraceReader | None = None) -> None:
         self.path = path
         self.query = query
+        self.traces = traces
 
     def integer(self, name: str, default: int, low: int | None = None, high: int | None = None) -> int:
         """A parameter that is a whole number. What lies beyond the limits is refused."""
@@ -181,7 +183,7 @@ class _Task:
 
     def __init__(self, folder: RunsFolder, request: Request, answer: Callable[[Run, Ask], object]) -> None:
         self._folder = folder
-        self._ask = Ask(dict(request.path_params), dict(request.query_params))
+        self._ask = Ask(dict(request.path_params), dict(request.query_params), folder.traces)
         self._answer = answer
         self._query = str(request.url.query)
         self._known = request.headers.get("if-none-match", "")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from sonde.web.traces import TraceReader
+
 MOST_OPEN = 3
 THREADS = 2
 MEMORY = 160_000_000  # bytes that the database of one run may use
@@ -113,10 +115,11 @@ def version_of(path: Path) -> str:
 
 
 class RunsFolder:
-    """A folder of runs. `chosen`: the run that the user named."""
+    """A folder of runs. `chosen`: the run that the user named; `traces`: what reads traces of values."""
 
-    def __init__(self, path: Path, chosen: str | None = None) -> None:
+    def __init__(self, path: Path, chosen: str | None = None, traces: TraceReader | None = None) -> None:
         self.path = path
+        self.traces = traces
         self.chosen = chosen
         self._open: OrderedDict[str, OpenRun] = OrderedDict()
         self._seen: set[str] = set()  # runs that were opened: one that is not there any more was deleted

@@ -12,6 +12,7 @@ from sonde.errors import UnknownName
 from sonde.views.values import StoredValue, values_of_item
 from sonde.web.arrays import as_address
 from sonde.web.asking import Ask, rows
+from sonde.web.traces import traced_values
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
@@ -45,7 +46,8 @@ def item(run: Run, ask: Ask) -> object:
     """One item: by its index, or as `id:KEY`."""
     given, started = ask.path["index"], run.started or 0
     key = given.removeprefix("id:") if given.startswith("id:") else None
-    where = f"id = {quoted(key)}" if key is not None else f'"index" = {ask.place("index")}'
+    index = None if key is not None else ask.place("index")
+    where = f"id = {quoted(key)}" if key is not None else f'"index" = {index}'
     loads = rows(
         run.sql(
             f"SELECT rank, process, loader, round, batch, position, step, worker, start_ns - {started} AS start_ns, dur_ns, error "
@@ -53,7 +55,7 @@ def item(run: Run, ask: Ask) -> object:
         )
     )
     (all_loads,) = run.sql(f"SELECT count(*) FROM items WHERE {where}").fetchall()[0]
-    used = [] if key is not None else _used(run, ask.place("index"), started)
+    used = [] if index is None else _used(run, index, started)
     if not loads and not used:
         raise UnknownName(f"Item {given} is not in the batches of this run.")
     each = rows(run.sql(f"SELECT * FROM ({_EACH}) WHERE {where} LIMIT 1"))
@@ -69,7 +71,7 @@ def item(run: Run, ask: Ask) -> object:
         "item": about | {"times": own / median if own and median else None},
         "loads": loads or used,
         "files": _files(run, where),
-        "values": [_value(one) for one in values_of_item(run, None if key is not None else ask.place("index"), key)],
+        "values": [*map(_value, values_of_item(run, index, key)), *traced_values(run, ask, index, key)],
         "loss": None,
         "replay": None if first is None else f"sonde flow replay {run.id} --step {first}",
         "left_out": max(all_loads - len(loads), 0),

@@ -17,6 +17,8 @@ from sonde.web.folder import RunsFolder
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sonde.web.traces import TraceReader
+
 PORT = 8700
 MOST_TRIED = 50
 LOOPBACK = "127.0.0.1"
@@ -34,6 +36,7 @@ class WebServer:
         port: int | None = None,
         token: str | None = None,
         framed: bool = False,
+        traces: TraceReader | None = None,
     ) -> None:
         """Raises SettingError if there is no such port or address."""
         self.token = token or secrets.token_urlsafe(24)
@@ -41,7 +44,7 @@ class WebServer:
         self.port: int = self._socket.getsockname()[1]
         self.host = host
         self._chosen = chosen
-        app = make_app(RunsFolder(folder, chosen), self.token, host, framed=framed)
+        app = make_app(RunsFolder(folder, chosen, traces), self.token, host, framed=framed)
         settings = uvicorn.Config(
             app,
             log_level="warning",

@@ -26,6 +26,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from sonde.capture.plain import TraceFiles
 from sonde.web.pages import built
 from sonde.web.serve import WebServer
 
@@ -63,7 +64,7 @@ class Server:
         self._start(port)
 
     def _start(self, port: int | None) -> None:
-        self._site = WebServer(self.folder, port=port, token=self.token)
+        self._site = WebServer(self.folder, port=port, token=self.token, traces=TraceFiles())
         self.port = self._site.port
         self._thread = threading.Thread(target=self._site.run, daemon=True)
         self._thread.start()

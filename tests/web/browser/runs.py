@@ -1,16 +1,20 @@
-"""The runs that the browser looks at: one that went wrong with pictures of its items, one with ranks, a killed one, a hostile one."""
+"""The runs that the browser looks at: one that went wrong with pictures and traces of its items, one with ranks, a killed one, a hostile one."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.analysis.boxes import batch, birth, certificate, with_marks, write_dump
 from tests.views.runs import EVIL, ranks, with_slow_item
 
+from sonde.capture.result import TraceCall, TraceResult
 from sonde.store import probe
 from sonde.testing import MS, build_run, build_training, training_processes
+from sonde.values.note import Item
+from sonde.values.snapshot import freeze
 
 BAD_STEP = 30
 BAD_ITEM = 122  # of batch 30, whose items are 120 to 123
@@ -20,11 +24,11 @@ STEPS = 40
 
 def build_all(folder: Path) -> Path:
     """A folder of runs, each for what a page can meet."""
-    with_nan(folder / "nan")
+    add_traces(with_nan(folder / "nan"))
     with_slow_item(folder / "slow")
     ranks(folder / "ranks")
     build_training(folder / "killed", steps=30, workers=1, killed=True)
-    with_nan(folder / hostile_name(), EVIL)
+    add_traces(with_nan(folder / hostile_name(), EVIL), EVIL)
     build_run(folder / "bare")
     return folder
 
@@ -63,3 +67,39 @@ def pictures() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     found = np.linspace(0, 1, 4 * 3 * 16 * 16, dtype=np.float32).reshape(4, 3, 16, 16)
     found[BAD_ITEM - 4 * BAD_STEP, 1, PIXEL[0], PIXEL[1]] = np.nan
     return found
+
+
+def add_traces(run: Path, name: str = "image") -> Path:
+    """Two traces of the batch: in the second, one pixel of the bad item is NaN."""
+    folder = next(one for one in sorted(run.iterdir()) if one.is_dir() and one.name != "blackbox") / "values"
+    folder.mkdir(exist_ok=True)
+    good = np.nan_to_num(pictures())
+    traced(good, name).save(folder / "trace-a.sonde")
+    traced(pictures(), name).save(folder / "trace-b.sonde")
+    return run
+
+
+def traced(images: np.ndarray[tuple[int, ...], np.dtype[np.float32]], name: str) -> TraceResult:
+    """A trace of one batch: each item from the dataset, all of them collated, and what the model made of them."""
+    items = [Item(place, 4 * BAD_STEP + place) for place in range(len(images))]
+    about: dict[str, Any] = {"step": BAD_STEP, "epoch": 0, "batch": BAD_STEP, "duration_ns": MS}
+    calls = [
+        TraceCall(
+            "Shapes__getitem__",
+            stage_name="dataset_getter",
+            inputs=[freeze(item.index, name="index")],
+            output=freeze({name: images[item.position], "label": item.position}, name="item"),
+            items=[item],
+            seq=item.position,
+            worker=0,
+            **about,
+        )
+        for item in items
+    ]
+    batch = freeze({name: images, "label": np.arange(len(images))}, name="batch")
+    whole: dict[str, Any] = about | {"items": items}
+    calls.append(TraceCall("default_collate", stage_name="collate", output=batch, seq=len(items), **whole))
+    output = freeze(images.mean((1, 2, 3)), name="output")
+    forward = {"inputs": [freeze(images, name="x")], "output": output, "seq": len(items) + 1}
+    calls.append(TraceCall("Net__forward", stage_name="evaluation", **forward, **whole))
+    return TraceResult(calls=calls)

@@ -137,7 +137,7 @@ function Way({ head, birth }: { head: Head; birth: Birth }) {
   const items = one.items.slice(0, 3)
   const more = one.items_total - items.length
   return (
-    <ol class="way" aria-label="Path of the value">
+    <ol class="valuepath" aria-label="Path of the value">
       {items.length > 0 && (
         <li>
           {items.map((item, at) => (
@@ -223,7 +223,7 @@ function Batch(props: { head: Head; batch: BoxBatch; case: Case | undefined }) {
   )
   return (
     <article class="lastbatch">
-      <h3>
+      <h3 class="sentence">
         Batch {count(batch.batch)}
         <span class="soft">
           {batch.who && `${batch.who}, `}
@@ -272,7 +272,7 @@ function Exhibit({ head, batch, one, scales }: ExhibitProps) {
   const known = name.index !== null || name.id !== null
   return (
     <div class={one.guilty ? "exhibit guilty" : "exhibit"}>
-      <h4>
+      <h4 class="sentence">
         <Go to={known ? to.item(head.id, name) : null}>item {one.name}</Go>
         {one.guilty && <b> went wrong</b>}
       </h4>

@@ -52,7 +52,7 @@ function Compared({ data }: { data: Comparison }) {
           Swap A and B
         </button>
       </div>
-      <dl class="sides">
+      <dl class="sides sentence">
         {(["a", "b"] as const).map(side => (
           <div key={side}>
             <dt>
@@ -400,7 +400,7 @@ function Numbers({ data }: { data: Comparison }) {
 /** The step in both runs; a resumed run may count anew. */
 function StepLinks({ data, one }: { data: Comparison; one: Divergence }) {
   return (
-    <>
+    <span class="sentence">
       step {count(one.step)} (
       <Go to={to.step(data.a.id, rankOf(one), one.step)} label={`Step ${one.step} of A`}>
         A
@@ -410,7 +410,7 @@ function StepLinks({ data, one }: { data: Comparison; one: Divergence }) {
         B
       </Go>
       )
-    </>
+    </span>
   )
 }
 

@@ -105,7 +105,8 @@ def layer_history(run: Run, layer: str, points: int) -> tuple[LayerTimes, Histor
         f"max(activation_bytes) FROM layers WHERE {where} GROUP BY (step - {first or 0}) // {width} ORDER BY 1"
     ).fetchall()
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], [], []]
-    return found, History(*columns, width)
+    steps, forward, backward, longest, activation = columns
+    return found, History(steps, forward, backward, longest, activation, width)
 
 
 _GRADIENTS = ("norm", "weight_norm", "update_norm", "update_ratio", "zeros", "nonfinite")

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import base64
 import html
-from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from sonde.capture.definition import dotted_name
 from sonde.capture.file import replacing
+from sonde.capture.show.fields import (
+    MAX_DEPTH,
+    FindingTarget,
+    captured_of,
+    count_bad,
+    field_of,
+    item_name,
+    part_field,
+    parts_of,
+    scales_of,
+    targets_of,
+)
 from sonde.capture.show.style import STYLE
 from sonde.capture.show.text import clean, duration, number, shown_children, value_text
 from sonde.capture.show.thumbnail import thumbnails
@@ -21,19 +32,18 @@ from sonde.values.note import MISSING
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+    from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 
     from sonde.capture.call import About, TraceCall
+    from sonde.capture.show.fields import Scale
     from sonde.finding import Finding
     from sonde.values.note import CapturedValue, Item, Note
 
     Stages = Mapping[str, Iterable[TraceCall]]
 
-Scale = tuple[float, float]
 PICTURE_BYTES = 700_000  # of all pictures on a page; further ones are left out, and that is said
 TEXT_BYTES = 4_000_000  # of all values on a page
 MAX_CHILDREN = 50
-MAX_DEPTH = 50
 MAX_ITEMS = 8  # that a call lists
 OPEN_CALLS = 3  # of a stage, that are open at first, beside those that a finding is about
 MAX_LINKS = 6  # of a finding, to the items that it is about
@@ -70,7 +80,7 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
 def fragment(content: Content) -> str:
     """The part of a page that a notebook shows."""
     stages = {name: list(calls) for name, calls in content.stages.items()}
-    drawing = _Drawing(stages, [_targets(finding, stages) for finding in content.findings])
+    drawing = _Drawing(stages, [targets_of(finding, stages) for finding in content.findings])
     drawn = "".join(drawing.stage(number, name, calls) for number, (name, calls) in enumerate(stages.items(), 1))
     notes = [*content.notes, *drawing.left_out()]
     return f'<div class="sonde"><style>{STYLE}</style>{_head(stages)}{drawing.findings(content.findings)}{_notes(notes)}{drawn}</div>'
@@ -129,74 +139,6 @@ def _notes(notes: Sequence[str]) -> str:
 # ── stages, calls, values ──
 
 
-class _FindingTarget(NamedTuple):
-    """What a finding is about: a call, and the item in it, if it is about one."""
-
-    seq: int
-    words: str
-    item: int | str | None = None
-
-
-def _name(item: Item) -> int | str:
-    """What stands for an item in a list of items: its index, its id, or its row."""
-    return item.index if item.index is not None else item.position if item.id is None else item.id
-
-
-def _targets(finding: Finding, stages: Mapping[str, list[TraceCall]]) -> list[_FindingTarget]:
-    """The calls that a finding is about, one for each of its items; the one that it was seen in, if it names none."""
-    where = finding.evidence
-    wanted = set(where.get("items", ()))
-    found: dict[object, _FindingTarget] = {}
-    calls = [call.about for call in stages.get(where.get("stage", ""), ()) if call.disp_name == where.get("function")]
-    for call in sorted(calls, key=lambda one: one.seq != where.get("call")):
-        for item in call.items:
-            name = _name(item)
-            if name in wanted:
-                found.setdefault(name, _FindingTarget(call.seq, f"item {name}", name))
-    only = [
-        _FindingTarget(call.seq, dotted_name(call.disp_name, call.func_name))
-        for call in calls
-        if call.seq == where.get("call")
-    ]
-    return list(found.values()) or only
-
-
-def _scales(stages: Mapping[str, list[TraceCall]]) -> dict[str, Scale]:
-    """For each field, from the least to the greatest number that any item has there."""
-    scales: dict[str, Scale] = {}
-    for calls in stages.values():
-        for call in calls:
-            for way, kept in _captured(call.about):
-                for path, low, high in _ranges(kept.note, _path(call.about, way, kept.name)):
-                    least, most = scales.get(path, (low, high))
-                    scales[path] = min(least, low), max(most, high)
-    return scales
-
-
-def _captured(call: About) -> list[tuple[str, CapturedValue]]:
-    """What was captured of a call, in the order in which it is shown: what went in, what it left changed, what came out."""
-    outputs = [] if call.output is None else [call.output]
-    ways = {"in": call.inputs, "left": call.changed, "out": outputs}
-    return [(way, kept) for way, captured in ways.items() for kept in captured]
-
-
-def _path(call: About, way: str, name: str) -> str:
-    """A field; what a call left of an input belongs to that input."""
-    return f"{call.stage_name} {call.disp_name} {'out' if way == 'out' else 'in'} {name}"
-
-
-def _ranges(note: Note, path: str, depth: int = 0) -> Iterator[tuple[str, float, float]]:
-    if note.kind == kinds.ARRAY and note.low is not None and note.high is not None and isfinite(note.high - note.low):
-        yield path, note.low, note.high
-    for name, child in note.children if depth < MAX_DEPTH else ():
-        yield from _ranges(child, _below(path, note, name), depth + 1)
-
-
-def _below(path: str, note: Note, name: str) -> str:
-    """A part of a field; the parts of a list are items, which belong to one field."""
-    return f"{path}[*]" if note.kind == kinds.SEQUENCE else f"{path}.{name}"
-
-
 class _Marks(NamedTuple):
     """The rows of items that findings are about, in a batch or in a list of items."""
 
@@ -210,12 +152,12 @@ _UNMARKED = _Marks()
 class _Drawing:
     """Draws findings and stages, and keeps the page within its size."""
 
-    def __init__(self, stages: Mapping[str, list[TraceCall]], targets: list[list[_FindingTarget]]) -> None:
+    def __init__(self, stages: Mapping[str, list[TraceCall]], targets: list[list[FindingTarget]]) -> None:
         self.room = PICTURE_BYTES
         self.text = TEXT_BYTES
         self.no_picture = 0
         self.no_value = 0
-        self.scales = _scales(stages)
+        self.scales = scales_of(stages)
         self.targets = targets  # of each finding
         self.marked = {target.seq for several in targets for target in several}  # calls that findings are about
         self.items = {target.item for several in targets for target in several}
@@ -236,7 +178,7 @@ class _Drawing:
             else ""
         )
 
-    def links(self, targets: list[_FindingTarget]) -> str:
+    def links(self, targets: list[FindingTarget]) -> str:
         """To the first few items."""
         return "".join(
             f' <a href="#{self.mark}-{target.seq}">{_safe(target.words)}</a>' for target in targets[:MAX_LINKS]
@@ -265,7 +207,7 @@ class _Drawing:
         names = ", ".join(_safe(kept.name) for kept in call.inputs)
         share = 100 * (call.duration_ns or 0) / slowest if slowest else 0
         raised = f'<span class="sonde-critical">raised {_safe(call.error)}</span>' if call.error else ""
-        rows = "".join(self.row(call, way, kept) for way, kept in _captured(call))
+        rows = "".join(self.row(call, way, kept) for way, kept in captured_of(call))
         marked = " sonde-marked" if call.seq in self.marked else ""
         return (
             f'<details class="sonde-call sonde-deep{depth}{marked}"{" open" if is_open else ""}><summary><span class="sonde-sign">'
@@ -276,9 +218,9 @@ class _Drawing:
 
     def row(self, call: About, way: str, kept: CapturedValue) -> str:
         """An input of a call, one that it left changed, or its output."""
-        rows = {item.position for item in call.items if _name(item) in self.items} if len(call.items) > 1 else set()
+        rows = {item.position for item in call.items if item_name(item) in self.items} if len(call.items) > 1 else set()
         listed = call.stage_name in _LISTS and kept.note.length == len(call.items)
-        drawn = self.value(kept.note, kept.value, _path(call, way, kept.name), marks=_Marks(rows, listed))
+        drawn = self.value(kept.note, kept.value, field_of(call, way, kept.name), marks=_Marks(rows, listed))
         return (
             f'<div class="sonde-row"><span class="sonde-{way}">{way}</span><span class="sonde-name">{_safe(kept.name)}</span>'
             f'<div class="sonde-value">{drawn}</div></div>'
@@ -306,7 +248,7 @@ class _Drawing:
     def container(self, note: Note, value: object, path: str, depth: int, is_open: bool, marks: _Marks) -> str:
         """A container that can be folded; what is not finite inside is told on the fold."""
         length = "" if note.length is None else f" of {note.length}"
-        bad = _bad(note)
+        bad = count_bad(note)
         head = (
             f'<summary><span class="sonde-type">{_safe(note.type)}{length}{" (cut)" if note.cut else ""}</span>'
             f"{_not_finite(bad)}</summary>"
@@ -317,12 +259,12 @@ class _Drawing:
         below = _UNMARKED if marks.listed else marks
         parts = [
             (place, name, child, part)
-            for place, ((name, child), part) in enumerate(zip(children, _parts(value, len(children)), strict=False))
+            for place, ((name, child), part) in enumerate(zip(children, parts_of(value, len(children)), strict=False))
             if place < MAX_CHILDREN or place in marked
         ]
         drawn = [
             f'<li{" class=sonde-marked" if place in marked else ""}><span class="sonde-name">{_safe(name)}</span><div>'
-            f"{self.value(child, part, _below(path, note, name), depth + 1, place < OPEN_PARTS or place in marked, below)}</div></li>"
+            f"{self.value(child, part, part_field(path, note, name), depth + 1, place < OPEN_PARTS or place in marked, below)}</div></li>"
             for place, name, child, part in parts
         ]
         left = max(note.length or 0, len(children)) - len(drawn)
@@ -349,17 +291,6 @@ class _Drawing:
         return f'<div class="sonde-pictures">{drawn}{range_}</div>' if drawn else ""
 
 
-def _parts(value: object, count: int) -> list[object]:
-    """The parts of a copied container, in the order of its description; what is not known is missing."""
-    if isinstance(value, dict):
-        parts = list(value.values())
-    elif isinstance(value, list | tuple):
-        parts = list(value)
-    else:
-        parts = []
-    return parts[:count] + [MISSING] * (count - len(parts))
-
-
 def _is_flat(note: Note) -> bool:
     """Is it a short sequence of single values, which one line can show?"""
     single = not any(child.children or child.kind in (*_CONTAINERS, kinds.ARRAY) for _, child in note.children)
@@ -370,12 +301,6 @@ def _flat(note: Note) -> str:
     if not _is_flat(note):
         return ""
     return f"{_safe(note.type)} [{', '.join(_safe(value_text(child)) for _, child in note.children)}]"
-
-
-def _bad(note: Note, depth: int = 0) -> int:
-    """How many numbers in a container are not finite."""
-    inside = sum(_bad(child, depth + 1) for _, child in note.children) if depth < MAX_DEPTH else 0
-    return (note.nonfinite or 0) + inside
 
 
 def _not_finite(many: int | None) -> str:
