@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,16 @@ MAY_IMPORT_LATE = (
     "cli/ui.py",  # the web libraries are an extra
     "cli/watch.py",
     "launch/program.py",
+    "pipeline/registry.py",  # models load torch
     "pytest_plugin.py",
     "session.py",
+    "trackers/tracker.py",  # each loads its library
     "values/registry.py",
 )
+LOGGERS = {
+    "sonde.integrations.lightning",
+    "sonde.integrations.huggingface",
+}  # named in a message, which says what to install
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 Modules = dict[Path, list[ast.AST]]
@@ -51,6 +58,20 @@ def names_environment(nodes: list[ast.AST]) -> set[str]:
     used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     imported = {n.name for node in nodes if isinstance(node, ast.ImportFrom) for n in node.names}
     return (used | imported) & ENVIRONMENT
+
+
+def looks_up_own(nodes: list[ast.AST]) -> bool:
+    """Does a module import modules by name, and hold the name of one of our own?"""
+    names = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    ours = [name for name in names if re.match(r"sonde\.\w+", name) and name.split(":")[0] not in LOGGERS]
+    used = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
+    return bool(ours) and bool(used & {"import_module", "__import__"} or looks_up_ours(nodes))
+
+
+def looks_up_ours(nodes: list[ast.AST]) -> bool:
+    """`sys.modules["sonde..."]` or `.get("sonde...")`."""
+    texts = [ast.unparse(node) for node in nodes if isinstance(node, ast.Subscript | ast.Call)]
+    return any(re.match(r"sys\.modules(\.get\(|\[)['\"]sonde", text) for text in texts)
 
 
 def late_imports(nodes: list[ast.AST]) -> list[int]:
@@ -102,6 +123,13 @@ def test_own_modules_are_imported_at_the_top(modules: Modules) -> None:
     """An import of our own inside a function would hide a circle."""
     found = {path: late_imports(nodes) for path, nodes in modules.items() if path.as_posix() not in MAY_IMPORT_LATE}
     assert not {path: lines for path, lines in found.items() if lines}
+
+
+def test_own_modules_are_looked_up_by_name_in_the_facades_only(modules: Modules) -> None:
+    """Elsewhere a module that is imported by its name, or taken out of `sys.modules`, would hide a circle."""
+    facades = {"__init__.py", "flow.py", "cli/__init__.py"}
+    found = {path.as_posix() for path, nodes in modules.items() if looks_up_own(nodes)}
+    assert found <= facades
 
 
 def test_headers_of_python_are_included_in_one_place() -> None:

@@ -1,4 +1,4 @@
-"""A point: one function of a library, patched once, with any number of subscribers that are told of its calls.
+"""A point: one function of a library, patched once, with any number of subscribers to its calls.
 
     point = Point("json.dumps", "to see what is written").install(json, "dumps")
     unsubscribe = point.subscribe(subscriber)      # the first one patches the function
@@ -7,7 +7,7 @@
 
 A subscriber has two methods. `before(args, kwargs)` returns a token; `after(token, result, error)` gets it back when the
 call has ended, with its result, or with the exception it raised. Both run under the guard: whatever they do, the caller
-gets the result or the exception of the original. What they call in turn is not told to anybody. After a `before` that
+gets the result or the exception of the original. What they call in turn reaches no subscriber. After a `before` that
 failed there is no `after`. Of several subscribers, the one that began last ends first.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Subscriber(Protocol):
-    """Who wants to be told of calls."""
+    """Is called before and after calls of the function."""
 
     def before(self, args: Arguments, kwargs: Keywords, /) -> object:
         """A call begins. What is returned comes back in `after`."""
@@ -61,7 +61,7 @@ _thread = _Thread()
 
 
 class quiet:  # noqa: N801  it reads as a word in `with quiet():`
-    """A block in which no point tells anything, in this thread: for work of our own outside of `before` and `after`."""
+    """A block in which no point calls its subscribers, in this thread: for work of our own outside of `before` and `after`."""
 
     __slots__ = ("_outer",)
 
@@ -74,7 +74,7 @@ class quiet:  # noqa: N801  it reads as a word in `with quiet():`
 
 
 def notifying() -> bool:
-    """Is a subscriber at work in this thread, so that nothing is told?"""
+    """Is a subscriber at work in this thread, so that no other is called?"""
     return _thread.notifying
 
 
@@ -107,7 +107,7 @@ class Point:
     ) -> None:
         """A point of `library` waits for its import, and then asks `find(module)` for its places.
 
-        `wanted`: which calls are told. `keeper`: keeps books for the subscribers, and is told before them at both ends.
+        `wanted`: which calls subscribers see. `keeper`: does the bookkeeping for them, and is called before them at both ends.
         `needs`: points whose keepers have to be at work too.
         """
         self.name = name
@@ -129,7 +129,7 @@ class Point:
     def __repr__(self) -> str:
         return f"<Point {self.name}: {len(self.subscribers)} subscribers>"
 
-    # ── who wants to know ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── subscribing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def install(self, owner: Any, attribute: str) -> Point:
         """Name a place of the function: `owner.attribute`. It is patched while there are subscribers."""
@@ -173,7 +173,7 @@ class Point:
         """Call `make(original)` in the place of the original, until the returned function is called.
 
         For a probe that sees every call of a long run. What `make` gives must pass on arguments, result and exceptions as
-        they are, and guard itself. A point has one fast path; subscribers are told around it.
+        they are, and guard itself. A point has one fast path; subscribers are called around it.
         """
 
         def change(fast: Callable[[Callable[..., Any]], Callable[..., Any]] | None) -> None:
@@ -185,7 +185,7 @@ class Point:
         return self._joined(lambda: change(make), lambda: change(None))
 
     def _changed(self) -> None:
-        """Who is told has changed."""
+        """Subscribers have changed."""
         for link in self._links:
             self.use_fast_path(link, None if self._crowded() else link.fast)
 
@@ -284,7 +284,7 @@ class Point:
         return dressed(self.around(original, link), original)
 
     def around(self, original: Callable[..., Any], link: Link) -> Callable[..., Any]:
-        """A function that calls the original, and tells."""
+        """A function that calls the original, and the subscribers."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if not link.on or _thread.notifying or not self._asks(args, kwargs):
@@ -317,17 +317,17 @@ class Point:
     def _replaced(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return partial(self._replacements[-1], original) if self._replacements else original
 
-    # ── telling ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── notifying ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, begun: list[tuple[Subscriber, object]], args: Arguments, kwargs: Keywords) -> None:
-        """Tell all that a call begins; `begun` gets who was told, and its token."""
+        """Call `before` of all; `begun` gets who was called, and its token."""
         outer, following = _thread.notifying, self._following
         _thread.notifying = True
         try:
             waiting = iter(self._subscribers())
             done = False
             while not done:
-                with following:  # one that fails is left out, and the next ones are told
+                with following:  # one that fails is left out, and the next ones are called
                     for subscriber in waiting:
                         begun.append((subscriber, subscriber.before(args, kwargs)))  # noqa: PERF401  one may fail
                     done = True
@@ -335,7 +335,7 @@ class Point:
             _thread.notifying = outer
 
     def end(self, begun: list[tuple[Subscriber, object]], result: Any, error: BaseException | None) -> None:
-        """Tell those who were told of its begin that a call has ended."""
+        """Call `after` of those whose `before` was called."""
         outer, following = _thread.notifying, self._following
         _thread.notifying = True
         try:

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 from sonde.errors import ConfigError, nearest
+from sonde.pipeline.datasets.images import ImageFolderDataset
+from sonde.pipeline.datasets.npy import NpyDataset
+from sonde.pipeline.datasets.parquet import ParquetDataset
+from sonde.pipeline.datasets.random import RandomDataset
+from sonde.pipeline.datasets.results import ResultDataset
 
 _C = TypeVar("_C", bound=type)
 
-# Where the classes are: their modules are imported when they are asked for, because some are heavy.
+
+def _autoencoder() -> type:
+    from sonde.pipeline.models.autoencoder import Autoencoder
+
+    return Autoencoder
+
+
+def _classifier() -> type:
+    from sonde.pipeline.models.classifier import Classifier
+
+    return Classifier
+
+
 DATASETS = {
-    "RandomDataset": "sonde.pipeline.datasets.random:RandomDataset",
-    "ImageFolderDataset": "sonde.pipeline.datasets.images:ImageFolderDataset",
-    "NpyDataset": "sonde.pipeline.datasets.npy:NpyDataset",
-    "ParquetDataset": "sonde.pipeline.datasets.parquet:ParquetDataset",
-    "ResultDataset": "sonde.pipeline.datasets.results:ResultDataset",
+    kind.__name__: kind for kind in (RandomDataset, ImageFolderDataset, NpyDataset, ParquetDataset, ResultDataset)
 }
-MODELS = {
-    "Autoencoder": "sonde.pipeline.models.autoencoder:Autoencoder",
-    "Classifier": "sonde.pipeline.models.classifier:Classifier",
-}
+MODELS = {"Autoencoder": _autoencoder, "Classifier": _classifier}  # imported when they are asked for: torch is heavy
 
 
 class _Registry(NamedTuple):
@@ -29,7 +40,8 @@ class _Registry(NamedTuple):
 
     word: str
     register: str
-    built_in: dict[str, str]
+    built_in: Mapping[str, object]
+    load: Callable[[str], type]  # a built-in one
     registered: dict[str, type]
 
     def names(self) -> list[str]:
@@ -37,8 +49,8 @@ class _Registry(NamedTuple):
 
 
 _kinds = {
-    "data_set": _Registry("dataset", "register_dataset", DATASETS, {}),
-    "model": _Registry("model", "register_model", MODELS, {}),
+    "data_set": _Registry("dataset", "register_dataset", DATASETS, DATASETS.__getitem__, {}),
+    "model": _Registry("model", "register_model", MODELS, lambda name: MODELS[name](), {}),
 }
 
 
@@ -127,13 +139,14 @@ def _register(registry: _Registry, kind: _C) -> _C:
 def _find(registry: _Registry, name: str) -> type:
     if name in registry.registered:
         return registry.registered[name]
-    path = registry.built_in.get(name, name)
-    if not is_path(path):
+    if name in registry.built_in:
+        return registry.load(name)
+    if not is_path(name):
         raise ConfigError(
             f"No {registry.word} class {name!r}. {nearest(name, registry.names())} For your own class, use "
             f"sonde.pipeline.{registry.register} or its import path."
         )
-    found = import_path(path, f"The {registry.word} class")
+    found = import_path(name, f"The {registry.word} class")
     if not isinstance(found, type):
         raise ConfigError(f"The {registry.word} class {name!r} is not a class, but {type(found).__name__}.")
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -36,9 +35,17 @@ class Tracker(Protocol):
 
 def opened(name: str, run: str, target: Mapping[str, str]) -> Tracker:
     """The tracker of this name, for a run of Sonde of that name."""
-    module = importlib.import_module(f"sonde.trackers.{name}")
-    tracker: Tracker = module.open(run, target)
-    return tracker
+    if name == "wandb":
+        from sonde.trackers import wandb
+
+        return wandb.open(run, target)
+    if name == "mlflow":
+        from sonde.trackers import mlflow
+
+        return mlflow.open(run, target)
+    from sonde.trackers import tensorboard
+
+    return tensorboard.open(run, target)
 
 
 def check(name: str, purpose: str) -> None:

@@ -1,6 +1,6 @@
 """Backward passes: `Tensor.backward` and `torch.autograd.backward`, which the former goes through.
 
-A subscriber gets the arguments of the latter: what is differentiated comes first. Not told: a pass inside another one
+A subscriber gets the arguments of the latter: what is differentiated comes first. Not seen: a pass inside another one
 (activation checkpointing), the second call for a tensor with its own `__torch_function__`, and `torch.autograd.grad`, which
 changes no `.grad`.
 """

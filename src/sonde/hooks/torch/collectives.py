@@ -1,8 +1,8 @@
 """Communication between ranks: the functions of `torch.distributed`, waiting for their work, groups, and distributed models.
 
-`collective` is told of outermost calls, also inside a backward pass: `all_gather_object` is one call, whatever it is made
+Subscribers of `collective` see outermost calls, also inside a backward pass: `all_gather_object` is one call, whatever it is made
 of. A fast path gets the function, whose `__name__` is that of the operation. Not seen: the all-reduce of a
-`DistributedDataParallel` model, which never passes through Python (`ddp_made` is told of such models: they have a logger), and
+`DistributedDataParallel` model, which never passes through Python (`ddp_made` sees such models: they have a logger), and
 functional collectives. `group_made` is `init_process_group`, which gives a process its rank.
 """
 

@@ -1,6 +1,6 @@
 """Tensors on a device that the program fills from the host: `device_tensor.copy_(host_tensor)`.
 
-A subscriber gets the target and the source first. Not told: copies of torch's own making, and between tensors that are both
+A subscriber gets the target and the source first. Not seen: copies of torch's own making, and between tensors that are both
 on the host, or both not.
 """
 

@@ -16,13 +16,13 @@ PYTHON = "__python_implementation__"  # where the compiler looks for it
 
 
 def backward_test() -> Callable[[], bool]:
-    """A function that tells whether the calling thread is at work inside a backward pass, also as torch's own thread."""
+    """A function that says whether the calling thread is at work inside a backward pass, also as torch's own thread."""
     current = private.graph_task()
     return lambda: current() != -1
 
 
 def compile_test() -> Callable[[], bool]:
-    """The function that tells whether torch.compile is reading the calling code; the compiler knows it, and folds it."""
+    """The function that says whether torch.compile is reading the calling code; the compiler knows it, and folds it."""
     test: Callable[[], bool] = sys.modules["torch"].compiler.is_compiling
     return test
 

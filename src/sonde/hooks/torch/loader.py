@@ -4,7 +4,7 @@
     loader_len     `DataLoader.__len__(loader)`
     next_index     the iterator asks its sampler for the next list of indices (replace it to change what is loaded)
     next_batch     `__next__` of the iterator; in `after`, `delivered(iterator)` says which batch it was
-                   (in a fast path: `settle(iterator)`, when the original has returned)
+                   (in a fast path: `end_fetch(iterator)`, when the original has returned)
     fetch          `fetch(fetcher, indices)`, in the worker or, without workers, in the main process; in `before` and
                    during the call, `fetching()` says for which batch. A subscriber may swap `fetcher.dataset` and
                    `fetcher.collate_fn` for the time of the call.
@@ -175,7 +175,7 @@ def made_fast() -> bool:
 def use_fast_path(parts: dict[str, Any], judge: Callable[[Any], int | None] | None = None) -> None:
     """Let plain batches take the fast path from now on, until `rest`; see `batches` in `native/loader.pyi`.
 
-    `parts`: those of the probe. `judge`: this is a loader worker, and what tells of a fetcher. Where a point of loaders has
+    `parts`: those of the probe. `judge`: this is a loader worker, and what is known of a fetcher. Where a point of loaders has
     subscribers it is not taken. Without the C module nothing happens.
     """
     _Fast.parts, _Fast.judge = parts, judge
@@ -236,7 +236,7 @@ def start_in_workers(function: Callable[..., object], *arguments: Any) -> Callab
     return leave
 
 
-# ── keeping books ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── bookkeeping ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _rounds(loader: Any) -> _LoaderRounds:
@@ -603,7 +603,7 @@ class _LoopPoint(Point):
 
 
 class _TrackedPoint(Point):
-    """A point of which every batch comes by: while nobody is told, its books are kept without the ceremony.
+    """A point of which every batch comes by: without subscribers it only does the bookkeeping.
 
     `fast`: the name of its fast path, which plain batches take in C.
     """

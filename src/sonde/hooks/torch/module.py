@@ -1,6 +1,6 @@
 """Outermost calls of modules: the model and the loss, seen at `torch.nn.Module.__call__`.
 
-A subscriber gets the module as the first of the arguments. Not told: modules called by other modules, modules called
+A subscriber gets the module as the first of the arguments. Not seen: modules called by other modules, modules called
 inside a backward pass (activation checkpointing computes parts of the model again there), and what torch.compile reads.
 `model.forward(x)` does not pass here: then each child is outermost. A model that is compiled while there are subscribers is
 compiled once more after the last has left; one that was compiled before is not.

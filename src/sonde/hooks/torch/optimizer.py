@@ -1,9 +1,9 @@
 """Steps of optimizers, through the global hooks that torch has for it, and of gradient scalers, which may skip them.
 
-A subscriber of `optimizer_step` gets the optimizer as the first of the arguments; the result is not known. Not told: a
-step inside another one (`ZeroRedundancyOptimizer`). Steps inside a backward pass (one optimizer per parameter) are told only to
+A subscriber of `optimizer_step` gets the optimizer as the first of the arguments; the result is not known. Not seen: a
+step inside another one (`ZeroRedundancyOptimizer`). Steps inside a backward pass (one optimizer per parameter) are seen only by
 the one who watches, and only where the thread that asked for the pass takes them: torch has threads of its own for devices. Of a
-step that raises torch tells no end: `after` comes with a `StepAborted`, when that is noticed, at the latest when the
+step that raises has no end in torch: `after` comes with a `StepAborted`, when that is noticed, at the latest when the
 subscriber leaves. An optimizer that is no `torch.optim.Optimizer` is not seen. `optimizer_step.watch` is the fast path, for a
 probe that sees every step of a long run.
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class StepAborted(Exception):
-    """Stands for the exception of a step, of which torch tells nothing. Never raised."""
+    """Stands for the exception of a step, of which torch says nothing. Never raised."""
 
 
 class _RunningStep:
@@ -42,7 +42,7 @@ class _RunningStep:
 
     def __init__(self, optimizer: Any, begun: list[tuple[Subscriber, object]] | None, token: Any) -> None:
         self.optimizer = optimizer
-        self.begun = begun  # None: inside another one, and not told
+        self.begun = begun  # None: inside another one, and not seen
         self.token = token  # of the one who watches
 
 
@@ -55,8 +55,8 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class Watcher(Protocol):
-    """Who wants to be told of steps by the fast path: guarded like a subscriber, but in the open, and without arguments."""
+class StepFastPath(Protocol):
+    """A fast path of steps: guarded like a subscriber, but in the open, and without arguments."""
 
     def begins(self, optimizer: Any, /) -> object:
         """A step begins. What is returned comes back in `ends`."""
@@ -77,21 +77,21 @@ _guarded = guard("following steps of optimizers")
 class _OptimizerPoint(Point):
     """Has hooks instead of a patch; its subscribers do not see the difference."""
 
-    watcher: Watcher | None = None
+    step_path: StepFastPath | None = None
     _hooks: tuple[Any, Any] | None = None  # for good: compiled code may hold on to them
     _fast: list[Callable[..., Any] | None] = []  # noqa: RUF012  there is one point; what is called for plain steps
     inside_backward = False  # a step was taken inside a backward pass; whoever reads it resets it
     _engine: CodeType | None = None  # of the function in torch that runs a backward pass
     _code: CodeType | None = None  # of the function in torch that calls the hooks, and the step between them
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell this one of steps, until the returned function is called."""
+    def send_steps_to(self, step_path: StepFastPath) -> Callable[[], None]:
+        """Send steps that way, until the returned function is called."""
 
-        def change(who: Watcher | None) -> None:
-            self.watcher = who
+        def change(who: StepFastPath | None) -> None:
+            self.step_path = who
             self.unlead()
 
-        return self._joined(lambda: change(watcher), lambda: change(None))
+        return self._joined(lambda: change(step_path), lambda: change(None))
 
     def lead(
         self,
@@ -103,7 +103,7 @@ class _OptimizerPoint(Point):
     ) -> None:
         """Let the steps of this optimizer be plain: only these functions are called for them, until `unlead`.
 
-        A step of it that is left by an exception, and whatever else is not plain, is still told to the watcher, with
+        A step of it that is left by an exception, and whatever else is not plain, still reaches the fast path, with
         True as the token. The optimizer is not kept alive.
         """
         if native is not None and not self.subscribers:
@@ -125,7 +125,7 @@ class _OptimizerPoint(Point):
             self._abort(_thread.open.pop())
 
     def stepping(self) -> bool:
-        """Has a step begun in this thread whose end was not told?"""
+        """Has a step begun in this thread whose end was not seen?"""
         self._take()
         return bool(_thread.open)
 
@@ -188,22 +188,22 @@ class _OptimizerPoint(Point):
             if not self._runs(inside[-1], caller):
                 self.leave_inside()
         inside.append(optimizer)
-        if len(inside) == 1 and self.watcher is not None:
-            self.watcher.begins_inside()
+        if len(inside) == 1 and self.step_path is not None:
+            self.step_path.begins_inside()
 
     def _ends_inside(self, optimizer: Any) -> None:
         inside = _thread.inside
         if inside and inside[-1] is optimizer:
             inside.pop()
-            if not inside and self.watcher is not None:
-                self.watcher.ends_inside(None)
+            if not inside and self.step_path is not None:
+                self.step_path.ends_inside(None)
 
     def leave_inside(self) -> None:
-        """A backward pass has ended: a step inside of it whose end was not told was left by an exception."""
+        """A backward pass has ended: a step inside of it whose end was not seen was left by an exception."""
         if _thread.inside:
             _thread.inside.clear()
-            if self.watcher is not None:
-                self.watcher.ends_inside(StepAborted("the step ended with an exception"))
+            if self.step_path is not None:
+                self.step_path.ends_inside(StepAborted("the step ended with an exception"))
 
     def _begins(self, optimizer: Any, args: Arguments, kwargs: Keywords) -> None:
         self._take()
@@ -217,7 +217,7 @@ class _OptimizerPoint(Point):
             steps.append(_RunningStep(optimizer, None, None))
             return
         begun: list[tuple[Subscriber, object]] = []
-        steps.append(_RunningStep(optimizer, begun, self.watcher and self.watcher.begins(optimizer)))
+        steps.append(_RunningStep(optimizer, begun, self.step_path and self.step_path.begins(optimizer)))
         if native is not None:
             native.mute(True)  # a module that is called now is in a closure; or this step was left by an exception
         if self.subscribers:
@@ -243,8 +243,8 @@ class _OptimizerPoint(Point):
             native.mute(False)
         if step.begun:
             self.end(step.begun, None, error)
-        if step.token is not None and self.watcher is not None:
-            self.watcher.ends(step.optimizer, step.token, error)
+        if step.token is not None and self.step_path is not None:
+            self.step_path.ends(step.optimizer, step.token, error)
 
     def _abort_all(self) -> None:
         self._take()

@@ -1,4 +1,4 @@
-"""A point that is told only of outermost calls: not of those inside another, in a backward pass, or read by the compiler."""
+"""A point whose subscribers see outermost calls only: not those inside another, in a backward pass, or read by the compiler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OutermostPoint(Point):
     """One patched function of torch whose calls may lie in each other."""
 
     def __init__(self, name: str, reason: str, *, in_backward: bool = False, **options: Any) -> None:
-        """As `Point`. `in_backward`: calls inside a backward pass are told too."""
+        """As `Point`. `in_backward`: subscribers see calls inside a backward pass too."""
         super().__init__(name, reason, **options)
         self._in_backward = in_backward
         self._number = next(_numbers)

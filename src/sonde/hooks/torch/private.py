@@ -71,7 +71,7 @@ def tracing_state() -> Callable[[], Any]:
 
 
 def copy_on_write() -> Callable[[Any], bool]:
-    """The function that tells whether a tensor shares its memory until one of them is written (`torch._lazy_clone`)."""
+    """The function that says whether a tensor shares its memory until one of them is written (`torch._lazy_clone`)."""
     found: Callable[[Any], bool] = getattr(_torch()._C, "_is_cow_tensor", _perhaps)
     return found
 
@@ -88,7 +88,7 @@ def queue_callback() -> Callable[[Callable[[], None]], None]:
 
 
 def compile_flag() -> tuple[dict[str, Any], str]:
-    """Where torch keeps what `torch.compiler.is_compiling` tells: the names of a module, and that of the flag among them."""
+    """Where torch keeps what `torch.compiler.is_compiling` returns: the names of a module, and that of the flag among them."""
     return vars(_torch().compiler), "_is_compiling_flag"
 
 

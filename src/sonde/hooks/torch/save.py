@@ -1,6 +1,6 @@
 """Checkpoints being written and read: `torch.save` and `load`, those of `torch.distributed.checkpoint`, and of safetensors.
 
-A subscriber gets the arguments of the function. One inside another (a distributed one saves parts by `torch.save`) is told
+A subscriber gets the arguments of the function. One inside another (a distributed one saves parts by `torch.save`) is seen
 too, by the point of its own.
 """
 

@@ -1,6 +1,6 @@
 """Tensors that the program moves to a device: `.to(...)` with a device, and `.cuda()`.
 
-A subscriber gets the tensor as the first of the arguments. Not told: a change of type only, and what torch moves itself
+A subscriber gets the tensor as the first of the arguments. Not seen: a change of type only, and what torch moves itself
 (the parameters in `model.to(device)`, an optimizer's state, the inputs of a distributed model). The call may well return
 the same tensor, if it was there already.
 """

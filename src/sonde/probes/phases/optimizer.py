@@ -154,7 +154,11 @@ def install(_settings: Settings) -> Callable[[], None]:
     """Record steps of optimizers, and end steps of training, until the returned function is called."""
     _optimizers.forget()
     optimizer_step.inside_backward = False
-    undo = [optimizer_step.watch(_optimizers), scaler_step.fast_path(_scaling), optimizer_made.fast_path(_making)]
+    undo = [
+        optimizer_step.send_steps_to(_optimizers),
+        scaler_step.fast_path(_scaling),
+        optimizer_made.fast_path(_making),
+    ]
 
     def leave() -> None:
         while undo:
