@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     fingerprint: int
     learning: int
     io: bool
+    profile_step: tuple[int, int] | None
 
 
 class Setting(NamedTuple):
@@ -158,6 +159,13 @@ def _steps(given: object) -> tuple[int, int | None]:
         return _step(first), _step(first) + 1
     start, stop = _step(first.strip() or "0"), _step(end) if end.strip() else None
     if stop is not None and stop <= start:
+        raise ValueError
+    return start, stop
+
+
+def _bounded_steps(given: object) -> tuple[int, int]:
+    start, stop = _steps(given)
+    if stop is None:
         raise ValueError
     return start, stop
 
@@ -300,6 +308,10 @@ TABLE = (
         "io", "SONDE_IO", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
         "Record which files are read, how many bytes and how long, for each item of a loader.",
     ),
+    Setting(
+        "profile_step", "SONDE_PROFILE_STEP", _bounded_steps, "a step such as 54, or a range such as 54:57", lambda: None, "none",
+        "Record these steps with torch.profiler too, in rank 0 or in the selected ranks. `sonde run` puts its events on the timeline.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
 _SELECTION = ("mode", *(f"patch_{name}" for name in _PATCHES))
@@ -315,6 +327,7 @@ PROBES = (
     "fingerprint",
     "learning",
     "io",
+    "profile_step",
 )
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")
@@ -511,5 +524,7 @@ def as_variables(settings: Mapping[str, object]) -> dict[str, str]:
 
 def _word(name: str, value: object) -> str:
     if isinstance(value, tuple):
-        return (":" if name == "steps" else ",").join("" if one is None else str(one) for one in value)
+        return (":" if name in ("steps", "profile_step") else ",").join(
+            "" if one is None else str(one) for one in value
+        )
     return str(int(value)) if isinstance(value, bool) else str(value)

@@ -48,11 +48,15 @@ Example: sonde run train.py --epochs 3
 Example: sonde run --name try-2 -m package.train
 Example: sonde run torchrun --nproc-per-node 2 train.py
 Example: sonde run --blackbox --watch-nonfinite train.py
+Example: sonde run --profile-step 54:57 train.py
 Example: sonde run --steps 100:200 -- bash start.sh
 Example: sonde run --push s3://bucket/runs --id job-42 train.py
 Example: sonde run --to-tensorboard runs/try-2 train.py""",
 )
 @program_options
+@click.option(
+    "--profile-step", metavar="A[:B]", help="Also record these steps with torch.profiler, such as 54 or 54:57."
+)
 @click.option(
     "--push", metavar="URL", help="Send the run to a URL every few minutes and at the end, such as s3://bucket/runs."
 )
@@ -148,6 +152,8 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
             shown = _greet(launched, quiet)
             others = _others(launched, sinks, before, quiet)
             code = launch.attend(launched)
+            if launched.run is not None and options.profile_step is not None:
+                launch.join_profiles(launched.run, before)
             for one in others.values():
                 one.finish()
             _part(launched, quiet, shown, before)

@@ -10,7 +10,7 @@ records what can be seen from outside: memory and load of every process of the t
 
 from __future__ import annotations
 
-from sonde.launch.afterwards import draw_report
+from sonde.launch.afterwards import draw_report, join_profiles
 from sonde.launch.beside import Beside
 from sonde.launch.command import Options, command_of
 from sonde.launch.program import Launched, replace, start, wanted
@@ -24,6 +24,7 @@ __all__ = [
     "blocked",
     "command_of",
     "draw_report",
+    "join_profiles",
     "replace",
     "start",
     "wanted",

@@ -12,6 +12,7 @@ from functools import partial
 from sonde import environment
 from sonde.launch import unseen
 from sonde.launch.signals import forget, until
+from sonde.store.folder import PROFILES
 
 STDOUT, STDERR = 1, 2
 
@@ -25,17 +26,26 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
     """
     if unseen.nothing(run, ()):
         return None
+    return _done(["sonde", "report", run], mask, errors=False)
+
+
+def join_profiles(run: str, mask: Iterable[int]) -> None:
+    """Put what torch.profiler recorded on the timeline of the run. Only inside of `blocked`."""
+    if os.path.isdir(os.path.join(run, PROFILES)):
+        _done(["sonde.exchange.imports.join", run], mask, errors=True)
+
+
+def _done(words: list[str], mask: Iterable[int], *, errors: bool) -> bool:
+    """Whether a module of ours has done its work. Its output goes to the error channel."""
     forget()
-    line = [sys.executable, "-P", "-m", "sonde", "report", run]
+    silent = [] if errors else [(os.POSIX_SPAWN_OPEN, STDERR, os.devnull, os.O_WRONLY, 0)]
+    line = [sys.executable, "-P", "-m", *words]
     try:
         pid = os.posix_spawn(
             sys.executable,
             line,
             environment.unrecorded(),
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, STDERR, STDOUT),
-                (os.POSIX_SPAWN_OPEN, STDERR, os.devnull, os.O_WRONLY, 0),
-            ],
+            file_actions=[(os.POSIX_SPAWN_DUP2, STDERR, STDOUT), *silent],
             setsigmask=mask,
         )
     except OSError:

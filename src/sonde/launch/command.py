@@ -30,6 +30,7 @@ class Options(NamedTuple):
     fingerprint: int | None = None
     learning: int | None = None
     io: bool | None = None
+    profile_step: str | None = None
 
 
 def command_of(words: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sonde.guard import guard
-from sonde.probes import frameworks, step
+from sonde.probes import frameworks, profile, step
 from sonde.probes.files import install as files
 from sonde.probes.layers import record as layers
 from sonde.probes.learning import fingerprint, sample
@@ -56,6 +56,7 @@ PROBES = (
     Probe("layers", layers.install, ALWAYS),
     Probe("fingerprint", fingerprint.install, ALWAYS),
     Probe("learning", sample.install, ALWAYS),
+    Probe("profile", profile.install, ALWAYS),
     Probe("ranks", group.install, ALWAYS),
     Probe("frameworks", frameworks.install, AUTO),
     Probe("communication", communication.install, AUTO),

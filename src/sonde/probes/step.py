@@ -38,6 +38,7 @@ class _Now:
         self.stop: int | None = None
         self.every = 1
         self.ranks: tuple[int, ...] | None = None  # those that were chosen; None: all
+        self.exact = False  # somebody wants to know of every end of a step at once
         self.all = True  # every step is recorded whole
         self.none = False  # no step is: this rank was not chosen
 
@@ -63,7 +64,7 @@ class _Now:
     def choose(self) -> None:
         """Find out whether this rank was chosen."""
         self.none = self.ranks is not None and (ranks.current().rank or 0) not in self.ranks
-        self.all = not self.none and self.first == 0 and self.stop is None and self.every == 1
+        self.all = not self.exact and not self.none and self.first == 0 and self.stop is None and self.every == 1
 
 
 now = _Now()
@@ -92,6 +93,13 @@ def know_rank() -> None:
     _use_fast_paths(now.begun and now.all)
 
 
+def exactly(on: bool) -> None:
+    """Tell of every end of a step at once, or no longer; without it, perhaps not of each."""
+    now.exact = on
+    now.choose()
+    _use_fast_paths(now.begun and now.all)
+
+
 def leave_manual() -> None:
     """An optimizer or the program itself says where steps end."""
     if now.manual:
@@ -104,7 +112,7 @@ def _leave() -> None:
     if now.begun:
         core.set_context(-1, -1)  # the next recording is about another training
     _use_fast_paths(False)
-    now.installed = False
+    now.installed = now.exact = False
     now.patched = frozenset()
     now.forget()
 

@@ -26,6 +26,8 @@ SEGMENT_FILE = "events.seg"
 NAMES_FILE = "names.jsonl"
 ARGS_FILE = "args.bin"
 LEDGER_FILE = "ledger.bin"
+PROFILES = "profiles"  # a folder with traces of torch.profiler, each named after its process
+PROFILE_SYNC = "sonde.sync "  # an event in such a trace, and the monotonic time that it was at
 PULLED_FILE = "pulled.json"  # in a run that was fetched from a URL
 
 USAGE_BYTES = 16

@@ -59,6 +59,7 @@ MANUAL = "manual"  # a mark: the program has no torch optimizer, so its backward
 H2D = "h2d"
 COMMUNICATION = "communication."  # and the name of the operation
 DDP = "ddp."  # and what DistributedDataParallel measured
+PROFILER = "profiler"  # torch.profiler being made ready, or writing its trace
 DEVICE = "device."  # and the phase: a counter, nanoseconds on the stream of a device
 DEVICE_PEAK = (
     "device_peak"  # a counter: the most bytes that were allocated on a device, its key, since the last such look

@@ -33,6 +33,11 @@ def _iterator(workers: int = 0) -> Any:
     return iter(DataLoader([1, 2, 3, 4], num_workers=workers))  # type: ignore[arg-type]
 
 
+def _profiled(answer: Callable[[], bool]) -> bool:
+    with torch.profiler.profile():
+        return answer()
+
+
 def _linear() -> Any:
     return torch.nn.Linear(2, 2)
 
@@ -54,6 +59,7 @@ USES: dict[str, Callable[[], object]] = {
     "result_shape": lambda: private.result_shape(_node()) == (2,),
     "run_backward_code": private.run_backward_code,
     "without_functions": private.without_functions,
+    "profiling": lambda: _profiled(private.profiling),
     "children": lambda: list(private.children(torch.nn.Sequential(_linear()))) == ["0"],
     "is_compiled": lambda: hasattr(_linear(), "_compiled_call_impl"),
     "COMPILED": lambda: hasattr(torch.compile(_linear()), private.COMPILED),

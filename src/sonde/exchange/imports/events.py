@@ -150,7 +150,7 @@ class FileImport:
             return _SINGLE
         marked = cat in (vocabulary.ANNOTATION, vocabulary.DEVICE_ANNOTATION) and self._kineto
         marked = marked or (self._pfw and (cat, name) == vocabulary.UPDATE)
-        if marked or (not (self._ours or self._pfw) and (cat, name) != vocabulary.known_as(cat, name)):
+        if marked or (not (self._ours or self._pfw) and (cat, name) != self._known_as(cat, name)):
             return _SINGLE
         process, thread = self._place_of(event)
         number = process.writer.number(cat, name)
@@ -259,7 +259,7 @@ class FileImport:
             self._add_file(args)
             if self._pfw and (cat, name) == vocabulary.UPDATE:
                 process.updates.append(Update(thread, start + (dur or 0), context["step"], context["epoch"]))
-        elif (cat, name) != (known := vocabulary.known_as(cat, name)):
+        elif (cat, name) != (known := self._known_as(cat, name)):
             args = args if known[1] == name else {"name": name} | args
             cat, name = known
             process.first_phase = min(start, process.first_phase or start)
@@ -388,12 +388,20 @@ class FileImport:
             called = _LABEL.match(process.name or "") if self._ours or self._pfw else None
             if called:
                 process.rank, process.worker = whole_number(called[1]), whole_number(called[2])
-            updates = end_steps(process)
-            if self._kineto and updates:
-                infer.add_passes(process.writer, process.training, updates)
+            self._end_steps(process)
             for key in process.devices:
                 stream = process.writer.thread(key)
                 stream.name = f"GPU {key[0]} {stream.name or f'stream {key[1]}'}" if isinstance(key, tuple) else None
+
+    def _known_as(self, cat: str, name: str) -> tuple[str, str]:
+        """What the tables call it."""
+        return vocabulary.known_as(cat, name)
+
+    def _end_steps(self, process: Process) -> None:
+        """All events are known: where are the steps?"""
+        updates = end_steps(process)
+        if self._kineto and updates:
+            infer.add_passes(process.writer, process.training, updates)
 
 
 def _single(args: dict[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -298,6 +298,11 @@ def fetch_targets(torch: ModuleType) -> list[Target]:
     return [(kinds._MapDatasetFetcher, "fetch"), (kinds._IterableDatasetFetcher, "fetch")]
 
 
+def profiling() -> bool:
+    """Is a profiler of torch running on this thread? A second one would end it."""
+    return bool(_torch().autograd._profiler_enabled())
+
+
 def worker_loop_target(torch: ModuleType) -> list[Target]:
     """A worker begins."""
     return [(torch.utils.data._utils.worker, "_worker_loop")]
