@@ -31,6 +31,7 @@ from sonde.analysis.tables import (
     reads,
     steps,
     system,
+    waits,
 )
 from sonde.analysis.training import losses
 from sonde.analysis.training.named import NamedTime, named_time
@@ -216,7 +217,7 @@ class Database:
             owner = owners(self.rows) if self._owners is None else self._owners
             self._create("process_numbers", NUMBERS, _numbers(self.rows, owner))
         self._made.add(table)
-        if table in ("phases", "memory", "hosts"):
+        if table in ("phases", "memory", "waits", "hosts"):
             self.make("steps")
         if table in ("items", "fields", "reads"):
             self.make("batches")
@@ -388,6 +389,7 @@ _VIEWS = {
     "reads": reads.create,
     "memory": memory.create,
     "system": system.create,
+    "waits": waits.create,
 }
 _PROCESS = [name for name, _ in OLD].index("process")
 

@@ -12,6 +12,7 @@ from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
 from sonde.diagnosis.speed import Speed, gather_speed
+from sonde.diagnosis.waits import Waits, gather_waits
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
@@ -24,6 +25,7 @@ class Facts:
 
     state: str  # of the run: recording, ended, died, unknown
     speed: Speed
+    waits: Waits
     loading: Loading
     files: FileFacts
     health: Health
@@ -43,6 +45,7 @@ def gather(run: Run, policy: Policy) -> Facts:
     return Facts(
         run.state,
         speed,
+        gather_waits(run, ask, policy, speed),
         loading,
         gather_files(ask, policy, loading),
         gather_health(ask, policy, bool(speed.trained)),

@@ -1,23 +1,26 @@
-"""Which rank the others wait for, how long, and what it does meanwhile.
+"""Which ranks the others wait for, how long, and what these do meanwhile.
 
 Ranks that train together end each step together. Who comes late waits the least for the others: in communication, or in
-backward where communication hides in it. What the late one spends more than the others on is the cause.
+backward where communication hides in it. What the late ones spend more than the others on is the cause. Ranks of one host that are
+late together are that host.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sonde import units
-from sonde.diagnosis.evidence import enough_steps, finding, graded, rank_word
+from sonde.diagnosis.evidence import enough_steps, finding, graded
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.speed import TRAIN
+from sonde.diagnosis.waits import Group, group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sonde.analysis.questions.items import StepItem
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
     from sonde.diagnosis.speed import RankSpeed
@@ -30,58 +33,103 @@ _WAITING = (("communication",), ("communication", "backward"))
 
 @dataclass(frozen=True)
 class Late:
-    """A rank that the others wait for. `cause`: input, compute, or None; `phase`: what it spends most more on."""
+    """Ranks that the others wait for. `cause`: input, compute, or None; `phase`: what they spend most more on."""
 
-    rank: RankSpeed
+    ranks: list[RankSpeed]  # the latest first
+    group: Group
     others: list[RankSpeed]
-    gap_ns: float  # what the others wait in a step because of it
+    gap_ns: float  # what the others wait in a step because of them
     step_ns: float
     share: float
     cause: str | None
     phase: str | None
-    more_ns: float  # what it spends more on that phase
+    more_ns: float  # what they spend more on that phase
+    slowest: float | None  # the share of the steps in which one of them is the slowest
+    items: list[StepItem]  # the slowest that they loaded in the steps in which the others waited longest
     figures: dict[str, Figure]
 
+    @property
+    def verb(self) -> str:
+        """What a verb in a sentence about them lacks."""
+        return "" if self.group.several else "s"
 
-def late_rank(facts: Facts, policy: Policy) -> Late | None:
-    """The rank that the others wait for; None if they wait for none, or there is one rank only."""
+    @property
+    def often(self) -> str:
+        """In which part of the steps they are the slowest, as a sentence; nothing if that is not known."""
+        if self.slowest is None:
+            return ""
+        who = "One of them is" if len(self.ranks) > 1 else "It is"
+        return f" {who} the slowest rank in {units.share(self.slowest)} of the steps."
+
+    def evidence(self) -> dict[str, Any]:
+        """What goes into the evidence of a finding."""
+        return {
+            "ranks": [one.rank for one in self.ranks],
+            "hosts": sorted({one.host for one in self.ranks}),
+            "pattern": self.group.pattern,
+            "slowest_share": self.slowest,
+            "items": [one.name for one in self.items],
+            "phase": self.phase,
+        }
+
+
+def late_ranks(facts: Facts, policy: Policy) -> Late | None:
+    """The ranks that the others wait for; None if they wait for none, or there is one rank only."""
     ranks = [rank for rank in facts.speed.distributed if rank.usual[TRAIN].value is not None]
     if len(ranks) < 2:
         return None
-    gap, waiting, rank = max((_gap(ranks, waiting) for waiting in _WAITING), key=lambda found: found[0])
-    others = [one for one in ranks if one is not rank]
+    gap, waiting, latest = max((_gap(ranks, waiting) for waiting in _WAITING), key=lambda found: found[0])
+    waits = {one.process: _waited(one, waiting) for one in ranks}
+    late = sorted(
+        (one for one in ranks if waits[one.process] <= waits[latest.process] + gap / 2),
+        key=lambda one: waits[one.process],
+    )
+    late = late if len(late) <= len(ranks) // 2 else [latest]
+    others = [one for one in ranks if one not in late]
     step = median(one.usual[TRAIN].or_zero() for one in others)
     if gap <= 0 or step <= 0:
         return None
-    more = _more(rank, others, waiting)
+    more = _more(late, others, waiting)
     phase = max(more, key=lambda name: more[name], default=None)
     largest = more[phase] if phase is not None else 0.0
+    processes = {one.process for one in late}
+    slowest, _ = facts.waits.of(processes)
     return Late(
-        rank, others, gap, step, gap / step, _cause(more, gap * policy["straggler.covers"]),
-        phase if largest >= gap * policy["straggler.covers"] else None, largest, _figures(rank, others, waiting, phase),
-    )  # fmt: skip
+        ranks=late,
+        group=group(late, ranks, policy["straggler.host"]),
+        others=others,
+        gap_ns=gap,
+        step_ns=step,
+        share=gap / step,
+        cause=_cause(more, gap * policy["straggler.covers"]),
+        phase=phase if largest >= gap * policy["straggler.covers"] else None,
+        more_ns=largest,
+        slowest=slowest / facts.waits.steps.or_zero() if facts.waits.steps.or_zero() else None,
+        items=facts.waits.items(processes),
+        figures=_figures(latest, others, waiting, phase),
+    )
 
 
 def straggling(
     facts: Facts, policy: Policy, kind: str, cause: str, does: Callable[[Late], str], next: str
 ) -> Finding | None:
-    """A finding about the late rank, if this is the cause. `does` says what it does; `next` has a place for its name."""
-    late = late_rank(facts, policy) if enough_steps(facts, policy) else None
+    """A finding about late ranks, if this is the cause. `does` says what they do; `next` has a place for their name."""
+    late = late_ranks(facts, policy) if enough_steps(facts, policy) else None
     if late is None or late.cause != cause or (cause == COMPUTE and _loses_its_core(facts, policy, late)):
         return None
     severity = graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)
     if severity is None:
         return None
-    who = rank_word(late.rank.rank)
     return finding(
         kind,
         severity,
         0.9,
-        f"The other ranks wait {units.duration(late.gap_ns)} in a median step ({units.share(late.share)}) for {who}, which {does(late)}.",
-        next.format(who),
+        f"The other ranks wait {units.duration(late.gap_ns)} in a median step ({units.share(late.share)}) for {late.group.name}, "
+        f"which {does(late)}.{late.often}",
+        next.format(late.group.short),
         score=late.share,
         figures=late.figures,
-        ranks=[late.rank.rank],
+        **late.evidence(),
     )
 
 
@@ -91,22 +139,29 @@ def _loses_its_core(facts: Facts, policy: Policy, late: Late) -> bool:
         return False
     if late.phase is None:
         return True
-    more = late.rank.low[late.phase].or_zero() - median(one.low[late.phase].or_zero() for one in late.others)
+    low = median(one.low[late.phase].or_zero() for one in late.ranks)
+    more = low - median(one.low[late.phase].or_zero() for one in late.others)
     return bool(more < late.gap_ns * policy["straggler.covers"])
 
 
 def _gap(ranks: list[RankSpeed], waiting: tuple[str, ...]) -> tuple[float, tuple[str, ...], RankSpeed]:
     """How much longer the others wait than the one that waits the least."""
-    waits = {rank.process: sum(rank.usual[phase].or_zero() for phase in waiting) for rank in ranks}
+    waits = {rank.process: _waited(rank, waiting) for rank in ranks}
     least = min(ranks, key=lambda rank: waits[rank.process])
     others = median(waits[rank.process] for rank in ranks if rank is not least)
     return others - waits[least.process], waiting, least
 
 
-def _more(rank: RankSpeed, others: list[RankSpeed], waiting: tuple[str, ...]) -> dict[str, float]:
-    phases = [phase for phase in rank.usual if phase != TRAIN and phase not in waiting]
+def _waited(rank: RankSpeed, waiting: tuple[str, ...]) -> float:
+    return sum(rank.usual[phase].or_zero() for phase in waiting)
+
+
+def _more(late: list[RankSpeed], others: list[RankSpeed], waiting: tuple[str, ...]) -> dict[str, float]:
+    """What late ranks spend more on each phase than the others."""
+    phases = [phase for phase in late[0].usual if phase != TRAIN and phase not in waiting]
     return {
-        phase: rank.usual[phase].or_zero() - median(one.usual[phase].or_zero() for one in others) for phase in phases
+        phase: median(one.usual[phase].or_zero() for one in late) - median(one.usual[phase].or_zero() for one in others)
+        for phase in phases
     }
 
 

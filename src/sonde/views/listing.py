@@ -31,6 +31,7 @@ _ORDERS = {
     "fields": ("step NULLS LAST", "process", "loader", "round", "batch", "field"),
     "memory": ("time_ns", "process", "pid", "device", "rss", "allocated", "reserved", "peak"),
     "system": ("time_ns", "process", "pid", "metric"),
+    "waits": ("attempt", "step"),
     "hosts": ("source <> 'reference'", "host", "from_ns"),
 }
 

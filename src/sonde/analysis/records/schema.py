@@ -65,6 +65,16 @@ PROCESSES = (
     ("events", "BIGINT"),
     ("process", "VARCHAR"),
 )
+WAITS = (
+    ("attempt", "BIGINT"),
+    ("step", "BIGINT"),
+    ("ranks", "BIGINT"),
+    ("rank", "BIGINT"),
+    ("host", "VARCHAR"),
+    ("own_ns", "BIGINT"),
+    ("waited_ns", "BIGINT"),
+    ("process", "VARCHAR"),
+)
 HOSTS = (
     ("host", "VARCHAR"),
     ("processes", "BIGINT"),
@@ -325,6 +335,7 @@ COLUMNS: dict[str, Columns] = {
     "fields": FIELDS,
     "memory": MEMORY,
     "system": SYSTEM,
+    "waits": WAITS,
     "hosts": HOSTS,
 }
 TABLES = tuple(COLUMNS)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def compute_straggler(facts: Facts, policy: Policy) -> Finding | None:
-    """The other ranks wait for one rank, which computes longer."""
+    """The other ranks wait for one rank, or for those of a host, because of longer computing."""
     next = "Check the device and host of {}: is it slower, shared or hot, or are its batches larger?"
     return straggling(facts, policy, "COMPUTE_STRAGGLER", COMPUTE, _does, next)
 
 
 def _does(late: Late) -> str:
-    return f"computes longer, mostly in {PHASE_WORDS[late.phase or 'forward']}"
+    return f"compute{late.verb} longer, mostly in {PHASE_WORDS[late.phase or 'forward']}"

@@ -16,16 +16,21 @@ if TYPE_CHECKING:
 
 
 def input_straggler(facts: Facts, policy: Policy) -> Finding | None:
-    """The other ranks wait for one rank, which waits longer for its data."""
+    """The other ranks wait for one rank, or for those of a host, because of longer waits for data."""
     next = "Check the loader of {}: its disk, its share of the data and its workers."
 
     def does(late: Late) -> str:
-        return f"waits {units.duration(late.more_ns)} longer for {_data(facts, late.rank.rank)}"
+        return f"wait{late.verb} {units.duration(late.more_ns)} longer for {_data(facts, late)}"
 
     return straggling(facts, policy, "INPUT_STRAGGLER", INPUT, does, next)
 
 
-def _data(facts: Facts, rank: int | None) -> str:
-    """Its data; where files were watched, the file that it waits for most."""
-    found = facts.files.ranks.get(rank)
-    return "its data" if found is None else f"its data, mainly {named(*found, facts.files.items['bytes'].value)}"
+def _data(facts: Facts, late: Late) -> str:
+    """Its data; where files were watched, the file that it waits for most, else the slowest items in its slowest steps."""
+    found = next((one for rank in late.ranks if (one := facts.files.ranks.get(rank.rank)) is not None), None)
+    if found is not None:
+        return f"data, mainly {named(*found, facts.files.items['bytes'].value)}"
+    items = [f"{one.name} ({units.duration(one.dur_ns)})" for one in late.items]
+    if not items:
+        return "data"
+    return f"data, mainly item{'s' if len(items) > 1 else ''} {units.listed(items)}"
