@@ -20,6 +20,7 @@ PROJECT_FILE = "pyproject.toml"
 LARGEST_CAP = 2**62
 LONGEST_ARGUMENT = 2**24
 MOST_BATCHES = 64  # in the black box
+MOST_HZ = 1000  # looks at stacks in a second
 MOST_EVERY = 10**9  # steps between two fingerprints, or two looks at gradients
 
 
@@ -54,6 +55,7 @@ class Settings(NamedTuple):
     learning: int
     io: bool
     profile_step: tuple[int, int] | None
+    sample: int
 
 
 class Setting(NamedTuple):
@@ -312,6 +314,11 @@ TABLE = (
         "profile_step", "SONDE_PROFILE_STEP", _bounded_steps, "a step such as 54, or a range such as 54:57", lambda: None, "none",
         "Record these steps with torch.profiler too, in rank 0 or in the selected ranks. `sonde run` puts its events on the timeline.",
     ),
+    Setting(
+        "sample", "SONDE_SAMPLE", _between(0, MOST_HZ), f"a whole number from 0 to {MOST_HZ}", lambda: 0, "0",
+        "Samples of the stacks of all threads per second, to see which lines take time. 0: off. `sonde run --sample` "
+        "takes 50 samples a second.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
 _SELECTION = ("mode", *(f"patch_{name}" for name in _PATCHES))
@@ -328,6 +335,7 @@ PROBES = (
     "learning",
     "io",
     "profile_step",
+    "sample",
 )
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")

@@ -29,6 +29,7 @@ from sonde.analysis.tables import (
     memory,
     phases,
     reads,
+    samples,
     steps,
     system,
     waits,
@@ -223,6 +224,9 @@ class Database:
             self.make("batches")
         if table == "files" or (table == "items" and self._watched_files()):
             self.make("reads")
+        if table == "samples" and samples.sampled(self.source.name_counts):
+            self.make("events")
+            self.make("phases")
         if table == "steps":
             steps.create(self.connection, self.source, self.rows, self.parts)
         elif table == "losses":
@@ -235,6 +239,8 @@ class Database:
         elif table == "hosts":
             self._see(hosts.MEETINGS, ["beside", "events"])
             hosts.create(self.connection, self.rows, self.infos, self.source.name_counts)
+        elif table == "samples":
+            samples.create(self.connection, self.source.name_counts)
         elif table == "layers":
             layers.create(self.connection, self.parts)
         else:

@@ -14,7 +14,7 @@ from sonde.analysis.run import Run, open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.console import progress
 from sonde.errors import FolderRefused, nearest
-from sonde.exchange import chrome, collapsed, otlp, parquet, perfetto, pfw, prometheus, speedscope
+from sonde.exchange import chrome, collapsed, otlp, parquet, perfetto, pfw, prometheus, speedscope, stacks
 from sonde.exchange.collector import Collector
 from sonde.exchange.output import Progress
 from sonde.views.outcome import read_outcome
@@ -46,6 +46,9 @@ FORMATS = (
     Format("pfw", ".pfw.gz", pfw.export, ("event",), "DFTracer trace lines"),
     Format("speedscope", ".speedscope.json", speedscope.export, ("span",), "flame graphs for speedscope.app"),
     Format("collapsed", ".folded", collapsed.export, ("stack",), "collapsed stacks for flame graph tools"),
+    Format(
+        "stacks", ".folded", stacks.export, ("stack",), "sampled stacks (--sample), collapsed, for flame graph tools"
+    ),
     Format("parquet", "", parquet.export, ("row",), "a folder with one Parquet file per table"),
     Format("prometheus", ".prom", _metrics, ("value",), "metrics for the textfile collector of node_exporter"),
 )

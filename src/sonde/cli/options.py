@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from sonde.config import MOST_HZ
 from sonde.errors import nearest
 
 PYTHON = ("-m", "-c")  # the options of Python that a program may begin with
 BATCHES = 3  # that --blackbox keeps
-EVERY = {"--fingerprint": 100, "--learning": 50}  # steps between two of them
+EVERY = {"--fingerprint": 100, "--learning": 50, "--sample": 50}  # the numbers of options that may have none
 ENDED = "sonde.options_ended"  # in the context: `--` stood before the program
 
 
@@ -79,6 +80,12 @@ def program_options(command: Any) -> Any:
             ),
             click.option(
                 "--io", is_flag=True, default=None, help="Record which files each item reads: bytes, calls, time."
+            ),
+            click.option(
+                "--sample",
+                type=click.IntRange(1, MOST_HZ),
+                metavar="[HZ]",
+                help=f"Sample the stacks of all threads {EVERY['--sample']} (or HZ) times a second: which lines take time.",
             ),
         )
     ):

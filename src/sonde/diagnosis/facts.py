@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
@@ -10,6 +10,7 @@ from sonde.diagnosis.ends import Ends, gather_ends
 from sonde.diagnosis.figures import Asker
 from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
+from sonde.diagnosis.lines import UntrackedLines, gather_lines
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
 from sonde.diagnosis.speed import Speed, gather_speed
 from sonde.diagnosis.waits import Waits, gather_waits
@@ -34,6 +35,7 @@ class Facts:
     run: str  # what it is called in commands
     chosen: tuple[str, ...]  # the options by which steps or ranks were left out, as they are given
     imported: bool = False  # it is the trace of another tool
+    lines: UntrackedLines = field(default_factory=UntrackedLines)
 
 
 def gather(run: Run, policy: Policy) -> Facts:
@@ -54,6 +56,7 @@ def gather(run: Run, policy: Policy) -> Facts:
         run.id,
         _chosen(run.meta.get("settings")),
         bool(run.meta.get("imported")),
+        gather_lines(ask, speed),
     )
 
 

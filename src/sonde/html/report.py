@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import units
 from sonde.html import charts as draw
 from sonde.html.document import document
+from sonde.html.flame import flame
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
 from sonde.views import hosts as words
@@ -37,6 +38,7 @@ def _main(view: Report, charts: Charts) -> str:
         "".join(_finding(one) for one in view.findings[1:] if one.because != view.verdict.kind),
         _breakdown(view),
         _over_time(view, charts),
+        _sampled(view, charts),
         _loss(charts),
         _ranks(view, charts),
         _attempts(view),
@@ -214,6 +216,24 @@ def _over_time(view: Report, charts: Charts) -> str:
 def _loss(charts: Charts) -> str:
     drawn = draw.lines(charts.losses, charts.losses_ns, lambda value: f"{value:.3g}", from_zero=False)
     return section("Loss", "Non-finite values are left out.", drawn)
+
+
+def _sampled(view: Report, charts: Charts) -> str:
+    """Where the training was seen, if stacks were sampled."""
+    drawn = flame(charts.flame)
+    rows = [
+        [
+            safe(one.function),
+            tag("div", safe(f"{one.file}:{one.line}"), "long"),
+            draw.meter(one.share, "f-residual"),
+            units.share(one.share),
+            units.duration(one.dur_ns),
+        ]
+        for one in view.lines
+    ]
+    listed = table(["<untracked time in", "<line", "<", "share", "time"], rows) if rows else ""
+    told = "The thread that trains, as wide as its time. Each box is called by the one above it; hover over it for its time."
+    return section("Sampled stacks", told, drawn and tag("div", drawn, "scroll") + listed)
 
 
 def _several(charts: Charts) -> str:

@@ -64,6 +64,7 @@ th:first-child,td:first-child{padding-left:0}
 .bar{display:block;width:100%;height:22px;border-radius:5px;overflow:hidden;margin:2px 0 14px}
 td .bar{height:12px;border-radius:3px;margin:0;min-width:120px}
 .meter{display:block;width:100%;min-width:90px;height:8px;border-radius:3px;background:var(--panel)}
+.flame{display:block;width:100%;min-width:760px;margin:2px 0 14px}.flame text{font-size:10.5px;fill:var(--ink);pointer-events:none}.flame g:hover rect{stroke:var(--ink);stroke-width:1}
 .cost{fill:var(--p50)}
 .strip{display:grid;grid-template-columns:64px 1fr;gap:8px;align-items:center;font-size:11.5px;color:var(--soft)}
 .strip span{text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}

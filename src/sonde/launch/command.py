@@ -31,6 +31,7 @@ class Options(NamedTuple):
     learning: int | None = None
     io: bool | None = None
     profile_step: str | None = None
+    sample: int | None = None
 
 
 def command_of(words: Sequence[str]) -> list[str]:

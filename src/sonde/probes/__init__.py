@@ -18,6 +18,7 @@ from sonde.probes.loader import install as loader
 from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
 from sonde.probes.process import children, environment, gc, group, sampler, stacks
+from sonde.probes.sampling import sample as sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ PROBES = (
     Probe("fingerprint", fingerprint.install, ALWAYS),
     Probe("learning", sample.install, ALWAYS),
     Probe("profile", profile.install, ALWAYS),
+    Probe("sample", sampling.install, ALWAYS),
     Probe("ranks", group.install, ALWAYS),
     Probe("frameworks", frameworks.install, AUTO),
     Probe("communication", communication.install, AUTO),

@@ -98,6 +98,14 @@ LEARNING_LAYER = "learning.layer"
 IO = "io"
 FILE = "file"
 READ = "read"
+# What `--sample` records. A counter `stack`: the ns that a thread spent where it was seen; the key is the thread's number in this process
+# << SAMPLE_THREAD_BITS | the node of its stack. Marks: `frame`, a node (the key): `function`, `file`, `line`, `own` (no library), and
+# `caller`, the node that called it (0: none); and `thread`, a number (the key): `tid` and `name`, null if not known.
+SAMPLE = "sample"
+SAMPLE_STACK = "stack"
+SAMPLE_FRAME = "frame"
+SAMPLE_THREAD = "thread"
+SAMPLE_THREAD_BITS = 32
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is

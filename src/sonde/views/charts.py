@@ -10,6 +10,7 @@ import numpy as np
 
 from sonde.analysis.questions.history import Axis, Piece, Strip, axis, pieces, strips
 from sonde.analysis.questions.memory import Series, memory_series
+from sonde.analysis.questions.samples import Call, flame
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import BESIDE
 from sonde.store.probe import SYSTEM
@@ -54,6 +55,7 @@ class Charts:
     cpu: list[Line]  # per cent: of one core for a process, of all for a host
     disk: list[Line]  # bytes in a second
     usage_ns: int  # how long these were looked at
+    flame: Call  # where the threads that train were seen
 
 
 def charts(run: Run) -> Charts:
@@ -80,6 +82,7 @@ def charts(run: Run) -> Charts:
         memory=[_line(one, begun[one.host], max(lasted, 1)) for one in shown],
         memory_left_out=len(series) - len(shown),
         memory_ns=lasted,
+        flame=flame(run),
         **_losses(run),
         **_usage(run),
     )

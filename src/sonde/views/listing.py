@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # Columns that say the most, in the order in which a narrow terminal keeps them.
 IMPORTANT = (
-    "name", "cat", "step", "phase", "layer", "field", "norm", "update_ratio", "mean", "std", "zeros", "batch", "index", "file", "bytes", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
+    "name", "cat", "step", "phase", "layer", "field", "norm", "update_ratio", "leaf", "mean", "std", "zeros", "batch", "index", "file", "bytes", "metric", "dur_ns", "rank", "purpose", "input_wait_ns",
     "forward_ns", "backward_ns", "optimizer_ns", "residual_ns", "loss", "device_ns", "device_peak_bytes", "evaluation_ns",
     "communication_ns", "wait_ns", "fetch_ns", "indices", "rss", "worker", "start_ns", "time_ns", "state", "pid", "value", "calls", "key", "kind", "thread", "args",
 )  # fmt: skip
@@ -29,6 +29,7 @@ _ORDERS = {
     "gradients": ("step NULLS LAST", "process", "optimizer", "param_group", "model", "layer"),
     "activations": ("step NULLS LAST", "process", "model", "layer"),
     "fields": ("step NULLS LAST", "process", "loader", "round", "batch", "field"),
+    "samples": ("time_ns", "process", "thread"),
     "memory": ("time_ns", "process", "pid", "device", "rss", "allocated", "reserved", "peak"),
     "system": ("time_ns", "process", "pid", "metric"),
     "waits": ("attempt", "step"),

@@ -18,6 +18,7 @@ from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, i
 from sonde.analysis.questions.layers import LayerTimes, layers
 from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.names import wall_ns
+from sonde.analysis.questions.samples import SampledLine, lines
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.tables.steps import ROWS
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 MOST_SLOWEST = 5  # steps that are listed
 MOST_ITEMS = 10
+MOST_LINES = 10
 MOST_ITEMS_OF = 3  # of a step
 WORST = 1.05  # a rank is called the slowest only if it is so many times the median of the ranks
 
@@ -216,6 +218,7 @@ class Report:
     memory: list[MemoryRow]
     items: ItemSummary
     layers: list[LayerTimes]
+    lines: list[SampledLine]  # of untracked time
     overhead: Cost
     blind_spots: list[BlindSpot]
     drops: list[Drop]
@@ -242,6 +245,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         memory=[_memory(one, extra.warm_ns) for one in memory_series(run)],
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
+        lines=lines(run, MOST_LINES) if probe.SAMPLE in seen else [],
         overhead=cost(run),
         blind_spots=blind_spots(run, found.facts, found.policy, seen),
         drops=_drops(run),

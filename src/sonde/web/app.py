@@ -10,7 +10,21 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from sonde.version import __version__
-from sonde.web import arrays, batches, items, metrics, perfetto, report, runs, series, sql, steps, timeline, traces
+from sonde.web import (
+    arrays,
+    batches,
+    items,
+    metrics,
+    perfetto,
+    report,
+    runs,
+    samples,
+    series,
+    sql,
+    steps,
+    timeline,
+    traces,
+)
 from sonde.web.access import Access
 from sonde.web.asking import Asking, Dear, error
 from sonde.web.head import head
@@ -46,6 +60,7 @@ OF_RUN: tuple[tuple[str, Callable[[Run, Ask], object]], ...] = (
     ("/selection", timeline.selection),
     ("/layers", report.layers),
     ("/layers/{name:path}", report.layer),
+    ("/samples", samples.samples),
     ("/blackbox", report.blackbox),
     ("/traces", traces.traces),
     ("/traces/{name}", traces.trace),

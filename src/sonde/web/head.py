@@ -78,6 +78,7 @@ def has(run: Run) -> dict[str, bool]:
         "items": bool(words & {probe.ITEM, probe.FETCH}),
         "learning": probe.LOG in words or probe.RATE in words,
         "files": probe.IO in words,
+        "samples": probe.SAMPLE in words,
     }
 
 

@@ -298,6 +298,23 @@ FIELDS = (
     ("padding", "DOUBLE"),
     ("process", "VARCHAR"),
 )
+SAMPLES = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("worker", "BIGINT"),
+    ("thread", "VARCHAR"),
+    ("step", "BIGINT"),
+    ("phase", "VARCHAR"),
+    ("time_ns", "BIGINT"),
+    ("dur_ns", "BIGINT"),
+    ("function", "VARCHAR"),
+    ("file", "VARCHAR"),
+    ("line", "BIGINT"),
+    ("leaf", "VARCHAR"),
+    ("stack", "VARCHAR"),
+    ("process", "VARCHAR"),
+)
 MEMORY = (
     ("host", "VARCHAR"),
     ("rank", "BIGINT"),
@@ -333,6 +350,7 @@ COLUMNS: dict[str, Columns] = {
     "gradients": GRADIENTS,
     "activations": ACTIVATIONS,
     "fields": FIELDS,
+    "samples": SAMPLES,
     "memory": MEMORY,
     "system": SYSTEM,
     "waits": WAITS,

@@ -68,7 +68,7 @@ def trainers(source: RecordSource, rows: Sequence[Row], but: Collection[str] = (
         lanes = _threads(named)
         if not lanes or row["role"] == WORKER:
             continue
-        codes = _codes(named)
+        codes = codes_of(named)
         names = {one.name for one in named if one.cat == probe.PROBE}
         aside = any(one.name in _WAITS and one.cat == probe.PROBE and one.lane not in lanes for one in named)
         logged = probe.LOSS not in names and any(
@@ -128,7 +128,7 @@ def phase_of(cat: str, name: str) -> tuple[int, bool] | None:
     return None if cat.startswith(probe.LAYER) else (NAMED, False)  # the program's own names
 
 
-def _codes(named: Sequence[NameCount]) -> dict[tuple[str, str], int]:
+def codes_of(named: Sequence[NameCount]) -> dict[tuple[str, str], int]:
     """For each name that counts in this process its phase. What the program named itself counts where waits are inferred."""
     spans = {(one.cat, one.name): phase_of(one.cat, one.name) for one in named if one.kind == "span"}
     seen = {found[0] for found in spans.values() if found and found[1]}
@@ -152,7 +152,7 @@ def _threads(named: Sequence[NameCount]) -> list[int]:
     updating = _updating(named)
     if updating:
         return sorted(updating)
-    codes = _codes(named)
+    codes = codes_of(named)
     weights: dict[int, int] = {}
     for one in named:
         code = codes.get((one.cat, one.name))

@@ -8,11 +8,14 @@ from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding, graded
 
 KNOWN = 0.5  # of the time outside of phases: what a name must explain of it
+LEADING = 0.3  # of it: what the first line of the program must explain, to be named
+LEAST_LOOKS = 5  # at a line of the program, to name it
 BYPASSED = 0.2  # of backward: a model whose forward is shorter is called in another way
 
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.figures import Figure
+    from sonde.diagnosis.lines import Line
     from sonde.diagnosis.policy import Policy
     from sonde.finding import Finding
 
@@ -26,6 +29,11 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
     shown = facts.speed.shown("residual")
     named = next(iter(facts.speed.named.items()), None)
     known = named is not None and named[1].or_zero() >= KNOWN * facts.speed.whole["residual"].or_zero()
+    line = next(iter(facts.lines.top), None)
+    if line is not None and (line.looks < LEAST_LOOKS or line.time.or_zero() < LEADING * facts.lines.total.or_zero()):
+        line = None
+    if line is not None and not known:
+        return _sampled(facts, severity, line, share, lasting, shown)
     return finding(
         "RESIDUAL_HEAVY",
         severity,
@@ -34,8 +42,7 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
         "step time. " + (_called(facts, *named) if known and named is not None else _unseen(facts)),
         f"Make `{named[0]}` cheaper, or do it less often."
         if known and named is not None
-        else "Check what the loop does between its phases. Put sonde.span(name) around parts of it to see where the "
-        "time goes.",
+        else "Check what the loop does between its phases. `sonde run --sample` names the lines; sonde.span(name) marks parts of it.",
         score=share.value,
         figures={
             "share of the step time": shown,
@@ -44,6 +51,28 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
             **({f"{named[0]} ns": named[1]} if named is not None else {}),
         },
         spans=list(facts.speed.named),
+    )
+
+
+def _sampled(facts: Facts, severity: str, line: Line, share: Figure, lasting: Figure, shown: Figure) -> Finding:
+    """Nobody has put a span there, but stacks were sampled."""
+    part = line.time.or_zero() / max(1.0, facts.lines.total.or_zero())
+    return finding(
+        "RESIDUAL_HEAVY",
+        severity,
+        0.9,
+        f"Steps spend {units.duration(facts.speed.each('residual'))} in untracked code on average, {units.share(shown.value)} of the "
+        f"step time. {units.share(part)} of it is in {line}.",
+        f"Make {line.function} cheaper, or do it less often.",
+        score=share.value,
+        figures={
+            "share of the step time": shown,
+            "share of the training time in a median step": share,
+            "untracked in a median step ns": lasting,
+            "sampled in untracked code ns": facts.lines.total,
+            **{f"{one} ns": one.time for one in facts.lines.top},
+        },
+        lines=[{"function": one.function, "file": one.file, "line": one.line} for one in facts.lines.top],
     )
 
 
