@@ -10,6 +10,7 @@ from sonde.analysis.database import Database
 from sonde.analysis.drops import NO_FOLDER, Drops, ProcessDrops, drops_of
 from sonde.analysis.exits import Ending, ending
 from sonde.analysis.ledger.items import step_items
+from sonde.analysis.page import RunPage
 from sonde.analysis.parts.manifest import checked, has_parts, read_parts, stamps
 from sonde.analysis.records import schema
 from sonde.analysis.records.load import Offsets, load, offsets_of
@@ -138,6 +139,10 @@ class Run:
         self.database.prepare(query)
         with inside():
             return self.database.connection.sql(query)
+
+    def ui(self, *, height: int = 720) -> RunPage:
+        """Show this run in a cell of a notebook, `height` pixels high. It is live. Needs the extra `ui`."""
+        return RunPage(self.path, framed=True, height=height)
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """A whole table: events, processes, steps, phases, losses, batches, items, layers, gradients,

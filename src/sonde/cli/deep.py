@@ -22,7 +22,7 @@ Example: sonde deep                              the newest run""",
 @options
 @click.pass_context
 def command(
-    context: click.Context, /, words: tuple[str, ...], refresh: float | None, plain: bool, **given: Any
+    context: click.Context, /, words: tuple[str, ...], refresh: float | None, plain: bool, web: bool, **given: Any
 ) -> None:
     """Start a program and watch every layer: forward and backward time, memory.
 
@@ -30,4 +30,4 @@ def command(
     they were recorded.
     """
     refuse_unknown(context, words)
-    context.exit(follow(words, launch.Options(**given, deep=True), refresh, plain))
+    context.exit(follow(words, launch.Options(**given, deep=True), refresh, plain, web=web))

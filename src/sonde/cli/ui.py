@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import webbrowser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +16,9 @@ from sonde.cli.choose import choose, runs_dir
 from sonde.errors import MissingExtra
 from sonde.store.folder import RUN_FILE
 
+if TYPE_CHECKING:
+    from sonde.web.serve import WebServer
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -20,9 +26,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
     epilog="""\b
 Example: sonde ui                                the runs in sonde-runs
 Example: sonde ui train-3f2a                     one run
+Example: sonde ui s3://bucket/runs/job-42        a pushed run
 Example: sonde ui /data/experiments/sonde-runs --port 9000 --no-open"""
 )
-@click.argument("where", required=False, metavar="[DIR | RUN]")
+@click.argument("where", required=False, metavar="[DIR | RUN | URL]")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port (default: the first free one from 8700).")
 @click.option(
     "--host",
@@ -32,17 +39,31 @@ Example: sonde ui /data/experiments/sonde-runs --port 9000 --no-open"""
 )
 @click.option("--token", help="Token that every request needs (default: a random one).")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
-def command(where: str | None, port: int | None, host: str, token: str | None, no_open: bool) -> None:
+@click.option("--attached", is_flag=True, hidden=True, help="End when standard input ends.")
+@click.option("--framed", is_flag=True, hidden=True, help="Let a notebook on this machine show the page in a cell.")
+def command(
+    where: str | None, port: int | None, host: str, token: str | None, no_open: bool, attached: bool, framed: bool
+) -> None:
     """Show runs in a browser, live, from the verdict to the value.
 
-    DIR is a folder of runs, RUN a run folder or a part of its name. Default: the folder of the setting `dir`. The server
-    only reads, listens on this machine only, and ends with Ctrl-C.
+    DIR is a folder of runs, RUN a run folder or a part of its name, URL a run that was pushed. Default: the folder of the
+    setting `dir`. The server only reads, listens on this machine only, and ends with Ctrl-C.
     """
-    serve(*_meant(where), port=port, host=host, token=token, open_page=not no_open)
+    serve(*meant(where), port=port, host=host, token=token, open_page=not no_open, attached=attached, framed=framed)
 
 
-def serve(folder: Path, chosen: str | None, *, port: int | None, host: str, token: str | None, open_page: bool) -> None:
-    """Serve a folder until Ctrl-C."""
+def serve(
+    folder: Path,
+    chosen: str | None,
+    *,
+    port: int | None = None,
+    host: str = LOOPBACK[0],
+    token: str | None = None,
+    open_page: bool = True,
+    attached: bool = False,
+    framed: bool = False,
+) -> None:
+    """Serve a folder until Ctrl-C. `attached`: or until standard input ends."""
     try:
         from sonde.web.pages import HOW_TO_BUILD, built
         from sonde.web.serve import WebServer
@@ -54,7 +75,7 @@ def serve(folder: Path, chosen: str | None, *, port: int | None, host: str, toke
         raise click.UsageError("--token needs at least 4 characters: letters, digits, and no spaces, quotes, ; or ,")
     if not built():
         click.echo(HOW_TO_BUILD, err=True)
-    site = WebServer(folder, chosen, host=host, port=port, token=token, traces=TraceFiles())
+    site = WebServer(folder, chosen, host=host, port=port, token=token, framed=framed, traces=TraceFiles())
     if host not in LOOPBACK:
         click.echo(
             f"Listening on {host}: everyone who reaches this machine and has the token can read these runs.", err=True
@@ -67,10 +88,18 @@ def serve(folder: Path, chosen: str | None, *, port: int | None, host: str, toke
     click.echo("Ctrl-C ends it.")
     if open_page and not environment.over_ssh():
         webbrowser.open(site.address)
+    if attached:
+        threading.Thread(target=_end_with_input, args=(site,), name="sonde input", daemon=True).start()
     site.run()
 
 
-def _meant(where: str | None) -> tuple[Path, str | None]:
+def _end_with_input(site: WebServer) -> None:
+    while os.read(0, 4096):
+        pass
+    site.server.should_exit = True
+
+
+def meant(where: str | None) -> tuple[Path, str | None]:
     """The folder to serve, and the run to open first."""
     if where is None:
         return runs_dir(None), None

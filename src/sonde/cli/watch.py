@@ -7,9 +7,11 @@ import shutil
 import signal
 import sys
 import time
+import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +19,12 @@ from sonde import environment, launch
 from sonde.cli.keeper import WatchedProgram, keep
 from sonde.cli.options import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import print_note
-from sonde.errors import CommandRefused, RunNotFound, SettingError
+from sonde.errors import CommandRefused, RunNotFound, SettingError, SondeError
 from sonde.guard import guard
 from sonde.store.folder import RUN_FILE
+
+if TYPE_CHECKING:
+    from sonde.analysis.page import RunPage
 
 SCRIPTS = (".py", ".pyw", ".pyc", ".pyz", ".sh")
 PLAIN_SECONDS = 5.0
@@ -30,6 +35,7 @@ FAILED = object()  # what there is instead of a screen
 
 def options(command: Any) -> Any:
     """The options of `sonde watch` and `sonde deep`."""
+    command = click.option("--web", is_flag=True, help="Show the run in a browser instead of in the terminal.")(command)
     command = click.option("--plain", is_flag=True, help="Print lines instead of showing the screen.")(command)
     command = click.option(
         "--refresh",
@@ -65,6 +71,7 @@ class WatchCommand(Program):
     epilog="""\b
 Example: sonde watch train.py --epochs 3
 Example: sonde watch torchrun --nproc-per-node 2 train.py
+Example: sonde watch --web train.py              in a browser
 Example: sonde watch                             the newest run
 Example: sonde watch train-3f2a                  from any other terminal""",
 )
@@ -77,6 +84,7 @@ def command(
     words: tuple[str, ...],
     refresh: float | None,
     plain: bool,
+    web: bool,
     deep: bool | None,
     **given: Any,
 ) -> None:
@@ -88,14 +96,20 @@ def command(
     `q` closes the screen and the program continues. Ctrl-C interrupts a program that was started here.
     """
     refuse_unknown(context, words)
-    context.exit(follow(words, launch.Options(**given, deep=deep), refresh, plain))
+    context.exit(follow(words, launch.Options(**given, deep=deep), refresh, plain, web=web))
 
 
-def follow(words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool) -> int:
+def follow(
+    words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool, *, web: bool = False
+) -> int:
     """Watch what is meant; the exit code."""
+    if web and plain:
+        raise click.UsageError("Choose one of --web and --plain.")
     plain = plain or not _terminal()
     run = _run_meant(words, options)
     try:
+        if web:
+            return _start_with_page(words, options) if run is None else _serve(run)
         if run is not None:
             return _attach(run, refresh, plain, _pane(options))
         return _start(words, options, refresh, plain)
@@ -217,6 +231,54 @@ def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
         with guard("printing lines beside the program"):
             end()
     return code
+
+
+def _serve(run: Path) -> int:
+    from sonde.cli.ui import meant, serve
+
+    serve(*meant(str(run)))
+    return 0
+
+
+def _start_with_page(words: tuple[str, ...], options: launch.Options) -> int:
+    """The program has the terminal, and a server of its own shows the run until it ends, then until Ctrl-C."""
+    line = launch.command_of(words)
+    if not launch.wanted(options):
+        sys.stdout.flush()
+        launch.replace(line)
+    page = None
+    with launch.blocked() as before:
+        launched = launch.start(line, options, mask=before)
+        for notice in launched.notices:
+            print_note(notice)
+        if launched.run is not None:
+            page = _open_page(launched.run)
+        code = launch.attend(launched)
+    if page is not None:
+        print_note(
+            f"the program ended with exit code {code}. {'Ctrl-C ends the page.' if _terminal() else ''}".rstrip()
+        )
+        with suppress(KeyboardInterrupt):
+            if _terminal():
+                signal.pause()
+        page.close()
+    return code
+
+
+@guard("showing the run in a browser", default=None)
+def _open_page(run: str) -> RunPage | None:
+    """The server, and a tab of the browser. Without the extra `ui` the program runs on all the same."""
+    from sonde.analysis.page import RunPage
+
+    try:
+        page = RunPage(Path(run))
+    except SondeError as error:
+        print_note(str(error))
+        return None
+    print_note(f"the run is at {page.address}")
+    if not environment.over_ssh():
+        webbrowser.open(page.address)
+    return page
 
 
 @guard("printing lines beside the program", default=lambda: None)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
-from tests.web.browser.harness import Tab, needs_browser
+from playwright.sync_api import Browser
+from tests.web.browser.harness import SECONDS, Server, Tab, needs_browser
 from tests.web.browser.runs import BAD_ITEM, BAD_STEP, PIXEL
+
+from sonde.analysis.run import Run
 
 pytestmark = needs_browser
 
@@ -102,3 +109,23 @@ def test_steps_are_filtered_by_words(page: Tab) -> None:
     page.page.wait_for_selector("text=Cannot read")
     page.open("/runs/nan/steps?where=nan")
     assert page.page.locator("tbody tr").count() == 10
+
+
+def test_a_notebook_shows_a_run_in_a_cell(chromium: Browser, server: Server, tmp_path: Path) -> None:
+    """A page of another server of this machine has it in a frame, whatever the machine is called there."""
+    with Run([server.folder / "slow"]) as run:
+        page = run.ui()
+    (tmp_path / "cell.html").write_text(f"<title>Notebook</title>{page._repr_html_()}")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    try:
+        with ThreadingHTTPServer(("127.0.0.1", 0), handler) as notebook:
+            Thread(target=notebook.serve_forever, daemon=True).start()
+            for name in ("localhost", "127.0.0.1"):
+                tab = chromium.new_page()
+                tab.goto(f"http://{name}:{notebook.server_port}/cell.html")
+                frame = tab.frame_locator("iframe")
+                frame.locator(".verdict .kind").first.wait_for(timeout=SECONDS * 1000)
+                tab.close()
+            notebook.shutdown()
+    finally:
+        page.close()
