@@ -106,7 +106,9 @@ def test_deep_is_watch_with_deep(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same options, and the layers."""
     asked: list[launch.Options] = []
 
-    def follow(words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool) -> int:
+    def follow(
+        words: tuple[str, ...], options: launch.Options, refresh: float | None, plain: bool, *, web: bool
+    ) -> int:
         asked.append(options)
         return 0
 
