@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def played(random: np.random.Generator, slower: float = 1.0, every: int = 0, sta
     a, b = steps(1.0), steps(slower)
     if every:
         b[::every] *= stall
-    found = rounds.round_of(a, b)
+    found = rounds.round_of(rounds.Turn(a, None), rounds.Turn(b, None))
     assert found is not None
     return found
 
@@ -59,7 +61,24 @@ def test_few_rounds_are_inconclusive() -> None:
 
 def test_a_round_with_few_steps_is_none() -> None:
     """There is no quantile of them."""
-    assert rounds.round_of([1.0] * 5, [1.0] * 100) is None
+    few, many = (rounds.Turn(np.ones(count), None) for count in (5, 100))
+    assert rounds.round_of(few, many) is None
+
+
+def test_means_are_compared_without_waits_for_a_core_if_both_are_known() -> None:
+    """What other programs took is no difference between these two."""
+    steps = np.full(100, 2 * MS)
+    slow = rounds.Turn(steps * 3, 2.2 * MS)
+    assert rounds.round_of(rounds.Turn(steps, 2.0 * MS), slow).whole == pytest.approx(1.1)  # type: ignore[union-attr]
+    assert rounds.round_of(rounds.Turn(steps, None), slow).whole == pytest.approx(3.0)  # type: ignore[union-attr]
+
+
+def test_the_mean_without_waits_is_that_between_two_looks() -> None:
+    """Two looks 80 ms apart, in which the thread waited for 20 ms: ten steps of 6 ms."""
+    ends: Any = np.arange(1, 31) * 8.0 * MS
+    assert rounds.own_mean(ends, [(int(80 * MS), 5 * MS), (int(160 * MS), 25 * MS)]) == pytest.approx(6 * MS)
+    assert rounds.own_mean(ends, [(int(80 * MS), 5 * MS)]) is None
+    assert rounds.own_mean(ends, [(0, 0.0), (int(16 * MS), 0.0)]) is None
 
 
 def test_the_interval_holds_the_median_ratio() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,14 @@ class Pairs(torch.utils.data.Dataset):
         return {"x": torch.full((4,), float(index + 1)), "y": torch.tensor([index % 2.0])}
 
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), MIDDLE, torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 for number, batch in enumerate(DataLoader(Pairs(), batch_size=3, shuffle=True)):
     torch.save({"model": model.state_dict()}, f"{number}.pt")
     optimizer.zero_grad()
-    torch.nn.functional.mse_loss(model(CALLED), batch["y"]).backward()
+    with AROUND:
+        loss = torch.nn.functional.mse_loss(model(CALLED), batch["y"])
+    loss.backward()
     optimizer.step()
 """
 
@@ -59,15 +62,22 @@ class Unsteady(torch.nn.Linear):
         return super().forward(x) + Unsteady.calls
 
 
-def network(seed: int = 0, last: Any = torch.nn.Linear) -> Any:
+def network(seed: int = 0, last: Any = torch.nn.Linear, middle: Sequence[Any] = (torch.nn.Tanh(),)) -> Any:
     """The model of the program, before it has trained."""
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), last(8, 1))
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), *middle, last(8, 1))
 
 
-def recorded(folder: Path, every: int = 1, called: str = 'batch["x"]') -> Path:
+def recorded(
+    folder: Path,
+    every: int = 1,
+    called: str = 'batch["x"]',
+    model: str = "torch.nn.Tanh()",
+    around: str = "torch.enable_grad()",
+) -> Path:
     """Run the program; its recording."""
-    (folder / "train.py").write_text(PROGRAM.replace("CALLED", called))
+    program = PROGRAM.replace("CALLED", called).replace("MIDDLE", model).replace("AROUND", around)
+    (folder / "train.py").write_text(program)
     command = [sys.executable, "-m", "sonde", "run", "-q", "--fingerprint", str(every), "--dir", "runs", "train.py"]
     subprocess.run(command, cwd=folder, check=True, timeout=100)
     (run,) = (folder / "runs").iterdir()
@@ -89,7 +99,7 @@ def computed(path: Path, step: int, model: Any) -> ForwardComparison:
 def test_the_same_model_gives_the_same_numbers(run: Path) -> None:
     """All layers and the output, bit for bit."""
     found = computed(run, 0, network())
-    assert (found.same, found.compared, found.weights) == (True, 4, None)
+    assert (found.same, found.compared, found.weights) == (True, 4, True)
     assert str(found) == "Same numbers: 4 fingerprints of the forward agree with the run bit for bit."
 
 
@@ -134,6 +144,29 @@ def test_the_model_and_random_numbers_of_the_caller_are_left_alone(run: Path) ->
     assert not model[0]._forward_hooks
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_dropout_draws_the_numbers_of_the_run(tmp_path: Path) -> None:
+    """The state of random numbers is in the recording."""
+    path = recorded(tmp_path, model="torch.nn.Tanh(), torch.nn.Dropout(0.5)")
+    found = computed(path, 0, network(middle=[torch.nn.Tanh(), torch.nn.Dropout(0.5)]))
+    assert found.same
+
+
+def test_dropout_without_the_state_of_random_numbers_is_named_as_a_reason(tmp_path: Path) -> None:
+    """It is recorded at most every ten steps."""
+    path = recorded(tmp_path, model="torch.nn.Tanh(), torch.nn.Dropout(0.5)")
+    model = network(middle=[torch.nn.Tanh(), torch.nn.Dropout(0.5)])
+    load_weights(model, str(tmp_path / "2.pt"))
+    found = computed(path, 2, model)
+    assert (found.same, found.weights) == (False, True)
+    assert "The model draws random numbers (dropout)" in str(found)
+
+
+def test_autocast_around_the_model_is_put_around_it_again(tmp_path: Path) -> None:
+    """The run says in which precision it computed."""
+    path = recorded(tmp_path, around='torch.autocast("cpu", torch.bfloat16)')
+    assert computed(path, 0, network()).same
 
 
 def test_a_step_without_fingerprints_lists_those_that_have_them(tmp_path: Path) -> None:

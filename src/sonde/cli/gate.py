@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
-import numpy as np
 
 from sonde import environment, units
 from sonde.analysis.run import Run
@@ -181,17 +180,17 @@ def _rounds(commands: tuple[str, str], most: float, limit: int) -> Gate:
 
 def _round(a: str, b: str, folder: Path, name: str, swap: bool) -> rounds.Round:
     order = (("b", b), ("a", a)) if swap else (("a", a), ("b", b))
-    times = {which: _steps(text, folder, f"{name}-{which}") for which, text in order}
-    found = rounds.round_of(times["a"], times["b"])
+    turns = {which: turn(text, folder / f"{name}-{which}") for which, text in order}
+    found = rounds.round_of(turns["a"], turns["b"])
     if found is None:
-        fewest = min(times.values(), key=len)
-        raise RunNotFound(f"A program recorded {len(fewest)} steps after warm-up; {rounds.LEAST_STEPS} are needed.")
+        fewest = min(len(one.steps) for one in turns.values())
+        raise RunNotFound(f"A program recorded {fewest} steps after warm-up; {rounds.LEAST_STEPS} are needed.")
     return found
 
 
-def _steps(text: str, folder: Path, name: str) -> np.ndarray:
-    """Record one program; the durations of its steps after warm-up."""
-    command = [sys.executable, "-m", "sonde", "run", "--quiet", "--dir", str(folder / name), "--", *shlex.split(text)]
+def turn(text: str, folder: Path) -> rounds.Turn:
+    """Record one program into a folder, and read what a round needs of it."""
+    command = [sys.executable, "-m", "sonde", "run", "--quiet", "--dir", str(folder), "--", *shlex.split(text)]
     ended = subprocess.run(  # noqa: S603  the user's own command
         command,
         stdout=subprocess.DEVNULL,
@@ -203,9 +202,8 @@ def _steps(text: str, folder: Path, name: str) -> np.ndarray:
     if ended.returncode:
         last = ended.stderr.decode(errors="replace").strip().split("\n")[-1]
         raise SondeError(f"`{text}` ended with exit code {ended.returncode}: {last}")
-    with Run([choose(None, folder / name)], threads=1) as run:
-        rows = run.sql("SELECT dur_ns FROM steps WHERE NOT warmup").fetchall()
-    return np.array([dur for (dur,) in rows], np.float64)
+    with Run([choose(None, folder)], threads=1) as run:
+        return rounds.turn_of(run)
 
 
 def _say(text: str) -> None:

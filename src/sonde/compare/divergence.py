@@ -35,7 +35,7 @@ class Divergence:
     b: Any
     difference: float | None = None  # of numbers: |b - a|
     layer: str | None = None  # of fingerprints
-    direction: str | None = None  # forward, backward or update
+    direction: str | None = None  # input, before, forward, backward or update
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,10 @@ def _text(known: Sequence[Stream], parted: Sequence[Divergence], steps: int) -> 
 
 
 PLURALS = {LOSS: "losses", RATE: "learning rates", BATCH: "batches", FINGERPRINT: "fingerprints"}
+OUTPUT = "output"  # the name of the fingerprint of the whole model
 DIRECTIONS = {
     "input": "input {} of the model",
+    "before": "parameter `{}` (before the step)",
     "forward": "output of `{}` (forward)",
     "backward": "gradient of `{}` (backward)",
     "update": "parameter `{}` (update)",
@@ -125,7 +127,8 @@ def describe_divergence(one: Divergence) -> str:
     if one.what == RATE:
         return f"at step {one.step} the learning rate{who} is {one.a:g} in A and {one.b:g} in B"
     if one.what == FINGERPRINT:
-        what = DIRECTIONS.get(one.direction or "", "{}").format(one.layer)
+        output = one.direction == "forward" and one.layer == OUTPUT
+        what = "output of the model" if output else DIRECTIONS.get(one.direction or "", "{}").format(one.layer)
         amount = f", its sum by {one.difference:.2g}" if one.difference else ", with the same sum"
         return f"at step {one.step} the {what}{who} differs{amount}"
     if one.difference is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
     from sonde.compare.fingerprint import Print
 
-SHARED = ("backward", "update")  # each rank has its own batches, so its outputs differ
+SHARED = ("before", "backward", "update")  # each rank has its own batches, so its outputs differ
 
 
 @dataclass(frozen=True)

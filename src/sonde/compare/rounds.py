@@ -13,18 +13,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sonde.analysis.records.schema import quoted
 from sonde.compare import intervals
 from sonde.compare.gate import FAIL, INCONCLUSIVE, PASS, Check
+from sonde.store import probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from sonde.analysis.run import Run
+
 LOW = 0.10  # the quantile of step time that is compared
 LEAST_ROUNDS = 5  # before anything is said
 STALL_ROUNDS = 10  # before stalls are
 LEAST_STEPS = 10  # of a program in a round
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one program recorded in a round, in ns.
+
+    `own`: the mean step without the time that its thread waited for a core; None: the kernel did not say.
+    """
+
+    steps: NDArray[np.float64]
+    own: float | None
 
 
 @dataclass(frozen=True)
@@ -47,12 +62,40 @@ class Round:
         return self.mean_b / self.mean_a
 
 
-def round_of(a: Sequence[float] | NDArray[np.float64], b: Sequence[float] | NDArray[np.float64]) -> Round | None:
-    """A round, from the step times of both; None if there are too few."""
-    one, other = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    if min(len(one), len(other)) < LEAST_STEPS:
+def turn_of(run: Run) -> Turn:
+    """What a run recorded after its warm-up, of the process with the most steps."""
+    longest = run.sql(
+        "SELECT process, min(start_ns) FROM steps WHERE NOT warmup GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1"
+    ).fetchall()
+    process, begun = longest[0] if longest else ("", 0)
+    mine = f"process = {quoted(process)}"
+    rows = run.sql(f"SELECT dur_ns, start_ns + dur_ns FROM steps WHERE NOT warmup AND {mine}").fetchnumpy()
+    looks = run.sql(
+        f"SELECT start_ns, value FROM events WHERE kind = 'counter' AND cat = {quoted(probe.SYSTEM)} "
+        f"AND name = {quoted(probe.WAITED)} AND {mine} AND start_ns >= {begun} ORDER BY start_ns"
+    ).fetchall()
+    steps, ends = (np.asarray(np.ma.getdata(column), np.float64) for column in rows.values())
+    return Turn(steps, own_mean(ends, looks))
+
+
+def own_mean(ends: NDArray[np.float64], looks: Sequence[tuple[int, float]]) -> float | None:
+    """The mean step between the first and the last look at how long the thread had waited."""
+    if len(looks) < 2:
         return None
-    return Round(float(np.quantile(one, LOW)), float(np.quantile(other, LOW)), float(one.mean()), float(other.mean()))
+    (first, waited), (last, waited_then) = looks[0], looks[-1]
+    count = int(np.count_nonzero((ends > first) & (ends <= last)))
+    own = last - first - (waited_then - waited)
+    return own / count if count >= LEAST_STEPS and own > 0 else None
+
+
+def round_of(a: Turn, b: Turn) -> Round | None:
+    """A round of two turns; None if there are too few steps. Means are compared without waits where both have them."""
+    if min(len(a.steps), len(b.steps)) < LEAST_STEPS:
+        return None
+    low_a, low_b = (float(np.quantile(one.steps, LOW)) for one in (a, b))
+    if a.own is not None and b.own is not None:
+        return Round(low_a, low_b, a.own, b.own)
+    return Round(low_a, low_b, float(a.steps.mean()), float(b.steps.mean()))
 
 
 def interval(ratios: Sequence[float], draws: int = intervals.DRAWS, seed: int = intervals.SEED) -> intervals.Interval:

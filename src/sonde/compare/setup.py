@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sonde.store import probe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sonde.analysis.run import Run
 
 NONE = "none"
@@ -59,7 +61,8 @@ def _marks(run: Run) -> dict[str, Any]:
     return found
 
 
-def _environment(facts: dict[str, Any], _key: int) -> dict[str, Any]:
+def environment(facts: dict[str, Any], _key: int = 0, /) -> dict[str, Any]:
+    """What a process computed with, by flat names."""
     torch = dict(facts.get("torch") or {})
     devices = torch.pop("devices", None)
     return {
@@ -94,7 +97,18 @@ def _nothing(_facts: dict[str, Any], _key: int) -> dict[str, Any]:
     return {}
 
 
-_MARKS = {probe.ENVIRONMENT: _environment, probe.OPTIMIZER_SETTINGS: _optimizer, probe.GIT: _git}
+def _model(facts: dict[str, Any], key: int) -> dict[str, Any]:
+    which = "model" if key == 0 else f"model {key + 1}"
+    found = {f"{which}.{name}": facts.get(name) for name in ("type", "frozen", "compiled")}
+    return {**found, "precision.autocast": facts.get("autocast")} if key == 0 else found
+
+
+_MARKS: dict[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
+    probe.ENVIRONMENT: environment,
+    probe.OPTIMIZER_SETTINGS: _optimizer,
+    probe.MODEL: _model,
+    probe.GIT: _git,
+}
 
 
 def _processes(run: Run) -> dict[str, Any]:

@@ -497,7 +497,7 @@ def _next(verdict: str, step: StepTime, settings: list[ChangedSetting], findings
     )
 
 
-CAUSES = ("loader", "optimizer", "threads", "version", "torch", "git", "precision")
+CAUSES = ("loader", "optimizer", "threads", "version", "torch", "git", "precision", "model")
 
 
 def shown(value: object) -> str:

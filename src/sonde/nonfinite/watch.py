@@ -17,7 +17,7 @@ from sonde.errors import SettingError, WrapRefused, nearest
 from sonde.guard import guard
 from sonde.hooks.torch import dlpack, loader, private
 from sonde.hooks.torch.backward import backward as backward_point
-from sonde.hooks.torch.engine import unread
+from sonde.hooks.torch.engine import functions_of, unread
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import scaler_scale
 from sonde.hooks.torch.outermost import replaced
@@ -252,10 +252,5 @@ def _blame(error: BaseException) -> None:
 
 def _frames() -> list[Any]:
     """All functions that run between the modules of a program."""
-    found: list[Any] = [guard.__enter__, tensors_of]
     ours = (alarm, backward, batches, certificate, check, dlpack, fallback, forward, items, models, operation, private)
-    for module in (sys.modules[__name__], *ours):
-        parts = [one for one in vars(module).values() if getattr(one, "__module__", None) == module.__name__]
-        parts += [inner for one in parts if isinstance(one, type) for inner in vars(one).values()]
-        found += [one for one in parts if hasattr(one, "__code__")]
-    return found
+    return [guard.__enter__, tensors_of, *functions_of(sys.modules[__name__], *ours)]

@@ -13,7 +13,7 @@ from sonde.guard import guard
 from sonde.probes import frameworks, profile, step
 from sonde.probes.files import install as files
 from sonde.probes.layers import record as layers
-from sonde.probes.learning import fingerprint, sample
+from sonde.probes.learning import fingerprint, model, sample
 from sonde.probes.loader import install as loader
 from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
@@ -64,6 +64,7 @@ PROBES = (
     Probe("communication", communication.install, AUTO),
     Probe("checkpoint", checkpoint.install, AUTO),
     Probe("environment", environment.install, ALWAYS),
+    Probe("model", model.install, AUTO),
     Probe("collector", gc.install, ALWAYS),
     Probe("host", sampler.install, ALWAYS),
     Probe("device", device.install, AUTO),

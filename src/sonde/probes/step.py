@@ -162,7 +162,7 @@ def end_late(flags: int, when: int) -> None:
 
 def notify() -> None:
     """Tell who wants to know it that a step has ended."""
-    waiting: Iterator[Callable[[], None]] | None = iter(_updates)
+    waiting: Iterator[Callable[[], None]] | None = iter(tuple(_updates))
     while waiting is not None:
         with _notifying:  # one that fails is left out, and the next ones are told
             for callback in waiting:

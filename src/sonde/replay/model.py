@@ -6,27 +6,26 @@ update are not computed: that needs the loss and the optimizer of the program.
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
+from sonde.compare.divergence import OUTPUT
 from sonde.compare.fingerprint import Print, differ, read_fingerprints
+from sonde.compare.setup import setup_of
 from sonde.errors import ReplayError
 from sonde.probes.layers import names as naming
-from sonde.probes.learning.fingerprint import FORWARD, INPUT, UPDATE, measure, tensors
-from sonde.replay.target import USUAL
+from sonde.probes.learning.fingerprint import BEFORE, FORWARD, INPUT, RANDOM_EVERY, UPDATE, measure, tensors
+from sonde.replay.conditions import AUTOCAST, NONE, Computed, Conditions, differences, random_numbers
 from sonde.values.nested import parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from sonde.analysis.run import Run
 
-OUTPUT = "output"  # the name of the fingerprint of the whole model
 MOST_STEPS = 8  # that a message lists
 INSIDE = ("model", "state_dict", "model_state_dict")  # where checkpoints keep the weights
 # What torch raises for a file that is no checkpoint, or one of another model.
@@ -38,7 +37,7 @@ class ForwardComparison:
     """What was compared. `weights`: are they those of the step? None: the run has no fingerprints of them.
 
     `parted`: the first fingerprint of the run that differs here, and the one here; `unsteady`: the first that differs between two
-    computations here.
+    computations here; `reasons`: what else may explain that the numbers differ.
     """
 
     step: int
@@ -46,6 +45,7 @@ class ForwardComparison:
     weights: bool | None
     parted: tuple[Print, Print] | None
     unsteady: tuple[Print, Print] | None
+    reasons: list[str] = field(default_factory=list)
 
     @property
     def same(self) -> bool:
@@ -58,11 +58,7 @@ class ForwardComparison:
             lines.append(f"Two forwards here differ too, first in {_named(self.unsteady[0])}: {_sums(*self.unsteady)}.")
         elif self.parted is not None:
             lines.append("Two forwards here agree bit for bit.")
-        if self.weights is False:
-            lines.append(f"The weights are not those that step {self.step} began with. Load them with --weights.")
-        elif self.parted is not None and self.weights is None:
-            lines.append("The run has no fingerprints of the weights before this step: they may be other ones.")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(self.reasons if not self.same else [])])
 
     def _head(self) -> str:
         if self.parted is None:
@@ -83,14 +79,42 @@ def forward(run: Run, step: int, rank: int, batch: Any, model: Any) -> ForwardCo
     every = [one for one in read_fingerprints(run) if one.rank == rank]
     recorded = _of_step(every, step)
     call = _call(model, batch, recorded)
-    here, again = (_computed(model, call, step, rank) for _ in range(2))
-    known = {one.place: one for one in here}
+    setup = setup_of(run)
+    conditions = Conditions(setup.get("threads"), setup.get(AUTOCAST, NONE), random_numbers(run, step, rank))
+    with conditions.threads_set():
+        here, again = (conditions.computed(model, call, step, rank) for _ in range(2))
+    known = {one.place: one for one in here.prints}
     pairs = [(one, known[one.place]) for one in recorded if one.direction == FORWARD and one.place in known]
     if not pairs:
         raise ReplayError(f"No layer of {type(model).__name__} has a name that the run knows. Is it the same model?")
+    weights = _are_weights(every, step, model)
     return ForwardComparison(
-        step, len(pairs), _are_weights(every, step, model), _first(pairs), _first(zip(here, again, strict=True))
+        step,
+        len(pairs),
+        weights,
+        _first(pairs),
+        _first(zip(here.prints, again.prints, strict=True)),
+        [*_about_weights(step, weights), *_about_random(here, conditions), *differences(setup, model)],
     )
+
+
+def _about_weights(step: int, weights: bool | None) -> list[str]:
+    if weights is False:
+        return [f"The weights are not those that step {step} began with. Load them with --weights."]
+    if weights is None:
+        return ["The run has no fingerprints of the weights before this step: they may be other ones."]
+    return [f"The weights are those that step {step} began with."]
+
+
+def _about_random(here: Computed, conditions: Conditions) -> list[str]:
+    if not here.draws or conditions.random is not None:
+        return []
+    return [
+        (
+            "The model draws random numbers (dropout), and the run has no state of them at this step. It is recorded "
+            f"with fingerprints, at most every {RANDOM_EVERY} steps."
+        )
+    ]
 
 
 def load_weights(model: Any, path: str) -> None:
@@ -101,7 +125,7 @@ def load_weights(model: Any, path: str) -> None:
         found = torch.load(path, map_location="cpu", weights_only=True)
         for name in INSIDE:
             found = found[name] if isinstance(found, dict) and isinstance(found.get(name), dict) else found
-        model.load_state_dict(found)
+        naming.inside(model).load_state_dict(found)
     except REFUSALS as error:
         said = str(error).strip().partition("\n")[0].partition(". ")[0] or type(error).__name__
         raise ReplayError(f"Cannot load {path} into {type(model).__name__}: {said.rstrip('.:')}.") from error
@@ -150,55 +174,15 @@ def _found(batch: Any, asked: list[Print]) -> list[tuple[str, Any]]:
     return [by_digest[one.digest] for one in asked]
 
 
-# ── the layers ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _computed(model: Any, call: Callable[[Any], Any], step: int, rank: int) -> list[Print]:
-    """The fingerprints of one forward of a copy, in training mode; random numbers are the same each time."""
-    import torch
-
-    model = copy.deepcopy(model).train()
-    made: list[Print] = []
-    counts: Counter[str] = Counter()
-
-    def note(name: str, output: Any) -> None:
-        counts[name] += 1
-        found = filter(None, map(measure, tensors(output)))
-        made.extend(Print(rank, step, FORWARD, name, counts[name], *taken) for taken in found)
-
-    hooks = [module.register_forward_hook(_noting(note, name)) for name, module in _leaves(model)]
-    try:
-        with torch.random.fork_rng(devices=[]):
-            note(OUTPUT, call(model))
-    except USUAL as error:
-        raise ReplayError(f"{type(model).__name__} fails on this batch: {type(error).__name__}: {error}") from error
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return made
-
-
-def _noting(note: Callable[[str, Any], None], name: str) -> Callable[..., None]:
-    def hook(_module: Any, _inputs: Any, output: Any) -> None:
-        note(name, output)
-
-    return hook
-
-
-def _leaves(model: Any) -> Iterator[tuple[str, Any]]:
-    """The leaf layers, with the names that a recording gives them."""
-    for one in naming.layers(model):
-        if next(one.module.children(), None) is None:
-            yield one.name or naming.kind(model), one.module
-
-
 def _are_weights(every: list[Print], step: int, model: Any) -> bool | None:
-    """Are the weights those that the step began with? Known from the fingerprints of the step before."""
+    """Are the weights those that the step began with? Known from its own fingerprints, or from the step before."""
     before: Mapping[str, Print] = {
-        one.name: one for one in every if one.step == step - 1 and one.direction == UPDATE and one.nth == 1
+        one.name: one
+        for one in every
+        if (one.step, one.direction) in ((step, BEFORE), (step - 1, UPDATE)) and one.nth == 1
     }
     known = [
-        (before[name], taken) for name, one in model.named_parameters() if name in before and (taken := measure(one))
+        (before[name], taken) for name, one in naming.parameters(model) if name in before and (taken := measure(one))
     ]
     if not known:
         return None

@@ -21,11 +21,13 @@ LAYER_BACKWARD = "layer.backward"
 LAYER_INFO = "layer.info"
 PROCESS = "process"
 # The category of marks that say what a run was made with: `environment` when training begins, `optimizer.settings` when one first steps
-# (its key is the optimizer's number), `git` by the launcher. The arguments are the facts.
+# (its key is the optimizer's number), `model` in the second step (its key is the model's), `git` by the launcher. The arguments are
+# the facts.
 SETUP = "setup"
 ENVIRONMENT = "environment"
 OPTIMIZER_SETTINGS = "optimizer.settings"
 GIT = "git"
+MODEL = "model"
 # A mark: the birth of a non-finite value; the name is the place (a layer, or `loss`, `data`, ...), the arguments are the
 # certificate, the key is that of the batch.
 NONFINITE = "nonfinite"

@@ -10,7 +10,7 @@ torch: Any = pytest.importorskip("torch")
 
 from tests.probes.training import loss_of, model, sgd, train  # noqa: E402
 
-from sonde.probes.learning import fingerprint  # noqa: E402
+from sonde.probes.learning import fingerprint, randomness  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
 
 
@@ -19,7 +19,7 @@ def prints(recorded: Recorded) -> list[tuple[int, str, str]]:
     return [
         (event["step"], event["cat"].removeprefix("fingerprint."), event["name"])
         for event in recorded.events
-        if event["cat"].startswith("fingerprint.")
+        if event["cat"].startswith("fingerprint.") and event["kind"] == "counter"
     ]
 
 
@@ -33,10 +33,56 @@ def test_every_nth_step_has_them_in_the_order_of_computing(expected: set[str]) -
     names = ["0.weight", "0.bias", "2.weight", "2.bias"]
     assert [(direction, name) for step, direction, name in found if step == 2] == [
         ("input", "0"),
+        *(("before", name) for name in names),
         *(("forward", name) for name in ("0", "1", "2", "output")),
         *(("backward", name) for name in names),
         *(("update", name) for name in names),
     ]
+
+
+def test_parameters_are_written_before_a_step_only_if_the_step_before_was_not_due(expected: set[str]) -> None:
+    """They are what that one ended with."""
+    with record(fingerprint=1) as recorded:
+        net = model()
+        train(net, sgd(net), 3)
+    assert {step for step, direction, _ in prints(recorded) if direction == "before"} == {0}
+
+
+def test_the_state_of_random_numbers_is_recorded_now_and_then(expected: set[str]) -> None:
+    """With it, numbers drawn in the forward are drawn again."""
+    with record(fingerprint=1) as recorded:
+        net = model()
+        train(net, sgd(net), fingerprint.RANDOM_EVERY + 1)
+        torch.manual_seed(7)
+        marks = recorded.named("state")
+        assert [mark["step"] for mark in marks] == [0, fingerprint.RANDOM_EVERY]
+    torch.manual_seed(0)
+    model()
+    assert torch.equal(randomness.unpacked(marks[0]["args"]["state"]), torch.get_rng_state())
+
+
+@pytest.mark.parametrize("texts", [None, [], ["abc"], ["!!"], [1]])
+def test_a_damaged_state_of_random_numbers_is_none(texts: Any) -> None:
+    """A run is input like any other."""
+    assert randomness.unpacked(texts) is None
+
+
+def test_a_compiled_model_is_compiled_once(expected: set[str]) -> None:
+    """And nothing of Sonde's is."""
+    compiled = []
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        compiled.append(1)
+        return graph.forward
+
+    torch._dynamo.reset()
+    with record(fingerprint=2) as recorded:
+        net = torch.compile(model(), backend=backend)
+        train(net, sgd(net), 6)
+    assert len(compiled) == 1
+    assert {name for _, direction, name in prints(recorded) if direction == "update"} == {
+        "0.weight", "0.bias", "2.weight", "2.bias",
+    }  # fmt: skip
 
 
 def test_nothing_is_left_on_torch_or_on_the_model(expected: set[str]) -> None:

@@ -47,6 +47,16 @@ def readable(replacement: Any, original: Callable[..., Any]) -> Callable[[], Non
     return finder.when_imported(private.COMPILER, register)
 
 
+def functions_of(*modules: ModuleType) -> list[Callable[..., Any]]:
+    """All functions and methods of these modules, for `unread`."""
+    found: list[Any] = []
+    for module in modules:
+        parts = [one for one in vars(module).values() if getattr(one, "__module__", None) == module.__name__]
+        parts += [inner for one in parts if isinstance(one, type) for inner in vars(one).values()]
+        found += [one for one in parts if hasattr(one, "__code__")]
+    return found
+
+
 def unread(*functions: Callable[..., Any]) -> Callable[[], None]:
     """Let torch.compile pass over these functions, and those in them, where it meets their frames; what they call is read.
 

@@ -32,6 +32,12 @@ def modules(model: Any) -> Iterator[Module]:
             yield Module(name, module, f"{path}.".startswith(tuple(compiled)))
 
 
+def parameters(model: Any) -> Iterator[tuple[str, Any]]:
+    """The parameters of a model, with names without those of wrappers."""
+    for path, parameter in bare(model).named_parameters():
+        yield ".".join(part for part in path.split(".") if part not in private.WRAPPERS), parameter
+
+
 def layers(model: Any) -> Iterator[Module]:
     """The modules of a model that may be layers: what computes a parameter of one (`parametrizations`) is a part of it."""
     inner: tuple[str, ...] = ()

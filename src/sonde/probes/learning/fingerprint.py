@@ -1,4 +1,4 @@
-"""Fingerprints of a training, every N steps: inputs, the output of each leaf layer, gradients and parameters.
+"""Fingerprints of a training, every N steps: inputs, the output of each leaf layer, gradients and parameters (before and after).
 
 A fingerprint is a digest of all bits (on a device: sums of them as integers) and the sum as a float. Two runs that compute the same
 have the same ones; where they part, the first that differs names the layer and the direction. Between two such steps nothing is
@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
+from sonde import weak
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import private
+from sonde.hooks.torch.engine import functions_of, unread
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.outermost import replaced, until_gone
 from sonde.native import prints
 from sonde.probes import step
 from sonde.probes.layers import names as naming
 from sonde.probes.layers.backward import tensors_of
+from sonde.probes.learning import randomness
 from sonde.probes.learning.rate import at_step
 from sonde.probes.off import switch_off
 from sonde.store.probe import FINGERPRINT, FINGERPRINT_DEVICE
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
 
 native: Any = prints  # None: C was not built
 DOING = "taking fingerprints"
-INPUT, FORWARD, BACKWARD, UPDATE = "input", "forward", "backward", "update"
+INPUT, BEFORE, FORWARD, BACKWARD, UPDATE = "input", "before", "forward", "backward", "update"
+RANDOM = "random"  # a mark: the state of random numbers as a model is called
+RANDOM_EVERY = 10  # steps at least between two of them: they are large
 BITS = FINGERPRINT_DEVICE - 1  # of a digest
 INTEGERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
@@ -55,6 +60,7 @@ def named(direction: str, name: str) -> Any:
 class _Parameter(NamedTuple):
     """What the fingerprints of a parameter are called."""
 
+    before: Any
     gradient: Any
     value: Any
 
@@ -73,13 +79,16 @@ class Fingerprints:
         self._output = named(FORWARD, "output")
         self._original: Callable[..., Any] = _nothing
         self._inside = False  # a model that trains is called, in a step that is due
+        self._updated: int | None = None  # the step after which parameters were last written
+        self._before: tuple[int, list[int]] = (-1, [])  # a step, and the models whose parameters were written before it
+        self._random: int | None = None  # the step in which the state of random numbers was last written
         self._guard = guard(DOING, then=self._give_up)
         self._write = self._guard(write_all)
 
     def start(self) -> Callable[[], None]:
         """Begin; the returned function ends it."""
         self._arm()
-        self._leave = [self._disarm, at_step(self._stepped)]
+        self._leave = [self._disarm, unread(*_frames()), at_step(self._stepped)]
         return self._end
 
     def _arm(self) -> None:
@@ -110,6 +119,7 @@ class Fingerprints:
             self._arm()
             with self._guard:
                 self._write_parameters(optimizer)
+                self._updated = number
         elif (number + 1) % self._every == 0:
             self._arm()
         else:
@@ -126,7 +136,9 @@ class Fingerprints:
 
     def _name(self, parameter: Any, name: str) -> _Parameter:
         """Give a parameter its name; one that no model has shown has a number."""
-        made = self._parameters[parameter] = _Parameter(named(BACKWARD, name), named(UPDATE, name))
+        made = self._parameters[parameter] = _Parameter(
+            *(named(direction, name) for direction in (BEFORE, BACKWARD, UPDATE))
+        )
         return made
 
     # ── calls of modules ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,7 +159,7 @@ class Fingerprints:
                 self._call(one.module, one.name or naming.kind(module) if leaf else None)
             if id(module) not in self._calls:  # it only wraps the model
                 self._call(module, None)
-            for name, parameter in naming.bare(module).named_parameters():
+            for name, parameter in naming.parameters(module):
                 self._name(parameter, name)
         return self._calls.get(id(module), self._original)(*args, **kwargs)
 
@@ -193,7 +205,24 @@ class Fingerprints:
             if number == len(self._inputs):
                 self._inputs.append(named(INPUT, str(number)))
             write(self._inputs[number], tensor)
+        self._write_before(model)
         return True
+
+    def _write_before(self, model: Any) -> None:
+        """What the forward begins with, unless it was written already: parameters, and now and then random numbers."""
+        number = core.get_context()[0] or 0
+        if self._before[0] != number:
+            self._before = number, []
+        if id(model) in self._before[1]:
+            return
+        self._before[1].append(id(model))
+        if self._updated is None or self._updated != number - 1:
+            every = list(naming.bare(model).parameters())
+            known = [self._parameters.get(one) or self._name(one, f"parameter {n}") for n, one in enumerate(every)]
+            write_many([one.before for one in known], every)
+        if self._random is None or number - self._random >= RANDOM_EVERY:
+            self._random = number
+            core.mark("state", f"{FINGERPRINT}{RANDOM}", None, {"state": randomness.packed()})
 
 
 # ── one tensor ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -289,6 +318,17 @@ def _sums(torch: Any, bits: Any) -> int:
     """Of a tensor on a device: it stays there but for one number. Not tried where this was written: there was no device."""
     whole: int = bits.view(getattr(torch, INTEGERS[bits.element_size()])).sum(dtype=torch.int64).item()
     return (whole & BITS) | FINGERPRINT_DEVICE
+
+
+def _frames() -> list[Callable[..., Any]]:
+    """What runs between a model and torch.compile, which would compile it too."""
+    return [
+        guard.__enter__,
+        guard.__exit__,
+        until_gone,
+        tensors_of,
+        *functions_of(sys.modules[__name__], randomness, naming, private, weak),
+    ]
 
 
 def _nothing(*_args: Any, **_kwargs: Any) -> None:

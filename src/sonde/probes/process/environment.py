@@ -31,7 +31,12 @@ def install(_settings: Settings) -> Callable[[], None]:
 
 @guard("noting what a training was made with")
 def _note() -> None:
-    core.mark(ENVIRONMENT, SETUP, None, {"versions": _versions(), "cpu": _cpu(), "torch": _torch()}, ESSENTIAL)
+    core.mark(ENVIRONMENT, SETUP, None, facts(), ESSENTIAL)
+
+
+def facts() -> dict[str, Any]:
+    """What this process computes with."""
+    return {"versions": _versions(), "cpu": _cpu(), "torch": _torch()}
 
 
 def _versions() -> dict[str, str]:
