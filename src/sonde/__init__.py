@@ -17,6 +17,7 @@
         ...
 
     run = sonde.open_run("sonde-runs/...")                a run, even while it is being recorded
+    sonde.report(run)                                     the verdict, as text or as a page in a notebook
     run.sql("select name, count(*) from events group by name")
 
     from sonde import ai                                  names for machine learning: ai.compute.forward, ...
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sonde.events import counter, mark
     from sonde.events.log import log
     from sonde.events.span import Span as span  # noqa: N813  it is used like a function
+    from sonde.notebook import load_ipython_extension as load_ipython_extension, report
     from sonde.pipeline.pipeline import Pipeline
     from sonde.probes.block import trace_step
     from sonde.probes.layers.record import trace_model_instance
@@ -62,6 +64,7 @@ __all__ = [
     "mark",
     "open_run",
     "pipeline",
+    "report",
     "span",
     "summary",
     "trace_model_instance",
@@ -85,7 +88,9 @@ _HOMES = {
     "log": ("sonde.events.log", "log"),
     "mark": ("sonde.events", "mark"),
     "open_run": ("sonde.analysis.run", "open_run"),
+    "load_ipython_extension": ("sonde.notebook", "load_ipython_extension"),  # IPython asks for it
     "pipeline": ("sonde.pipeline", ""),
+    "report": ("sonde.notebook", "report"),
     "span": ("sonde.events.span", "Span"),
     "summary": ("sonde.diagnosis.summary", "summary"),
     "trace_model_instance": ("sonde.probes.layers.record", "trace_model_instance"),

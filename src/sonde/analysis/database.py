@@ -117,7 +117,9 @@ class Database:
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
-        self.connection.execute("SET enable_progress_bar = false")  # commands draw their own
+        ((bar,),) = self.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+        if bar:  # commands draw their own. In Jupyter without ipywidgets there is none, and to set it is an error
+            self.connection.execute("SET enable_progress_bar = false")
         if threads is not None:
             self.connection.execute(f"SET threads = {threads}")
         if memory is not None:  # a query that needs more writes temporary files to `spill`, or is refused

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
+from sonde import units
 from sonde.analysis.database import Database
 from sonde.analysis.drops import NO_FOLDER, Drops, ProcessDrops, drops_of
 from sonde.analysis.exits import Ending, ending
@@ -212,6 +214,21 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r} {self.state}, {len(self.infos)} processes, {self.path}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "run": self.id,
+            "state": f"{self.state}, {self.ending.word}",
+            "processes": f"{len(self.infos):,}",
+            "size": units.size(self.size),
+            "folder": str(self.path),
+            "next": "sonde.report(run)",
+        }
+        rows = (
+            f"<tr><th style='text-align: left'>{name}</th><td>{html.escape(fact)}</td></tr>"
+            for name, fact in facts.items()
+        )
+        return f"<table><caption><b>{html.escape(self.name)}</b></caption>{''.join(rows)}</table>"
 
     # ── how ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -26,11 +26,12 @@ def summary(run: Run | str | Path | None = None) -> dict[str, Value]:
     """
     if isinstance(run, Run):
         return _flat(diagnose(run), run)
-    with open_run(run if run is not None else _current()) as opened:
+    with open_run(run if run is not None else current_run()) as opened:
         return _flat(diagnose(opened), opened)
 
 
-def _current() -> Path:
+def current_run() -> Path:
+    """The run that this process records, else the newest one. Raises RunNotFound."""
     recorded = config.peek("run")
     if recorded is not None:
         return Path(recorded)
