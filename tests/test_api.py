@@ -144,6 +144,7 @@ def test_public_names_are_the_intended_ones() -> None:
         "mark",
         "open_run",
         "pipeline",
+        "report",
         "span",
         "summary",
         "trace_model_instance",
