@@ -17,7 +17,7 @@ from tests.flow.boxes import loader
 
 import sonde
 from sonde import config
-from sonde.blackbox import fingerprint
+from sonde.blackbox import checksum
 from sonde.blackbox.batches import FACTOR, GONE, TOO_LARGE, Ring
 from sonde.blackbox.box import _box
 from sonde.events import core
@@ -66,7 +66,7 @@ def test_a_batch_is_kept_with_step_and_epoch_and_a_look_at_it(ring: Ring, noted:
     (kept,) = ring.kept
     assert (kept.batch, kept.key, kept.step, kept.epoch, kept.indices) == (BATCH, 9, 7, 2, (4, 5))
     assert [way for way, _ in kept.parts] == [("x",)]
-    assert kept.seen == fingerprint.glance({"x": x})[1]
+    assert kept.seen == checksum.glance({"x": x})[1]
     assert noted == [(9, kept.seen.digest, True)]
 
 

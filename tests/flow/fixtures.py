@@ -9,7 +9,7 @@ import pytest
 
 from sonde import guard
 from sonde.capture import tape
-from sonde.capture.gate import Switch
+from sonde.capture.traceable import Switch
 from sonde.hooks import patches
 
 

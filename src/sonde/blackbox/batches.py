@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.blackbox import fingerprint
+from sonde.blackbox import checksum
 from sonde.capture.context import ID_KEYS, text_of
 from sonde.events import core
 from sonde.hooks.torch import dlpack
@@ -27,7 +27,7 @@ MOST_IDS = 4096
 
 TOO_LARGE = "too large"
 GONE = "gone"
-_UNREAD = fingerprint.Fingerprint(None, False, (), 0, False)
+_UNREAD = checksum.Checksum(None, False, (), 0, False)
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class DeliveredBatch:
     key: int | None
     data: Any
     parts: Parts  # a part that is held on to no more is a Note
-    seen: fingerprint.Fingerprint
+    seen: checksum.Checksum
     step: int | None
     epoch: int | None
     state: str = ""  # TOO_LARGE or GONE: only described
@@ -73,7 +73,7 @@ class Ring:
 
     def keep(self, batch: Batch | None, key: int | None, data: Any) -> None:
         """A batch was delivered."""
-        parts, seen = (self.reads and fingerprint.quick(data, self.exclude)) or self._look(data)
+        parts, seen = (self.reads and checksum.quick(data, self.exclude)) or self._look(data)
         kept = DeliveredBatch(batch, key, data, parts, seen, *core.get_context())
         digest, whole, _, size, elsewhere = seen
         if elsewhere:  # memory of a device is too scarce to be held
@@ -86,9 +86,9 @@ class Ring:
         if size * len(self.kept) > self.limit:
             self._shrink()
 
-    def _look(self, data: Any) -> tuple[Parts, fingerprint.Fingerprint]:
+    def _look(self, data: Any) -> tuple[Parts, checksum.Checksum]:
         if self.reads:
-            return fingerprint.glance(data, self.exclude)
+            return checksum.glance(data, self.exclude)
         parts = parts_of(data, self.exclude)
         return parts, _UNREAD._replace(size=_size(parts))
 

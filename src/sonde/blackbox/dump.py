@@ -21,7 +21,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import ranks
-from sonde.blackbox import fingerprint
+from sonde.blackbox import checksum
 from sonde.events import args as arguments, core
 from sonde.guard import guard
 from sonde.store import folder
@@ -295,7 +295,7 @@ def number(value: float | None) -> float | str | None:
 def _describe(dump: _DumpWriter, place: int, kept: DeliveredBatch, row: dict[str, Any], keep: Keep) -> None:
     row["kept"] = kept.state or keep.values
     if not kept.state and keep.values != "off":
-        row["changed"] = fingerprint.changed(kept.parts, kept.seen)
+        row["changed"] = checksum.changed(kept.parts, kept.seen)
     ids = kept.ids
     row["ids"] = None if ids is None else ids[: len(row["indices"]) or MOST_OF_BATCH]
     for order, (way, part) in enumerate(kept.parts):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from sonde.capture import tape
 from sonde.capture.definition import Arguments, TraceDef, is_method, shown_name
-from sonde.capture.gate import Switch, gate
+from sonde.capture.traceable import Switch, traceable
 from sonde.errors import SettingError
 from sonde.events.decorate import ASYNC_GENERATOR, COROUTINE, GENERATOR, Pieces, flags_of, pieces
 from sonde.events.wraps import dress
@@ -103,7 +103,7 @@ def traced(function: Any, definition: TraceDef, choose: Choice | None = None) ->
     pick = choose or _always(Noted(function, definition))
     flags = flags_of(function)
     drive: Any = next((driver for bit, driver in _DRIVERS if flags & bit), None)
-    made = gate(function, _handler(function, pick)) if drive is None else dress(drive(function, pick), function)
+    made = traceable(function, _handler(function, pick)) if drive is None else dress(drive(function, pick), function)
     made.__dict__[MARK] = True
     return made
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sonde.capture.context import TracePosition, leaves
 from sonde.capture.definition import TraceDef, shown_name
-from sonde.capture.gate import watch
 from sonde.capture.result import TraceCall, TraceResult
+from sonde.capture.traceable import watch
 from sonde.events.recorder import loader_worker, thread_name
 from sonde.guard import guard
 from sonde.hooks.points import quiet

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from sonde.native import slots as slots
 
 PARTS = (
+    "checksum",
     "core",
-    "fingerprint",
+    "fingerprints",
     "finite",
-    "gate",
     "layers",
     "loader",
     "moments",
     "points",
-    "prints",
     "sigterm",
     "slots",
     "stats",
+    "traceable",
 )
 MISSING: str | None = None  # why there is no C; None: there is
 MAIN = True  # False: a subinterpreter. The parts belong to the main one: put into `sys.modules` here, they would be cleared with it

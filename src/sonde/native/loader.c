@@ -11,18 +11,18 @@
 
 /* The arguments of `batches`: native/loader.pyi says what each is. */
 enum {
-    MOST, MAIN, BATCH, JUDGE, PLAIN,
-    HERE, BOOK,
+    MOST, MAIN, BATCH, ACCOUNT, PLAIN,
+    HERE, LEDGER,
     ENTERS, LEAVES, NOTES, STREAMS, /* functions of the event core */
     WAIT, SAMPLES, FETCH, ITEM,               /* spans */
     ITEMS, TOGETHER, ORIGINAL, ENTERED, DELIVER, UNSEEN, OVER, UNMADE, TICK, PAUSE,
-    WORKER, FETCHER, JUDGE_FETCHER,
+    WORKER, FETCHER, INSPECT_FETCHER,
 };
 static const char *const batch_names[] = {
-    "most", "main", "batch", "judge", "plain", "here", "book", "enter", "leave", "note", "iterate_on", "wait", "samples",
+    "most", "main", "batch", "account", "plain", "here", "ledger", "enter", "leave", "note", "iterate_on", "wait", "samples",
     "fetch", "item", "items", "together", "original", "enter_late", "deliver_late", "fail_late", "end_late", "unmade", "tick", "pause", "worker",
-    "fetcher", "judge_fetcher", NULL};
-#define MOST_BOOKS 4       /* iterators that take turns */
+    "fetcher", "inspect_fetcher", NULL};
+#define MOST_ACCOUNTS 4       /* iterators that take turns */
 #define MOST_ENTRY 2048    /* bytes of an entry in the ledger; a larger one is written by Python */
 #define ENTRY_HEAD 16      /* as in store/ledger.py */
 enum { RANGE = 1, U16, U32, I64 };
@@ -36,7 +36,7 @@ enum { ONE_BY_ONE, AT_ONCE, SINGLY, FLOWING };
 /* What is known of an iterator. It is not kept alive. */
 typedef struct {
     PyObject *iterator;       /* only compared */
-    PyObject *reference;      /* a weak one to it; NULL: no book */
+    PyObject *reference;      /* a weak one to it; NULL: no account */
     PyObject *loader, *round; /* their numbers */
     PyObject *filed;          /* what workers were asked for, by number: (indices, worker); None: there are no workers */
     PyObject *ordinals;       /* of an iterable dataset: how many items were asked for, by worker; else None */
@@ -48,10 +48,10 @@ typedef struct {
 } Account;
 
 static PyObject *batch_parts; /* a tuple; NULL: there is no fast path */
-static Account accounts[MOST_BOOKS];
+static Account accounts[MOST_ACCOUNTS];
 static int next_account;
 static int64_t ticked;             /* when TICK was called last */
-static PyObject *known_fetcher;    /* of a worker: the one that was judged last; owned */
+static PyObject *known_fetcher;    /* of a worker: the one that was inspected last; owned */
 static long long known_key = -1;   /* and the key of its first batch; -1: its batches are not plain */
 static PyObject *tensor_class; /* torch's */
 static PyObject *s_iter, *s_shape, *s_number, *s_around, *s_close, *s_collate, *s_listeners, *s_yielded, *s_sent, *s_tasks, *s_dataset,
@@ -128,14 +128,14 @@ static Account account_held(const Account *account)
 
 static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    for (int i = 0; i < MOST_BOOKS; i++)
+    for (int i = 0; i < MOST_ACCOUNTS; i++)
         account_closed(&accounts[i]);
     Py_CLEAR(known_fetcher);
     known_key = -1;
     Py_RETURN_NONE;
 }
 
-/* Takes what JUDGE says of an iterator, a dict; 0, perhaps with an exception: it says nothing yet. */
+/* Takes what ACCOUNT says of an iterator, a dict; 0, perhaps with an exception: it says nothing yet. */
 static int account_opened(Account *account, PyObject *iterator, PyObject *facts)
 {
     static char *names[] = {"reference", "key", "loader", "round", "filed", "ordinals", "fetcher", "subset", "batched", "making", "tensor", NULL};
@@ -159,17 +159,17 @@ static int account_opened(Account *account, PyObject *iterator, PyObject *facts)
 /* The account of an iterator; NULL, perhaps with an exception: there is none. */
 static Account *account_of(PyObject *parts, PyObject *iterator)
 {
-    for (int i = 0; i < MOST_BOOKS; i++) {
+    for (int i = 0; i < MOST_ACCOUNTS; i++) {
         if (accounts[i].iterator == iterator && accounts[i].reference && PyWeakref_GetObject(accounts[i].reference) == iterator)
             return &accounts[i];
     }
-    PyObject *facts = PyObject_CallFunctionObjArgs(of(parts, JUDGE), iterator, NULL);
+    PyObject *facts = PyObject_CallFunctionObjArgs(of(parts, ACCOUNT), iterator, NULL);
     Account *account = &accounts[next_account];
     int opened = facts && account_opened(account, iterator, facts);
     Py_XDECREF(facts);
     if (!opened)
         return NULL;
-    next_account = (next_account + 1) % MOST_BOOKS;
+    next_account = (next_account + 1) % MOST_ACCOUNTS;
     return account;
 }
 
@@ -280,8 +280,8 @@ static int64_t entry_made(char *entry, PyObject *indices, PyObject *worker, long
 static int ledgered(PyObject *parts, long long key, PyObject *indices, PyObject *worker, int flags)
 {
     char entry[MOST_ENTRY];
-    PyObject *book = of(parts, BOOK), *settings = PyObject_GetAttr(book, s_settings);
-    PyObject *writer = settings ? PyObject_GetAttr(book, s_writer) : NULL;
+    PyObject *ledger = of(parts, LEDGER), *settings = PyObject_GetAttr(ledger, s_settings);
+    PyObject *writer = settings ? PyObject_GetAttr(ledger, s_writer) : NULL;
     int kept = settings == Py_None; /* there is no ledger */
     if (!kept && writer && writer != Py_None && PyTuple_CheckExact(indices)) {
         int64_t size = entry_made(entry, indices, worker, key, flags);
@@ -496,14 +496,14 @@ static void wait_failed(PyObject *parts)
     PyErr_Restore(kind, value, trace);
 }
 
-static PyObject *waited(Gate *gate, PyObject *parts, Account *account, PyObject *iterator, long long number)
+static PyObject *waited(Outermost *outermost, PyObject *parts, Account *account, PyObject *iterator, long long number)
 {
     PyObject *given[] = {NULL, iterator};
     under.iterator = iterator;
     under.account = account_held(account);
     under.number = number;
     call_one(of(parts, ENTERS), of(parts, WAIT), NULL, NULL);
-    PyObject *result = PyObject_Vectorcall(gate->function, given + 1, 1 | OFFSET_BIT, NULL);
+    PyObject *result = PyObject_Vectorcall(outermost->function, given + 1, 1 | OFFSET_BIT, NULL);
     if (result)
         wait_ended(parts, result);
     else
@@ -529,9 +529,9 @@ static int is_main(PyObject *parts)
     return PyThread_get_thread_ident() == PyLong_AsUnsignedLong(of(parts, MAIN));
 }
 
-static PyObject *slowly(Gate *gate, PyObject *const *args, size_t flags, PyObject *names)
+static PyObject *slowly(Outermost *outermost, PyObject *const *args, size_t flags, PyObject *names)
 {
-    PyObject *subscribed = Py_NewRef(gate->subscribed);
+    PyObject *subscribed = Py_NewRef(outermost->subscribed);
     PyObject *result = PyObject_Vectorcall(subscribed, args, flags, names);
     Py_DECREF(subscribed);
     return result;
@@ -539,7 +539,7 @@ static PyObject *slowly(Gate *gate, PyObject *const *args, size_t flags, PyObjec
 
 static PyObject *next_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    Gate *gate = (Gate *)self;
+    Outermost *outermost = (Outermost *)self;
     int plain = batch_parts && ready && !waits && !names && args_in(flags) == 1 && of(batch_parts, WORKER) == Py_None;
     PyObject *parts = plain ? Py_NewRef(batch_parts) : NULL; /* they may be taken back meanwhile */
     Account *account = plain && is_main(parts) ? account_of(parts, args[0]) : NULL;
@@ -547,9 +547,9 @@ static PyObject *next_call(PyObject *self, PyObject *const *args, size_t flags, 
     PyObject *result = NULL;
     waits++;
     if (number >= 0)
-        result = waited(gate, parts, account, args[0], number);
+        result = waited(outermost, parts, account, args[0], number);
     else if (!interrupted())
-        result = slowly(gate, args, flags, names);
+        result = slowly(outermost, args, flags, names);
     waits--;
     Py_XDECREF(parts);
     return result;
@@ -565,8 +565,8 @@ static int is_under_way(PyObject *const *args, size_t flags, PyObject *names)
 static PyObject *index_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     if (!is_under_way(args, flags, names))
-        return slowly((Gate *)self, args, flags, names);
-    PyObject *result = PyObject_Vectorcall(((Gate *)self)->function, args, flags, names);
+        return slowly((Outermost *)self, args, flags, names);
+    PyObject *result = PyObject_Vectorcall(((Outermost *)self)->function, args, flags, names);
     put_owned(&under.asked, Py_XNewRef(result));
     if (result && under.account.ordinals != Py_None && under.account.filed == Py_None) {
         under.first = ordinal_taken(Py_None, result);
@@ -604,9 +604,9 @@ static PyObject *put_call(PyObject *self, PyObject *const *args, size_t flags, P
 {
     int64_t number = is_under_way(args, flags, names) && under.account.filed != Py_None ? number_at(args[0], s_sent) : -1;
     if (number < 0)
-        return interrupted() ? NULL : slowly((Gate *)self, args, flags, names);
+        return interrupted() ? NULL : slowly((Outermost *)self, args, flags, names);
     Py_CLEAR(under.asked);
-    PyObject *result = PyObject_Vectorcall(((Gate *)self)->function, args, flags, names);
+    PyObject *result = PyObject_Vectorcall(((Outermost *)self)->function, args, flags, names);
     if (result && under.asked && batch_parts) {
         PyObject *parts = Py_NewRef(batch_parts);
         file_task(parts, args[0], number);
@@ -617,9 +617,9 @@ static PyObject *put_call(PyObject *self, PyObject *const *args, size_t flags, P
 
 /* ---- making a batch ---- */
 
-static void judge_fetcher(PyObject *parts, PyObject *fetcher)
+static void inspect_fetcher(PyObject *parts, PyObject *fetcher)
 {
-    PyObject *key = PyObject_CallFunctionObjArgs(of(parts, JUDGE_FETCHER), fetcher, NULL);
+    PyObject *key = PyObject_CallFunctionObjArgs(of(parts, INSPECT_FETCHER), fetcher, NULL);
     known_key = key && key != Py_None ? PyLong_AsLongLong(key) : -1;
     Py_XDECREF(key);
     put_owned(&known_fetcher, Py_NewRef(fetcher));
@@ -631,7 +631,7 @@ static PyObject *key_in_worker(PyObject *parts, PyObject *fetcher)
     if ((PyObject *)Py_TYPE(fetcher) != of(parts, FETCHER))
         return NULL;
     if (fetcher != known_fetcher)
-        judge_fetcher(parts, fetcher);
+        inspect_fetcher(parts, fetcher);
     PyObject *number = known_key < 0 ? NULL : PyObject_GetAttr(of(parts, WORKER), s_number);
     long long value = number && number != Py_None ? PyLong_AsLongLong(number) : -1;
     Py_XDECREF(number);
@@ -878,9 +878,9 @@ static PyObject *fetch_call(PyObject *self, PyObject *const *args, size_t flags,
     Making making = {0};
     PyObject *parts = batch_parts && !names && args_in(flags) == 2 ? Py_NewRef(batch_parts) : NULL, *result = NULL;
     if (parts && is_made_here(parts, args, &making)) /* the parts may be taken back meanwhile */
-        result = fetched(((Gate *)self)->function, parts, args, &making);
+        result = fetched(((Outermost *)self)->function, parts, args, &making);
     else if (!interrupted())
-        result = slowly((Gate *)self, args, flags, names);
+        result = slowly((Outermost *)self, args, flags, names);
     making_cleared(&making);
     Py_XDECREF(parts);
     return result;
@@ -900,7 +900,7 @@ static PyObject *fast_path(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     for (int i = 0; i < 4; i++)
         if (strcmp(known[i].name, name) == 0)
-            return (PyObject *)gate_made(known[i].call, function, subscribed);
+            return (PyObject *)outermost_made(known[i].call, function, subscribed);
     return PyErr_Format(PyExc_ValueError, "there is no fast path called %s", name);
 }
 

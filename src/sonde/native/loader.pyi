@@ -1,17 +1,17 @@
 """Batches of loaders: the fast paths of plain batches. `hooks/torch/loader.py` and `probes/loader/` do all others.
 
 A batch is plain if it is waited for in the main thread, outside of any other wait, while training goes on and is recorded whole (`ready`
-of `points`), and `judge` says so.
+of `points`), and `account` says so.
 """
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from sonde.native.points import Gate
+from sonde.native.points import Outermost
 
 Function: TypeAlias = Callable[..., Any]
 
-def fast_path(name: str, function: Function, subscribed: Function, /) -> Gate:
+def fast_path(name: str, function: Function, subscribed: Function, /) -> Outermost:
     """What stands in the place of a function of a loader. Batches that are not plain go to `subscribed`.
 
     `name`: "next" (`__next__` of an iterator), "index" (it asks its sampler), "put" (it sends that to a worker), "fetch"
@@ -23,10 +23,12 @@ def batches(
     most: int,  # the highest number of a batch that is plain
     main: int | None,  # the main thread
     batch: type,  # the class `Batch`
-    judge: Callable[[Any], dict[str, Any] | None],  # (iterator): what is known of it, see `_account`; None: nothing yet
+    account: Callable[
+        [Any], dict[str, Any] | None
+    ],  # (iterator): what is known of it, see `_account`; None: nothing yet
     plain: Callable[[Any, bool], tuple[Any, ...] | None],  # (what a sampler gave, is it a batch): its numbers
     here: Any,  # has `listeners`, called with each batch, its key and its data, and `around`, called with what collates (or None)
-    book: Any,  # the ledger
+    ledger: Any,  # the ledger
     enter: Function,  # of the event core, as the next three
     leave: Function,
     note: Function,
@@ -47,7 +49,7 @@ def batches(
     pause: int,  # at most once in so many ns
     worker: Any,  # in a worker: an object whose `number` is that of the batch; elsewhere None, as the next two
     fetcher: type | None,  # the class of fetchers
-    judge_fetcher: Callable[[Any], int | None]
+    inspect_fetcher: Callable[[Any], int | None]
     | None,  # (fetcher): the key of its first batch; None: its batches are not plain
 ) -> None:
     """Say what happens on the fast paths of batches, and take them."""

@@ -2,7 +2,7 @@
 #include "shared/abi.h"
 
 #define PARTS(PART) \
-    PART(core) PART(fingerprint) PART(finite) PART(gate) PART(layers) PART(loader) PART(moments) PART(points) PART(prints) PART(sigterm) PART(slots) PART(stats)
+    PART(checksum) PART(core) PART(fingerprints) PART(finite) PART(layers) PART(loader) PART(moments) PART(points) PART(sigterm) PART(slots) PART(stats) PART(traceable)
 
 #define DECLARE(PART) int fill_##PART(PyObject *module);
 #define ENTRY(PART) {#PART, "sonde.native." #PART, fill_##PART},

@@ -1,6 +1,6 @@
 /* What stands in the place of torch's own functions, and must cost next to nothing. `native/points.pyi` says what each part is for.
 
-   Gate: a function of torch of which only outermost calls matter. A call inside another one, or while torch itself is at work,
+   Outermost: a function of torch of which only outermost calls matter. A call inside another one, or while torch itself is at work,
    is a call of the function, after a test of a bit and without a Python frame in between.
 
    FastPath: a Python frame that runs once in a step is never in a cache, and costs a microsecond or more; this does not. Whatever is not
@@ -12,9 +12,9 @@
 
 #include <string.h>
 
-static PyTypeObject *gate_type, *fast_path_type;
+static PyTypeObject *outermost_type, *fast_path_type;
 static PyObject *s_cpu, *s_groups, *s_item, *s_made_by, *s_rate, *s_training;
-static _Thread_local uint64_t inside; /* the bits of the gates that this thread is inside of */
+static _Thread_local uint64_t inside; /* the bits of the outermost calls that this thread is inside of */
 
 static int in_backward(PyObject *task)
 {
@@ -36,88 +36,88 @@ static int torch_at_work(PyObject *compiler, PyObject *flag, PyObject *task)
     return busy;
 }
 
-static PyObject *gate_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+static PyObject *outermost_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
-    Gate *gate = (Gate *)self;
-    int nested = (inside & gate->bit) != 0;
-    if (nested ? !gate->replaced : torch_at_work(gate->compiler, gate->flag, gate->task))
-        return PyObject_Vectorcall(gate->function, args, flags, names);
-    PyObject *target = Py_NewRef(nested ? gate->replaced : gate->fast ? gate->fast : gate->subscribed);
-    inside |= gate->bit;
+    Outermost *outermost = (Outermost *)self;
+    int nested = (inside & outermost->bit) != 0;
+    if (nested ? !outermost->replaced : torch_at_work(outermost->compiler, outermost->flag, outermost->task))
+        return PyObject_Vectorcall(outermost->function, args, flags, names);
+    PyObject *target = Py_NewRef(nested ? outermost->replaced : outermost->fast ? outermost->fast : outermost->subscribed);
+    inside |= outermost->bit;
     PyObject *result = PyObject_Vectorcall(target, args, flags, names);
-    inside &= nested ? ~(uint64_t)0 : ~gate->bit;
+    inside &= nested ? ~(uint64_t)0 : ~outermost->bit;
     Py_DECREF(target);
     return result;
 }
 
-Gate *gate_made(vectorcallfunc vector, PyObject *function, PyObject *subscribed)
+Outermost *outermost_made(vectorcallfunc vector, PyObject *function, PyObject *subscribed)
 {
-    Gate *gate = function_new(gate_type, vector, OWNED(Gate, task), function);
-    if (gate)
-        gate->subscribed = Py_NewRef(subscribed);
-    return gate;
+    Outermost *outermost = function_new(outermost_type, vector, OWNED(Outermost, task), function);
+    if (outermost)
+        outermost->subscribed = Py_NewRef(subscribed);
+    return outermost;
 }
 
-static PyObject *gate_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
+static PyObject *outermost_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"function", "compiler", "flag", "task", "number", NULL};
     PyObject *function, *compiler, *flag, *task;
     unsigned int number;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOI:Gate", names, &function, &PyDict_Type, &compiler, &flag, &task, &number))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOI:Outermost", names, &function, &PyDict_Type, &compiler, &flag, &task, &number))
         return NULL;
     if (number > 63)
-        return PyErr_Format(PyExc_ValueError, "there can be 64 kinds of gates, and %u is no number of one", number);
-    Gate *gate = gate_made(gate_call, function, function);
-    if (!gate)
+        return PyErr_Format(PyExc_ValueError, "there can be 64 kinds of outermost calls, and %u is no number of one", number);
+    Outermost *outermost = outermost_made(outermost_call, function, function);
+    if (!outermost)
         return NULL;
-    gate->compiler = Py_NewRef(compiler);
-    gate->flag = Py_NewRef(flag);
-    gate->task = Py_NewRef(task);
-    gate->bit = (uint64_t)1 << number;
-    return (PyObject *)gate;
+    outermost->compiler = Py_NewRef(compiler);
+    outermost->flag = Py_NewRef(flag);
+    outermost->task = Py_NewRef(task);
+    outermost->bit = (uint64_t)1 << number;
+    return (PyObject *)outermost;
 }
 
-/* The functions stay: a gate may still be called while a circle that it is part of is taken apart. */
-static int gate_clear(PyObject *self)
+/* The functions stay: an object may still be called while a circle that it is part of is taken apart. */
+static int outermost_clear(PyObject *self)
 {
-    Py_CLEAR(((Gate *)self)->dict);
-    Py_CLEAR(((Gate *)self)->fast);
-    Py_CLEAR(((Gate *)self)->replaced);
+    Py_CLEAR(((Outermost *)self)->dict);
+    Py_CLEAR(((Outermost *)self)->fast);
+    Py_CLEAR(((Outermost *)self)->replaced);
     return 0;
 }
 
-static PyObject *gate_repr(PyObject *self)
+static PyObject *outermost_repr(PyObject *self)
 {
-    return PyUnicode_FromFormat("<%R, followed>", ((Gate *)self)->function);
+    return PyUnicode_FromFormat("<%R, followed>", ((Outermost *)self)->function);
 }
 
-static PyObject *gate_subscribe(PyObject *self, PyObject *subscribed)
+static PyObject *outermost_subscribe(PyObject *self, PyObject *subscribed)
 {
-    put_owned(&((Gate *)self)->subscribed, Py_NewRef(subscribed));
+    put_owned(&((Outermost *)self)->subscribed, Py_NewRef(subscribed));
     Py_RETURN_NONE;
 }
 
-static PyObject *gate_fast_path(PyObject *self, PyObject *fast)
+static PyObject *outermost_fast_path(PyObject *self, PyObject *fast)
 {
-    put_owned(&((Gate *)self)->fast, Py_XNewRef(unless_none(fast)));
+    put_owned(&((Outermost *)self)->fast, Py_XNewRef(unless_none(fast)));
     Py_RETURN_NONE;
 }
 
-static PyObject *gate_replace(PyObject *self, PyObject *replaced)
+static PyObject *outermost_replace(PyObject *self, PyObject *replaced)
 {
-    put_owned(&((Gate *)self)->replaced, Py_XNewRef(unless_none(replaced)));
+    put_owned(&((Outermost *)self)->replaced, Py_XNewRef(unless_none(replaced)));
     Py_RETURN_NONE;
 }
 
-static PyMethodDef gate_methods[] = {
+static PyMethodDef outermost_methods[] = {
     REDUCE,
-    {"subscribe", gate_subscribe, METH_O, "Say which function is called for outermost calls."},
-    {"fast_path", gate_fast_path, METH_O, "Say which function is called instead; None: none."},
-    {"replace", gate_replace, METH_O, "Say which function is called for calls inside others; None: the function itself."},
+    {"subscribe", outermost_subscribe, METH_O, "Say which function is called for outermost calls."},
+    {"fast_path", outermost_fast_path, METH_O, "Say which function is called instead; None: none."},
+    {"replace", outermost_replace, METH_O, "Say which function is called for calls inside others; None: the function itself."},
     {NULL, NULL, 0, NULL},
 };
-static const PyType_Slot gate_slots[] = {
-    {Py_tp_new, gate_new}, {Py_tp_clear, gate_clear}, {Py_tp_repr, gate_repr}, {Py_tp_methods, gate_methods}, {0, NULL}};
+static const PyType_Slot outermost_slots[] = {
+    {Py_tp_new, outermost_new}, {Py_tp_clear, outermost_clear}, {Py_tp_repr, outermost_repr}, {Py_tp_methods, outermost_methods}, {0, NULL}};
 
 /* ---- fast paths ---- */
 
@@ -631,9 +631,9 @@ int fill_points(PyObject *module)
                                  {&s_rate, "lr"}, {&s_training, "training"}, {NULL, NULL}};
     if (make_names(names) < 0 || PyModule_AddFunctions(module, functions) != 0)
         return -1;
-    gate_type = callable_type("sonde.native.points.Gate", sizeof(Gate), FUNCTION, NULL, gate_slots);
+    outermost_type = callable_type("sonde.native.points.Outermost", sizeof(Outermost), FUNCTION, NULL, outermost_slots);
     fast_path_type = callable_type("sonde.native.points.FastPath", sizeof(FastPath), PLAIN_CALL, fast_path_members, NULL);
-    if (!gate_type || !fast_path_type || !add_type(module, &block_spec))
+    if (!outermost_type || !fast_path_type || !add_type(module, &block_spec))
         return -1;
-    return PyModule_AddObjectRef(module, "Gate", (PyObject *)gate_type);
+    return PyModule_AddObjectRef(module, "Outermost", (PyObject *)outermost_type);
 }

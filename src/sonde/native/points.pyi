@@ -1,12 +1,12 @@
 """What stands in the place of torch's own functions, and must cost next to nothing. Each part does in C what Python code does too:
-`hooks/torch/outermost.py` for `Gate`, and for a fast path the function that it is given as `slow`, which also does all that is not plain.
+`hooks/torch/outermost.py` for `Outermost`, and for a fast path the function that it is given as `slow`, which also does all that is not plain.
 """
 
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-class Gate:
+class Outermost:
     """Calls `function` as if it stood there itself; for outermost calls in a thread, what `subscribe` or `fast_path` named.
 
     Not while torch compiles (`compiler[flag]` is true), nor inside a backward pass (`task()` is not -1; None: there too). Gates

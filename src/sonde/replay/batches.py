@@ -14,7 +14,7 @@ from sonde import units
 from sonde.analysis.ledger.items import StepBatch, loader_workers, step_batches
 from sonde.analysis.ledger.ledger import WHOLE
 from sonde.analysis.run import Run, open_run
-from sonde.blackbox import fingerprint
+from sonde.blackbox import checksum
 from sonde.capture.show.text import indented, value_text
 from sonde.errors import MissingExtra, ReplayError
 from sonde.lazy import numpy as np
@@ -195,7 +195,7 @@ class _Rebuild:
                 "Record with the loader probe on."
             )
         indices, items, data = self._made(one, content)
-        seen = fingerprint.glance(data, self._exclude)[1]
+        seen = checksum.glance(data, self._exclude)[1]
         whole = seen.whole and (content.digest is None or content.digest_of == WHOLE)
         place = (one.loader, one.round, one.batch, content.worker)
         return Rebuilt(*place, indices, items, data, seen.digest, content.digest, whole)

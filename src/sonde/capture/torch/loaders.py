@@ -13,7 +13,6 @@ from sonde.capture import tape as tapes
 from sonde.capture.context import ID_KEYS, Fetch, Where, items_of
 from sonde.capture.decorate import Noted, is_traced
 from sonde.capture.definition import TraceDef, shown_name
-from sonde.capture.gate import gate
 from sonde.capture.torch.patched import (
     current_fetch,
     followed,
@@ -25,6 +24,7 @@ from sonde.capture.torch.patched import (
     restore,
 )
 from sonde.capture.torch.transforms import follow_transforms
+from sonde.capture.traceable import traceable
 from sonde.guard import guard
 from sonde.hooks.torch import loader as hooks
 
@@ -288,7 +288,7 @@ def _item_getter(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         return _got(fetch, type(args[0]).__name__, args[1], lambda: function(*args, **kwargs))
 
-    return gate(function, handler)
+    return traceable(function, handler)
 
 
 def _items_getter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -300,10 +300,10 @@ def _items_getter(function: Callable[..., Any]) -> Callable[..., Any]:
         frame = tapes.follow(_getitems, name, lambda: [("indices", args[1])], tuple(fetch.items))
         return tapes.finish_call(frame, lambda: function(*args, **kwargs))
 
-    return gate(function, handler)
+    return traceable(function, handler)
 
 
 def _field_getter(function: Callable[..., Any]) -> Callable[..., Any]:
     field = function.__name__.removeprefix("get_") or "return_value"
     noted = Noted(function, TraceDef(func_name=function.__name__, result_name=field, stage_name="dataset_getter"))
-    return gate(function, note_calls(function, noted, field if field in ID_KEYS else None))
+    return traceable(function, note_calls(function, noted, field if field in ID_KEYS else None))

@@ -9,8 +9,8 @@ from typing import Any
 from sonde.capture import tape as tapes
 from sonde.capture.decorate import Noted, is_traced
 from sonde.capture.definition import TraceDef
-from sonde.capture.gate import gate
 from sonde.capture.torch.patched import followed, is_module, note_calls, patch_class, patchable
+from sonde.capture.traceable import traceable
 
 TRANSFORMS = ("transform", "target_transform", "transforms")
 
@@ -71,11 +71,11 @@ def _follow_calls(transform: Any) -> None:
 
 def _object_transform(function: Callable[..., Any]) -> Callable[..., Any]:
     noted = Noted(function, TraceDef(func_name="__call__", result_name="output", stage_name="dataset_getter"))
-    return gate(function, note_calls(function, noted))
+    return traceable(function, note_calls(function, noted))
 
 
 def _function_transform(function: Callable[..., Any], shown: str) -> Callable[..., Any]:
     name = str(getattr(function, "__name__", type(function).__name__))
     disp = shown if name == "<lambda>" else name
     noted = Noted(function, TraceDef(disp, name, None, "output", "dataset_getter"))
-    return gate(function, note_calls(function, noted))
+    return traceable(function, note_calls(function, noted))

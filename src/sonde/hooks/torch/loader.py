@@ -119,7 +119,7 @@ class _Fast:
     """The fast path of plain batches."""
 
     parts: dict[str, Any] | None = None
-    judge: Callable[[Any], int | None] | None = None
+    inspect: Callable[[Any], int | None] | None = None
 
 
 _batch = partial(tuple.__new__, Batch)  # without a Python frame
@@ -172,13 +172,13 @@ def made_fast() -> bool:
     return native is not None and fast.fetching() is not None
 
 
-def use_fast_path(parts: dict[str, Any], judge: Callable[[Any], int | None] | None = None) -> None:
+def use_fast_path(parts: dict[str, Any], inspect: Callable[[Any], int | None] | None = None) -> None:
     """Let plain batches take the fast path from now on, until `rest`; see `batches` in `native/loader.pyi`.
 
-    `parts`: those of the probe. `judge`: this is a loader worker, and what is known of a fetcher. Where a point of loaders has
+    `parts`: those of the probe. `inspect`: this is a loader worker, and what is known of a fetcher. Where a point of loaders has
     subscribers it is not taken. Without the C module nothing happens.
     """
-    _Fast.parts, _Fast.judge = parts, judge
+    _Fast.parts, _Fast.inspect = parts, inspect
     _review()
 
 
@@ -318,11 +318,11 @@ class _NextKeeper:
     """Finds out which batch is delivered."""
 
     def before(self, args: Arguments, _kwargs: Keywords) -> tuple[Any, _IteratorState, Any, _IteratorState | None]:
-        iterator, outer, iteration = args[0], _thread.iterator, _thread.iteration
+        iterator, outer, outer_iteration = args[0], _thread.iterator, _thread.iteration
         iteration = _iteration(iterator)
         iteration.batch = None
         _thread.iterator, _thread.iteration = iterator, iteration
-        return iterator, iteration, outer, iteration
+        return iterator, iteration, outer, outer_iteration
 
     def after(
         self, token: tuple[Any, _IteratorState, Any, _IteratorState | None], _data: Any, error: BaseException | None
@@ -419,15 +419,15 @@ def _review() -> None:
     if crowded or _Fast.parts is None:
         fast.rest()
         return
-    judge, worker = _Fast.judge, _Fast.judge is not None
+    inspect, worker = _Fast.inspect, _Fast.inspect is not None
     fast.batches(
-        **_Fast.parts, most=HIGHEST_NUMBER, main=threading.main_thread().ident, batch=Batch, judge=_judging(_account),
-        plain=_judging(plain), worker=_worker if worker else None,
-        fetcher=private.fetcher_class(iterable=False) if worker else None, judge_fetcher=judge,
+        **_Fast.parts, most=HIGHEST_NUMBER, main=threading.main_thread().ident, batch=Batch, account=_accounting(_account),
+        plain=_accounting(plain), worker=_worker if worker else None,
+        fetcher=private.fetcher_class(iterable=False) if worker else None, inspect_fetcher=inspect,
     )  # fmt: skip
 
 
-_judging = guard("classifying a loader")
+_accounting = guard("classifying a loader")
 
 
 def _account(iterator: Any) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ class OutermostPoint(Point):
         self._in_backward = in_backward
         self._number = next(_numbers)
         self._thread = _Thread()
-        self._gates: dict[int, Any] = {}  # by the `id` of the original; for good: compiled code may hold on to one
+        self._wrappers: dict[int, Any] = {}  # by the `id` of the original; for good: compiled code may hold on to one
         self._functions: dict[int, Any] = {}  # the same as functions, for an older compiler
         self._made_all: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = ()
 
@@ -76,19 +76,19 @@ class OutermostPoint(Point):
         subscribed = self.around(original, link)
         if native is None:
             self._replace(link)
-            return dressed(_gated(link, subscribed, self._busy(), self._thread), original)
-        gate = self._gates.get(id(original))
-        if gate is None:
+            return dressed(_outermost(link, subscribed, self._busy(), self._thread), original)
+        wrapper = self._wrappers.get(id(original))
+        if wrapper is None:
             task = None if self._in_backward else graph_task()
-            gate = native.Gate(original, *compile_flag(), task, self._number)
-            self._gates[id(original)] = dressed(gate, original)
-        self._undo.append(readable(gate, original))
-        gate.subscribe(subscribed)
+            wrapper = native.Outermost(original, *compile_flag(), task, self._number)
+            self._wrappers[id(original)] = dressed(wrapper, original)
+        self._undo.append(readable(wrapper, original))
+        wrapper.subscribe(subscribed)
         self._replace(link)
         if reads_objects():
-            return cast("Callable[..., Any]", gate)
+            return cast("Callable[..., Any]", wrapper)
         return cast(
-            "Callable[..., Any]", self._functions.setdefault(id(original), dressed(_read(gate, original), original))
+            "Callable[..., Any]", self._functions.setdefault(id(original), dressed(_read(wrapper, original), original))
         )
 
     def _replace(self, link: Link) -> None:
@@ -97,12 +97,12 @@ class OutermostPoint(Point):
         for make in self._made_all:
             link.inner = make(link.inner)
         if native is not None:
-            self._gates[id(link.original)].replace(link.inner if self._made_all else None)
+            self._wrappers[id(link.original)].replace(link.inner if self._made_all else None)
 
     def use_fast_path(self, link: Link, fast: Callable[..., Any] | None) -> None:
-        """Without subscribers the gate calls the fast path itself."""
+        """Without subscribers the wrapper calls the fast path itself."""
         if native is not None:
-            self._gates[id(link.original)].fast_path(fast)
+            self._wrappers[id(link.original)].fast_path(fast)
 
     def _busy(self) -> Callable[[], bool]:
         return _never if self._in_backward else backward_test()
@@ -124,17 +124,17 @@ def replaced(original: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
     return call
 
 
-def _read(gate: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """The gate as a function that torch.compile can read: it comes to the original at once."""
+def _read(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """The wrapper as a function that torch.compile can read: it comes to the original at once."""
     compiling = compile_test()
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **kwargs) if compiling() else gate(*args, **kwargs)
+        return original(*args, **kwargs) if compiling() else wrapper(*args, **kwargs)
 
     return call
 
 
-def _gated(
+def _outermost(
     link: Link, subscribed: Callable[..., Any], in_backward: Callable[[], bool], thread: _Thread
 ) -> Callable[..., Any]:
     compiling, original = compile_test(), link.original

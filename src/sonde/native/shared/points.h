@@ -14,7 +14,7 @@ typedef struct {
     PyObject *compiler;   /* the dict of torch.compiler, which has a flag that says whether it reads this code */
     PyObject *flag, *task;
     uint64_t bit;
-} Gate;
+} Outermost;
 
 /* The fast path of a probe past its own Python function, for the plain case. That function does the same, and all the rest. */
 #define MOST_PARTS 6
@@ -28,7 +28,7 @@ typedef struct {
 extern int ready;               /* the plain case is at hand: training goes on, and nothing unusual was seen */
 extern _Thread_local int muted; /* modules that are called here take no fast path */
 
-Gate *gate_made(vectorcallfunc vector, PyObject *function, PyObject *subscribed);
+Outermost *outermost_made(vectorcallfunc vector, PyObject *function, PyObject *subscribed);
 FastPath *fast_path_made(vectorcallfunc vector, PyObject *slow);
 
 #endif

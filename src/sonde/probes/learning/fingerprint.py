@@ -19,7 +19,7 @@ from sonde.hooks.torch import private
 from sonde.hooks.torch.engine import functions_of, unread
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.outermost import replaced, until_gone
-from sonde.native import prints
+from sonde.native import fingerprints
 from sonde.probes import step
 from sonde.probes.layers import names as naming
 from sonde.probes.layers.backward import tensors_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
 
-native: Any = prints  # None: C was not built
+native: Any = fingerprints  # None: C was not built
 DOING = "taking fingerprints"
 INPUT, BEFORE, FORWARD, BACKWARD, UPDATE = "input", "before", "forward", "backward", "update"
 RANDOM = "random"  # a mark: the state of random numbers as a model is called

@@ -50,7 +50,7 @@ def begin_worker() -> None:
 def _parts() -> dict[str, Any]:
     """What happens to plain batches on their fast path: see `batches` in `native/loader.pyi`."""
     return {
-        "here": subscribed, "book": ledger.book(), "tick": sampler.tick, "pause": step.PAUSE_NS,
+        "here": subscribed, "ledger": ledger.state(), "tick": sampler.tick, "pause": step.PAUSE_NS,
         "enter": core.enter, "leave": core.leave, "note": core.note,
         "iterate_on": core.iterate_on, "items": fetch.Items,
         "wait": wait.wait_span, "samples": wait.size_span, "fetch": fetch.fetch_span, "item": fetch.item_span,

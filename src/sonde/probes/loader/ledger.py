@@ -108,8 +108,8 @@ def note_digest(key: int, digest: int, of_all: bool) -> None:
         _ledger.writer.put(pack_digest(key, digest & (2**64 - 1), whole=of_all), 0)
 
 
-def book() -> object:
-    """What C needs to write down batches: the book, which has `settings` and `writer`."""
+def state() -> object:
+    """What C needs to write down batches: the open ledger, which has `settings` and `writer`."""
     return _ledger
 
 

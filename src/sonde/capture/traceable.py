@@ -6,14 +6,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.events.wraps import dress
-from sonde.native import gate as _gate
+from sonde.native import traceable as _native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
-native: Any = _gate  # None: C was not built
+native: Any = _native  # None: C was not built
 
 
 class Switch:
@@ -29,13 +29,13 @@ def watch(on: bool) -> None:
         native.watch(on)
 
 
-def gate(function: Callable[..., Any], handler: Handler) -> Callable[..., Any]:
+def traceable(function: Callable[..., Any], handler: Handler) -> Callable[..., Any]:
     """Something that is called like `function`, and calls `handler(args, kwargs)` instead while a trace runs."""
     torch = sys.modules.get("torch")
     if torch is not None and getattr(function, "__name__", "") == "forward":
         made = _readable(function, handler, torch.compiler.is_compiling)
     else:
-        made = _plain(function, handler) if native is None else native.Gate(function, handler)
+        made = _plain(function, handler) if native is None else native.Traceable(function, handler)
     return dress(made, function)
 
 

@@ -1,5 +1,5 @@
 /* The fingerprint of a tensor, in one pass: the digest of its bits and its sum. The fast path of `probes/learning/fingerprint.py`, for plain
-   tensors of the host; whatever else there is, Python reads. `native/prints.pyi` says what is what. */
+   tensors of the host; whatever else there is, Python reads. `native/fingerprints.pyi` says what is what. */
 #include "shared/errors.h"
 #include "shared/tensor.h"
 #include "shared/wide.h"
@@ -146,7 +146,7 @@ static int write_one(PyObject *span, PyObject *tensor)
     return PyErr_Occurred() || noted(span, sum, digest) < 0 ? -1 : 1;
 }
 
-static PyObject *prints_write(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *fingerprints_write(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *span, *tensor;
     int written = PyArg_ParseTuple(args, "OO:write", &span, &tensor) ? write_one(span, tensor) : -1;
@@ -183,12 +183,12 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
 
 static PyMethodDef functions[] = {
     {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch and of Sonde."},
-    {"write", prints_write, METH_VARARGS, "Record the fingerprint of a tensor; False: Python has to."},
+    {"write", fingerprints_write, METH_VARARGS, "Record the fingerprint of a tensor; False: Python has to."},
     {"write_many", write_many, METH_VARARGS, "The same for a list of spans and one of tensors; those that Python has to write."},
     {NULL, NULL, 0, NULL},
 };
 
-int fill_prints(PyObject *module)
+int fill_fingerprints(PyObject *module)
 {
     return (seeds = PyDict_New()) ? PyModule_AddFunctions(module, functions) : -1;
 }

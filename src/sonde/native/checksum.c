@@ -1,11 +1,11 @@
-/* A batch at a glance: the fast path of `blackbox/fingerprint.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
-   all batches are. Whatever else there is, Python looks. `native/fingerprint.pyi` says what is what. */
+/* A batch at a glance: the fast path of `blackbox/checksum.py`, for plain tensors of the host, texts and numbers in plain containers, as nearly
+   all batches are. Whatever else there is, Python looks. `native/checksum.pyi` says what is what. */
 #include "shared/errors.h"
 #include "shared/tensor.h"
 
 #include <string.h>
 
-#define WHOLE 16384 /* the limits of blackbox/fingerprint.py */
+#define WHOLE 16384 /* the limits of blackbox/checksum.py */
 #define BLOCKS 16
 #define MOST_PARTS 64
 #define MOST_DEPTH 4
@@ -24,7 +24,7 @@ static PyObject *s_version;
 /* ---- one look ---- */
 
 typedef struct {
-    PyObject *way, *part; /* owned */
+    PyObject *path, *part; /* owned */
     int64_t version;      /* torch's count of changes; UNCOUNTED: it is no tensor */
 } Part;
 
@@ -154,39 +154,39 @@ static int look_at_single(Glance *glance, PyObject *part)
     return add_digest(glance, (const char *)&value, sizeof value);
 }
 
-static int add_part(Glance *glance, PyObject *way, PyObject *part)
+static int add_part(Glance *glance, PyObject *path, PyObject *part)
 {
     if (glance->found == FEW && !(glance->more = PyMem_Calloc(MOST_PARTS - FEW, sizeof(Part))))
         return 0;
-    *part_at(glance, glance->found++) = (Part){Py_NewRef(way), Py_NewRef(part), UNCOUNTED};
+    *part_at(glance, glance->found++) = (Part){Py_NewRef(path), Py_NewRef(part), UNCOUNTED};
     return 1;
 }
 
-static int collect(Glance *glance, PyObject *data, PyObject *way);
+static int collect(Glance *glance, PyObject *data, PyObject *path);
 
-static PyObject *longer(PyObject *way, PyObject *key)
+static PyObject *longer(PyObject *path, PyObject *key)
 {
-    Py_ssize_t depth = PyTuple_Size(way);
+    Py_ssize_t depth = PyTuple_Size(path);
     PyObject *made = PyTuple_New(depth + 1);
     for (Py_ssize_t i = 0; made && i < depth; i++)
-        PyTuple_SetItem(made, i, Py_NewRef(PyTuple_GetItem(way, i)));
+        PyTuple_SetItem(made, i, Py_NewRef(PyTuple_GetItem(path, i)));
     if (made)
         PyTuple_SetItem(made, depth, Py_NewRef(key));
     return made;
 }
 
 /* 1: go on. 0: this batch is not plain. */
-static int collect_under(Glance *glance, PyObject *way, PyObject *key, PyObject *part)
+static int collect_under(Glance *glance, PyObject *path, PyObject *key, PyObject *part)
 {
     Py_INCREF(part); /* a collection of garbage may run meanwhile, and with it any code */
-    PyObject *further = longer(way, key);
+    PyObject *further = longer(path, key);
     int plain = further && collect(glance, part, further);
     Py_XDECREF(further);
     Py_DECREF(part);
     return plain;
 }
 
-static int collect_dict(Glance *glance, PyObject *data, PyObject *way)
+static int collect_dict(Glance *glance, PyObject *data, PyObject *path)
 {
     PyObject *key, *part;
     Py_ssize_t place = 0;
@@ -200,23 +200,23 @@ static int collect_dict(Glance *glance, PyObject *data, PyObject *way)
             glance->whole = 0;
             return 1;
         }
-        if (!collect_under(glance, way, key, part))
+        if (!collect_under(glance, path, key, part))
             return 0;
     }
     return 1;
 }
 
 /* As `collect_under`, of a row, whose places are never left out. */
-static int collect_at(Glance *glance, PyObject *way, Py_ssize_t place, PyObject *part)
+static int collect_at(Glance *glance, PyObject *path, Py_ssize_t place, PyObject *part)
 {
-    if (place < FIRST && PyTuple_Size(way) == 0) {
+    if (place < FIRST && PyTuple_Size(path) == 0) {
         Py_INCREF(part);
         int plain = collect(glance, part, places[place]);
         Py_DECREF(part);
         return plain;
     }
     PyObject *key = PyLong_FromSsize_t(place);
-    int plain = key && collect_under(glance, way, key, part);
+    int plain = key && collect_under(glance, path, key, part);
     Py_XDECREF(key);
     return plain;
 }
@@ -243,7 +243,7 @@ static int look_inside(Glance *glance, PyObject *data)
     return 1;
 }
 
-static int collect_row(Glance *glance, PyObject *data, PyObject *way)
+static int collect_row(Glance *glance, PyObject *data, PyObject *path)
 {
     Py_ssize_t count = length_of(data);
     int nests = 0;
@@ -254,30 +254,30 @@ static int collect_row(Glance *glance, PyObject *data, PyObject *way)
         nests |= kind != SINGLE;
     }
     if (!nests)
-        return add_part(glance, way, data) && look_inside(glance, data);
+        return add_part(glance, path, data) && look_inside(glance, data);
     for (Py_ssize_t i = 0; i < count; i++) {
         if (glance->found >= MOST_PARTS) {
             glance->whole = 0;
             return 1;
         }
         PyObject *part = item_of(data, i);
-        if (!part || !collect_at(glance, way, i, part))
+        if (!part || !collect_at(glance, path, i, part))
             return 0;
     }
     return 1;
 }
 
-static int collect(Glance *glance, PyObject *data, PyObject *way)
+static int collect(Glance *glance, PyObject *data, PyObject *path)
 {
     switch (kind_of(data)) {
     case ARRAY:
-        return add_part(glance, way, data) && look_at(glance, data);
+        return add_part(glance, path, data) && look_at(glance, data);
     case SINGLE:
-        return add_part(glance, way, data) && (data == Py_None || look_at_single(glance, data));
+        return add_part(glance, path, data) && (data == Py_None || look_at_single(glance, data));
     case CONTAINER:
-        if (PyTuple_Size(way) >= MOST_DEPTH)
-            return add_part(glance, way, data) && look_inside(glance, data);
-        return PyDict_CheckExact(data) ? collect_dict(glance, data, way) : collect_row(glance, data, way);
+        if (PyTuple_Size(path) >= MOST_DEPTH)
+            return add_part(glance, path, data) && look_inside(glance, data);
+        return PyDict_CheckExact(data) ? collect_dict(glance, data, path) : collect_row(glance, data, path);
     default:
         return 0;
     }
@@ -288,7 +288,7 @@ static PyObject *found_made(Glance *glance)
 {
     PyObject *made = PyList_New(0);
     for (int i = 0; made && i < glance->found; i++) {
-        PyObject *pair = PyTuple_Pack(2, part_at(glance, i)->way, part_at(glance, i)->part);
+        PyObject *pair = PyTuple_Pack(2, part_at(glance, i)->path, part_at(glance, i)->part);
         if (!pair || PyList_Append(made, pair) != 0)
             Py_CLEAR(made);
         Py_XDECREF(pair);
@@ -334,9 +334,9 @@ static PyObject *look_made(Glance *glance)
 static int glance_at(Glance *glance, PyObject *data, PyObject *exclude)
 {
     *glance = (Glance){.exclude = Py_NewRef(exclude), .whole = 1};
-    PyObject *way = PyTuple_New(0);
-    int plain = tensors_are_read() && way && collect(glance, data, way);
-    Py_XDECREF(way);
+    PyObject *path = PyTuple_New(0);
+    int plain = tensors_are_read() && path && collect(glance, data, path);
+    Py_XDECREF(path);
     return plain;
 }
 
@@ -345,7 +345,7 @@ static void glance_cleared(Glance *glance)
     Glance old = *glance; /* freeing may run any code */
     memset(glance, 0, sizeof *glance);
     for (int i = 0; i < old.found; i++) {
-        Py_DECREF(part_at(&old, i)->way);
+        Py_DECREF(part_at(&old, i)->path);
         Py_DECREF(part_at(&old, i)->part);
     }
     PyMem_Free(old.more);
@@ -386,7 +386,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int fill_fingerprint(PyObject *module)
+int fill_checksum(PyObject *module)
 {
     static const Name names[] = {{&s_version, "_version"}, {NULL, NULL}};
     for (int i = 0; i < FIRST; i++)

@@ -1,4 +1,4 @@
-"""A batch at a glance, in C. `blackbox/fingerprint.py` does the same where this was not built, or a batch is not plain."""
+"""A batch at a glance, in C. `blackbox/checksum.py` does the same where this was not built, or a batch is not plain."""
 
 from collections.abc import Callable
 from typing import Any

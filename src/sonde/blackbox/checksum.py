@@ -1,7 +1,7 @@
 """A batch at a glance: its parts, their size, and a digest of a bounded sample of their bytes, in a few microseconds.
 
 The same look taken again later tells whether somebody has changed the batch in the meantime. Nothing is copied but the sample.
-Of plain batches C does it (`native/fingerprint.c`), with the same result.
+Of plain batches C does it (`native/checksum.c`), with the same result.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from sonde.hooks.torch import dlpack, private
-from sonde.native import fingerprint
+from sonde.native import checksum
 from sonde.values.nested import MOST_PARTS, Parts, collect
 
-native: Any = fingerprint  # None: C was not built
+native: Any = checksum  # None: C was not built
 WHOLE = 16_384  # bytes of an array that are read whole
 BLOCKS = 16  # of a longer one, evenly spaced
 MOST_ROW = 1024  # texts and numbers of a list that are read
 
 
-class Fingerprint(NamedTuple):
+class Checksum(NamedTuple):
     """What one look at the parts of a batch has found."""
 
     digest: int | None  # None: there is nothing that could be read
@@ -34,7 +34,7 @@ class Fingerprint(NamedTuple):
     elsewhere: bool  # something lies on a device
 
 
-def glance(data: Any, exclude: frozenset[str] = frozenset()) -> tuple[Parts, Fingerprint]:
+def glance(data: Any, exclude: frozenset[str] = frozenset()) -> tuple[Parts, Checksum]:
     """The parts of a batch, and a look at them."""
     found = quick(data, exclude)
     if found is not None:
@@ -50,7 +50,7 @@ def _nothing(_data: Any, _exclude: frozenset[str]) -> None:
 
 
 # The same of a plain batch; None for any other.
-quick: Callable[[Any, frozenset[str]], tuple[Parts, Fingerprint] | None] = _nothing if native is None else native.glance
+quick: Callable[[Any, frozenset[str]], tuple[Parts, Checksum] | None] = _nothing if native is None else native.glance
 
 
 def _prepare() -> None:
@@ -62,11 +62,11 @@ def _prepare() -> None:
             exchange=private.exchange(),
             copied_late=private.copy_on_write(),
             digest=xxh3_64_intdigest,
-            look=Fingerprint,
+            look=Checksum,
         )
 
 
-def look(parts: Parts, complete: bool = True) -> Fingerprint:
+def look(parts: Parts, complete: bool = True) -> Checksum:
     """Read the sample; `complete`: these are all parts of the batch."""
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
@@ -84,7 +84,7 @@ def look(parts: Parts, complete: bool = True) -> Fingerprint:
             reader.read_array(part)
         elif part is not None:
             reader.read_other(part)
-    return Fingerprint(reader.digest if reader.count else None, reader.whole, tuple(versions), size, elsewhere)
+    return Checksum(reader.digest if reader.count else None, reader.whole, tuple(versions), size, elsewhere)
 
 
 class _SampleReader:
@@ -193,7 +193,7 @@ def _spread(memory: Any) -> bytes:
     return b"".join(memory[one * apart :][: WHOLE // BLOCKS] for one in range(BLOCKS))
 
 
-def changed(parts: Parts, before: Fingerprint) -> bool | None:
+def changed(parts: Parts, before: Checksum) -> bool | None:
     """Are the parts not what they were any more? None: that cannot be told."""
     now = look(parts)
     if now.versions != before.versions:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sonde.capture import gate as gates
+from sonde.capture import traceable as gates
 
 
 @pytest.fixture(params=["c", "python"])
@@ -22,7 +22,7 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setattr(gates, "native", None)
     elif gates.native is None:
         pytest.skip("the C part was not built")
-    yield gates.gate
+    yield gates.traceable
     gates.watch(False)
 
 
@@ -107,7 +107,7 @@ def test_it_can_be_collected(made: Any) -> None:
     assert seen() is None
 
 
-_decorated = gates.gate(add, told)
+_decorated = gates.traceable(add, told)
 add_too = _decorated
 _decorated.__qualname__ = "add_too"
 

@@ -17,8 +17,8 @@ import torch
 from hypothesis import given, settings, strategies
 from tests.hooks.torch.data import read_in_c
 
-from sonde.blackbox import fingerprint
-from sonde.blackbox.fingerprint import MOST_ROW, WHOLE, changed, glance, look, quick
+from sonde.blackbox import checksum
+from sonde.blackbox.checksum import MOST_ROW, WHOLE, changed, glance, look, quick
 from sonde.values.nested import FIRST, MOST_DEPTH, MOST_PARTS, parts_of
 
 x = torch.arange(24).reshape(4, 6)
@@ -245,7 +245,7 @@ def test_digests_of_plain_tensors_are_those_of_earlier_runs() -> None:
 
 # ── the same in C ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-in_c = pytest.mark.skipif(fingerprint.native is None, reason="the C part was not built")
+in_c = pytest.mark.skipif(checksum.native is None, reason="the C part was not built")
 
 
 def _nested() -> Any:
@@ -299,10 +299,10 @@ OTHERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def in_python(data: Any, exclude: frozenset[str] = frozenset()) -> fingerprint.Fingerprint:
+def in_python(data: Any, exclude: frozenset[str] = frozenset()) -> checksum.Checksum:
     """The look without C."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fingerprint, "quick", fingerprint._nothing)
+        patch.setattr(checksum, "quick", checksum._nothing)
         return glance(data, exclude)[1]
 
 
@@ -316,7 +316,7 @@ def same(data: Any, exclude: frozenset[str] = frozenset()) -> bool:
     assert [way for way, _ in found[0]] == [way for way, _ in parts]
     assert all(one is other for (_, one), (_, other) in zip(found[0], parts, strict=True))
     assert found[1] == in_python(data, exclude)
-    assert isinstance(found[1], fingerprint.Fingerprint)
+    assert isinstance(found[1], checksum.Checksum)
     return True
 
 

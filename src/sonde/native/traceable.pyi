@@ -1,9 +1,9 @@
-"""Functions that can be captured, at no cost while no trace runs. `gate.py` has the same in Python."""
+"""Functions that can be captured, at no cost while no trace runs. `capture/traceable.py` has the same in Python."""
 
 from collections.abc import Callable
 from typing import Any
 
-class Gate:
+class Traceable:
     """Calls `function` as if it stood there itself; while a trace runs, `handler(args, kwargs)` instead.
 
     It binds as a method, pickles by name, and has the attributes of the function beside its own.
