@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.faults import learning
 from sonde.finding import CRITICAL, INFO, WARN
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -27,6 +28,7 @@ class Case(NamedTuple):
     limit_mb: int | None = None  # of memory, by a control group; where there can be none, the case is left out
     names: str | None = None  # what the verdict must also name: an item, a rank, a signal
     quick: bool = False  # one of the sample that runs in every test
+    half: int = 0  # of the scripts about learning: 1 before the thresholds were frozen, 2 after it
 
     @property
     def path(self) -> Path:
@@ -57,6 +59,16 @@ def _fault(
 
 def _healthy(script: str, ranks: int = 0, *, quick: bool = False) -> Case:
     return Case(_name(script, ranks), script, HEALTHY, NOTE, ranks, quick=quick)
+
+
+def _lessons(scripts: dict[str, str | None], half: int) -> tuple[Case, ...]:
+    """Cases about learning, recorded with `--learning`."""
+    found = []
+    for script, kind in scripts.items():
+        expected, severities = (HEALTHY, NOTE) if kind is None else ((kind,), FAULT)
+        name = f"learning/{script}"
+        found.append(Case(name, name, expected, severities, names=learning.NAMED.get(script), half=half))
+    return tuple(found)
 
 
 def _name(script: str, ranks: int) -> str:
@@ -142,4 +154,6 @@ CASES: tuple[Case, ...] = (
     _healthy("healthy_transformer"),
     _healthy("healthy_tiny"),
     _healthy("healthy_adversarial"),
+    *_lessons(learning.FIRST, 1),
+    *_lessons(learning.SECOND, 2),
 )

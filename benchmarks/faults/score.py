@@ -98,6 +98,7 @@ def row(case: Case, outcomes: list[Outcome], peers: str | None) -> dict[str, Any
         "ranks": case.ranks,
         "expected": list(case.expected),
         "healthy": case.healthy,
+        "half": case.half,
         "given": [f"{one.kind} {one.severity}".strip() for one in outcomes if not one.left_out],
         "others": [[f"{kind} {severity}" for kind, severity in one.others] for one in outcomes],
         "why": outcomes[-1].why,
@@ -166,6 +167,13 @@ def sentences(result: dict[str, Any]) -> list[str]:
         for row in result["cases"]
         if row["wrong"]
     ]
+    for half in (1, 2):
+        rows = [row for row in result["cases"] if row.get("half") == half]
+        if rows:
+            part = score(rows)
+            lines.append(
+                f"Learning, half {half}: {part['right']} of {part['trials']}, {part['false_criticals']} false critical."
+            )
     lines.append(f"{result['false_criticals']} cases with a false critical finding.")
     lines += [
         f"False critical: {row['name']}: {', '.join(row['false_criticals'])}"

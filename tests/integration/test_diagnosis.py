@@ -49,7 +49,7 @@ def test_the_suite_has_a_case_for_every_kind() -> None:
 
 def test_every_script_of_the_suite_is_in_its_table() -> None:
     """No script is forgotten, no case without one, no name twice."""
-    assert {case.path.name for case in CASES} == {path.name for path in SCRIPTS.glob("*.py")}
+    assert {case.path for case in CASES} == set(SCRIPTS.rglob("*.py"))
     assert len({case.name for case in CASES}) == len(CASES)
 
 

@@ -148,7 +148,7 @@ class Run:
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         """A whole table: events, processes, steps, phases, losses, batches, items, layers, gradients,
-        activations, fields, memory or system.
+        activations, fields, metrics, memory or system.
         """
         if name not in schema.TABLES:
             raise UnknownName(schema.unknown(name))

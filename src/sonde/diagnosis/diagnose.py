@@ -24,6 +24,8 @@ class Diagnosis:
     policy: Policy
 
 
+# What a training shows that learns badly.
+_BAD = ("VANISHING_GRADIENTS", "EXPLODING_GRADIENTS", "UPDATE_RATIO", "LOSS_SPIKE", "LOSS_NOT_DECREASING")
 # What explains what: the finding on the left stands before those on the right, whatever they weigh, if it is more than a note.
 EXPLAINS = {
     "KILLED": ("CRASHED", "MEMORY_CREEP", "MEMORY_PRESSURE"),
@@ -40,6 +42,17 @@ EXPLAINS = {
     "COMPUTE_STRAGGLER": ("COMM_BOUND", "STRAGGLER", "STEP_SPIKES"),
     "STRAGGLER": ("STEP_SPIKES",),
     "CPU_OVERSUBSCRIBED": ("STEP_SPIKES", "STRAGGLER", "COMPUTE_STRAGGLER", "COMM_BOUND"),
+    "LEARNING_RATE": (*_BAD, "LAYER_NOT_LEARNING"),
+    "GRADIENT_ACCUMULATION": _BAD,
+    "WEIGHTS_CHANGED": (*_BAD, "LAYER_NOT_LEARNING"),
+    "ONE_CLASS": _BAD,
+    "TRAINED_IN_EVALUATION_MODE": ("LOSS_NOT_DECREASING", "OVERFITTING"),
+    "DEAD_RELU": (*_BAD, "LAYER_NOT_LEARNING"),
+    "SATURATED": (*_BAD, "LAYER_NOT_LEARNING"),
+    "LAYER_NOT_LEARNING": ("VANISHING_GRADIENTS", "UPDATE_RATIO", "LOSS_NOT_DECREASING"),
+    "VANISHING_GRADIENTS": ("UPDATE_RATIO", "LOSS_NOT_DECREASING"),
+    "EXPLODING_GRADIENTS": ("UPDATE_RATIO", "LOSS_SPIKE", "LOSS_NOT_DECREASING"),
+    "UPDATE_RATIO": ("LOSS_SPIKE", "LOSS_NOT_DECREASING"),
     "MEMORY_CREEP": ("MEMORY_PRESSURE", "STEP_DRIFT"),
 }
 # What a step spends too much on; if it grew to that, the growing explains it.

@@ -10,6 +10,7 @@ from sonde.diagnosis.ends import Ends, gather_ends
 from sonde.diagnosis.figures import Asker
 from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
+from sonde.diagnosis.learning.facts import Learning, gather_learning
 from sonde.diagnosis.lines import UntrackedLines, gather_lines
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
 from sonde.diagnosis.speed import Speed, gather_speed
@@ -30,6 +31,7 @@ class Facts:
     loading: Loading
     files: FileFacts
     health: Health
+    learning: Learning
     ends: Ends
     box: BlackBox
     run: str  # what it is called in commands
@@ -51,6 +53,7 @@ def gather(run: Run, policy: Policy) -> Facts:
         loading,
         gather_files(ask, policy, loading),
         gather_health(ask, policy, bool(speed.trained)),
+        gather_learning(ask, policy, bool(speed.trained)),
         gather_ends(run, ask, speed.trained),
         black_box(run),
         run.id,

@@ -66,6 +66,23 @@ class Asker:
         name_counts = self._run.database.source.name_counts.values()
         return any(one.cat == cat and one.name in names for named in name_counts for one in named)
 
+    def has(self, cat: str) -> bool:
+        """Whether there is an event of this category, or of one that begins so."""
+        name_counts = self._run.database.source.name_counts.values()
+        return any(one.cat.startswith(cat) for named in name_counts for one in named)
+
+    def loaded(self, source: str, columns: Mapping[str, str]) -> Figures:
+        """Figures over all rows of `source`, for which all events are loaded: only where they are not too many."""
+        self._run.table("events")
+        connection = self._run.database.connection
+        self._run.database.prepare(f"SELECT 1 FROM {source}")
+        found = connection.execute(f"SELECT {', '.join(columns.values())} FROM {source}").fetchone() or ()
+        made = {
+            name: Figure(_number(value), f"SELECT {what} FROM {source}")
+            for (name, what), value in zip(columns.items(), found, strict=False)
+        }
+        return Figures({}, made)
+
     def names(self, kind: str) -> set[tuple[str, str]]:
         """The category and name of all events of a kind."""
         name_counts = self._run.database.source.name_counts.values()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sonde.guard import guard
-from sonde.probes import frameworks, profile, step
+from sonde.probes import frameworks, metrics, profile, step
 from sonde.probes.files import install as files
 from sonde.probes.layers import record as layers
 from sonde.probes.learning import fingerprint, model, sample
@@ -61,6 +61,7 @@ PROBES = (
     Probe("sample", sampling.install, ALWAYS),
     Probe("ranks", group.install, ALWAYS),
     Probe("frameworks", frameworks.install, AUTO),
+    Probe("metrics", metrics.install, AUTO),
     Probe("communication", communication.install, AUTO),
     Probe("checkpoint", checkpoint.install, AUTO),
     Probe("environment", environment.install, ALWAYS),

@@ -108,6 +108,9 @@ SAMPLE_STACK = "stack"
 SAMPLE_FRAME = "frame"
 SAMPLE_THREAD = "thread"
 SAMPLE_THREAD_BITS = 32
+# A category, and the framework behind it: a counter, a loss or a metric that it has logged. The key: 1 of an evaluation, 0 of training;
+# none: its name tells.
+METRIC = "metric."
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is

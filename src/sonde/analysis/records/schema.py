@@ -315,6 +315,19 @@ SAMPLES = (
     ("stack", "VARCHAR"),
     ("process", "VARCHAR"),
 )
+METRICS = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("step", "BIGINT"),
+    ("epoch", "BIGINT"),
+    ("time_ns", "BIGINT"),
+    ("name", "VARCHAR"),
+    ("value", "DOUBLE"),
+    ("evaluation", "BOOLEAN"),
+    ("source", "VARCHAR"),
+    ("process", "VARCHAR"),
+)
 MEMORY = (
     ("host", "VARCHAR"),
     ("rank", "BIGINT"),
@@ -351,6 +364,7 @@ COLUMNS: dict[str, Columns] = {
     "activations": ACTIVATIONS,
     "fields": FIELDS,
     "samples": SAMPLES,
+    "metrics": METRICS,
     "memory": MEMORY,
     "system": SYSTEM,
     "waits": WAITS,

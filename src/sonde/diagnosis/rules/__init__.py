@@ -23,6 +23,21 @@ from sonde.diagnosis.rules.interrupted import interrupted
 from sonde.diagnosis.rules.items import slow_items
 from sonde.diagnosis.rules.killed import killed
 from sonde.diagnosis.rules.launch import launch_bound
+from sonde.diagnosis.rules.learning.accumulation import gradient_accumulation
+from sonde.diagnosis.rules.learning.changed import weights_changed
+from sonde.diagnosis.rules.learning.dead import dead_relu
+from sonde.diagnosis.rules.learning.evaluated import evaluated_in_training_mode
+from sonde.diagnosis.rules.learning.exploding import exploding_gradients
+from sonde.diagnosis.rules.learning.oneclass import one_class
+from sonde.diagnosis.rules.learning.overfitting import overfitting
+from sonde.diagnosis.rules.learning.plateau import loss_not_decreasing
+from sonde.diagnosis.rules.learning.rate import learning_rate
+from sonde.diagnosis.rules.learning.saturated import saturated
+from sonde.diagnosis.rules.learning.spike import loss_spike
+from sonde.diagnosis.rules.learning.still import layer_not_learning
+from sonde.diagnosis.rules.learning.trained import trained_in_evaluation_mode
+from sonde.diagnosis.rules.learning.update import update_ratio
+from sonde.diagnosis.rules.learning.vanishing import vanishing_gradients
 from sonde.diagnosis.rules.nonfinite import non_finite
 from sonde.diagnosis.rules.oversubscribed import cpu_oversubscribed
 from sonde.diagnosis.rules.pressure import memory_pressure
@@ -34,12 +49,31 @@ from sonde.diagnosis.rules.spikes import step_spikes
 from sonde.diagnosis.rules.startup import worker_startup
 from sonde.diagnosis.rules.straggler import straggler
 
+LEARNING = (
+    Rule("LEARNING_RATE", "learning_rate", learning_rate),
+    Rule("GRADIENT_ACCUMULATION", "gradient_accumulation", gradient_accumulation),
+    Rule("WEIGHTS_CHANGED", "weights_changed", weights_changed),
+    Rule("ONE_CLASS", "one_class", one_class),
+    Rule("TRAINED_IN_EVALUATION_MODE", "trained_in_evaluation_mode", trained_in_evaluation_mode),
+    Rule("DEAD_RELU", "dead_relu", dead_relu),
+    Rule("SATURATED", "saturated", saturated),
+    Rule("LAYER_NOT_LEARNING", "layer_not_learning", layer_not_learning),
+    Rule("VANISHING_GRADIENTS", "vanishing_gradients", vanishing_gradients),
+    Rule("EXPLODING_GRADIENTS", "exploding_gradients", exploding_gradients),
+    Rule("UPDATE_RATIO", "update_ratio", update_ratio),
+    Rule("EVALUATED_IN_TRAINING_MODE", "evaluated_in_training_mode", evaluated_in_training_mode),
+    Rule("OVERFITTING", "overfitting", overfitting),
+    Rule("LOSS_SPIKE", "loss_spike", loss_spike),
+    Rule("LOSS_NOT_DECREASING", "loss_not_decreasing", loss_not_decreasing),
+)
+
 RULES = (
     Rule("KILLED", "killed", killed),
     Rule("HUNG", "hung", hung),
     Rule("CRASHED", "crashed", crashed),
     Rule("INTERRUPTED", "interrupted", interrupted),
     Rule("NON_FINITE", "non_finite", non_finite),
+    *LEARNING,
     Rule("WORKER_STARTUP", "worker_startup", worker_startup),
     Rule("SLOW_FILE", "slow_file", slow_file),
     Rule("SMALL_READS", "small_reads", small_reads),

@@ -1,0 +1,1 @@
+"""Rules about learning itself, one finding in each file. Those that need `--learning` say so."""
