@@ -67,7 +67,7 @@ def faults() -> dict[str, Recording]:
         if kind not in found:
             source = str(case.path.relative_to(ROOT))
             start = f"{TORCHRUN} {case.ranks}" if case.ranks else ""
-            options = "--io" if case.script.startswith("files_") else ""
+            options = "--io" if case.script.startswith("files_") else "--learning" if case.half else ""
             seconds = 60 if case.hangs else 0
             found[kind] = Recording(source, start, options, seconds, limit_mb=case.limit_mb)
     return found

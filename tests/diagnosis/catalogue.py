@@ -20,6 +20,7 @@ from tests.diagnosis.building import (
     with_records,
     without_end,
 )
+from tests.diagnosis.lessons import RUNS as LESSONS
 
 from sonde.store import probe
 from sonde.store.record import COUNTER, MARK
@@ -140,6 +141,7 @@ RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "CRASHED": _crashed,
     "INTERRUPTED": lambda: [ended(one, "KeyboardInterrupt") for one in processes()],
     "NON_FINITE": lambda: processes(loss=lambda step: math.nan if step > 30 else 1.0),
+    **LESSONS,
     "WORKER_STARTUP": _startup,
     "SLOW_FILE": _slow_file,
     "SMALL_READS": lambda: _read_by_all(calls=1000, bytes=100_000, ns=3 * MS),

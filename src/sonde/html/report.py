@@ -40,6 +40,8 @@ def _main(view: Report, charts: Charts) -> str:
         _over_time(view, charts),
         _sampled(view, charts),
         _loss(charts),
+        _evaluation(view, charts),
+        _learning(charts),
         _ranks(view, charts),
         _attempts(view),
         _hosts(view),
@@ -234,6 +236,42 @@ def _sampled(view: Report, charts: Charts) -> str:
     listed = table(["<untracked time in", "<line", "<", "share", "time"], rows) if rows else ""
     told = "The thread that trains, as wide as its time. Each box is called by the one above it; hover over it for its time."
     return section("Sampled stacks", told, drawn and tag("div", drawn, "scroll") + listed)
+
+
+def _evaluation(view: Report, charts: Charts) -> str:
+    if not view.evaluation:
+        return ""
+    rows = [
+        [
+            safe(one.name),
+            safe(one.source),
+            units.brief(one.first),
+            units.brief(one.last),
+            _at(one.low, one.low_step),
+            _at(one.high, one.high_step),
+            units.count(one.count),
+        ]
+        for one in view.evaluation
+    ]
+    drawn = "".join(
+        tag("h3", safe(line.name)) + draw.lines([line], charts.evaluation_ns, units.brief, from_zero=False)
+        for line in charts.evaluation
+    )
+    titles = ["<metric", "<logged by", "first", "last", "lowest", "highest", "times"]
+    return section("Evaluation", "Losses and metrics as they were logged.", table(titles, rows) + drawn)
+
+
+def _at(value: float, step: int | None) -> str:
+    return units.brief(value) if step is None else f"{units.brief(value)} at step {step:,}"
+
+
+def _learning(charts: Charts) -> str:
+    """Learning rates and, of sampled steps, gradients, updates and activations."""
+    drawn = "".join(
+        tag("h3", safe(one.title)) + draw.lines(one.lines, charts.learning_ns, units.brief, from_zero=False)
+        for one in charts.learning
+    )
+    return section("Learning", "Layers with the highest values; sampled by --learning.", drawn) if drawn else ""
 
 
 def _several(charts: Charts) -> str:

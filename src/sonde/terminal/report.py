@@ -22,6 +22,7 @@ MOST_FINDINGS = 4  # beside the verdict
 MOST_RANKS = 8
 MOST_MEMORY = 6
 MOST_LAYERS = 6
+MOST_METRICS = 6
 BAR = 24  # cells
 LABEL = 7  # cells of "why", "next" and the like
 STYLES = {"critical": "bold white on red", "warn": "bold black on yellow", "info": "bold black on green"}
@@ -53,6 +54,7 @@ def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
     _attempts(view, console)
     _hosts(view, console)
     _memory(view.memory, console)
+    _evaluation(view, console)
     _slowest(view, console)
     _items(view, console)
     _layers(view, console)
@@ -331,6 +333,30 @@ def _memory(memory: list[MemoryRow], console: Console) -> None:
     )
     if len(memory) > len(shown):
         block(console, Text(f"and {len(memory) - len(shown)} more; --json has all", "dim"), hang=INDENT)
+
+
+def _evaluation(view: Report, console: Console) -> None:
+    shown = view.evaluation[:MOST_METRICS]
+    if not shown:
+        return
+    _title(console, "evaluation")
+    _grid(
+        console,
+        [
+            TextColumn("", [printable(one.name) for one in shown], right=False, least=12),
+            TextColumn("first", [units.brief(one.first) for one in shown], need=2),
+            TextColumn("last", [units.brief(one.last) for one in shown]),
+            TextColumn("lowest", [_at(one.low, one.low_step) for one in shown], need=1),
+            TextColumn("highest", [_at(one.high, one.high_step) for one in shown], need=1),
+            TextColumn("times", [units.count(one.count) for one in shown], need=3),
+        ],
+    )
+    if len(view.evaluation) > len(shown):
+        block(console, Text(f"and {len(view.evaluation) - len(shown)} more; --json has all", "dim"), hang=INDENT)
+
+
+def _at(value: float, step: int | None) -> str:
+    return units.brief(value) if step is None else f"{units.brief(value)} at step {step:,}"
 
 
 def _holder(one: MemoryRow) -> str:

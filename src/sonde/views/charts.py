@@ -13,7 +13,7 @@ from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.samples import Call, flame
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import BESIDE
-from sonde.store.probe import SYSTEM
+from sonde.store.probe import ACTIVATION, GRADIENT, LOG, METRIC, SYSTEM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +39,14 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """Lines of one kind."""
+
+    title: str
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
 class Charts:
     """Everything that is drawn over time. `left_out`: lines and ranks that are not shown."""
 
@@ -52,6 +60,10 @@ class Charts:
     memory_ns: int  # how long memory was looked at
     losses: list[Line]
     losses_ns: int
+    evaluation: list[Line]
+    evaluation_ns: int
+    learning: list[Drawing]
+    learning_ns: int
     cpu: list[Line]  # per cent: of one core for a process, of all for a host
     disk: list[Line]  # bytes in a second
     usage_ns: int  # how long these were looked at
@@ -84,6 +96,8 @@ def charts(run: Run) -> Charts:
         memory_ns=lasted,
         flame=flame(run),
         **_losses(run),
+        **_evaluation(run),
+        **_learning(run),
         **_usage(run),
     )
 
@@ -101,6 +115,62 @@ def _losses(run: Run) -> dict[str, Any]:
             found.setdefault(process, []).append((time, loss))
     lines, lasted = _drawn({process if len(found) > 1 else "loss": points for process, points in found.items()})
     return {"losses": lines, "losses_ns": lasted}
+
+
+def _evaluation(run: Run) -> dict[str, Any]:
+    """Metrics of evaluations, of the first rank."""
+    found: Measured = {}
+    if _has(run, LOG) or _has(run, METRIC):
+        rows = run.sql(
+            """
+            SELECT name, time_ns, value FROM metrics WHERE evaluation AND isfinite(value)
+                AND coalesce(rank, 0) = (SELECT min(coalesce(rank, 0)) FROM metrics WHERE evaluation) ORDER BY time_ns
+            """
+        ).fetchall()
+        for name, time, value in rows:
+            found.setdefault(name, []).append((time, value))
+    lines, lasted = _drawn({name: points for name, points in found.items() if len(points) > 1})
+    return {"evaluation": lines, "evaluation_ns": lasted}
+
+
+# For each drawing: the table, what is drawn, and of which layers.
+_SAMPLED = {
+    "Norm of gradients": (GRADIENT, "gradients", "norm", "norm IS NOT NULL"),
+    "Update relative to the weights": (GRADIENT, "gradients", "update_ratio", "update_ratio IS NOT NULL"),
+    "Share of dead units": (ACTIVATION, "activations", "dead", "dead > 0"),
+    "Share of saturated results": (ACTIVATION, "activations", "saturated", "saturated > 0"),
+}
+
+
+def _learning(run: Run) -> dict[str, Any]:
+    """Numbers of layers in sampled steps, of the first rank, over the time of the run."""
+    found = []
+    longest = 0
+    for title, (category, table, column, kept) in _SAMPLED.items():
+        if not _has(run, category):
+            continue
+        rows = run.sql(
+            f"""
+            SELECT t.model || '/' || t.layer, s.start_ns, max(t.{column}) FROM {table} t JOIN steps s USING (process, step)
+            WHERE {kept} AND isfinite(t.{column}) AND coalesce(t.rank, 0) = (SELECT min(coalesce(rank, 0)) FROM {table})
+            GROUP BY ALL ORDER BY 2
+            """  # noqa: S608  our own names
+        ).fetchall()
+        measured: Measured = {}
+        for name, time, value in rows:
+            measured.setdefault(name, []).append((time, value))
+        single = len({name.partition("/")[0] for name in measured}) == 1
+        named = {name.partition("/")[2] if single else name: points for name, points in measured.items()}
+        lines, lasted = _drawn(named)
+        longest = max(longest, lasted)
+        if lines:
+            found.append(Drawing(title, lines))
+    return {"learning": found, "learning_ns": longest}
+
+
+def _has(run: Run, category: str) -> bool:
+    named = run.database.source.name_counts.values()
+    return any(one.cat.startswith(category) for some in named for one in some)
 
 
 Measured = dict[str, list[tuple[int, float]]]  # who or what -> (time, value)

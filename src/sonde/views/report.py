@@ -17,6 +17,7 @@ from sonde.analysis.questions.goodput import Goodput, goodput
 from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
 from sonde.analysis.questions.memory import Series, memory_series
+from sonde.analysis.questions.metrics import MetricSummary, metrics
 from sonde.analysis.questions.names import wall_ns
 from sonde.analysis.questions.samples import SampledLine, lines
 from sonde.analysis.records import label
@@ -216,6 +217,7 @@ class Report:
     hosts: list[HostClock]  # that of rank 0 first
     goodput: Goodput | None  # None: the job was not started again
     memory: list[MemoryRow]
+    evaluation: list[MetricSummary]
     items: ItemSummary
     layers: list[LayerTimes]
     lines: list[SampledLine]  # of untracked time
@@ -243,6 +245,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         hosts=host_clocks(run),
         goodput=goodput(run),
         memory=[_memory(one, extra.warm_ns) for one in memory_series(run)],
+        evaluation=metrics(run),
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
         lines=lines(run, MOST_LINES) if probe.SAMPLE in seen else [],

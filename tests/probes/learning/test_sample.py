@@ -69,6 +69,27 @@ def test_gradients_weights_and_updates_are_those_of_each_layer(expected: set[str
     assert found["Sequential/0", "nonfinite"] == 0
 
 
+def test_gradients_of_a_closure_are_those_of_its_own_step(expected: set[str]) -> None:
+    """They come within the step of the optimizer; the layers have gradients then, as without a closure."""
+    with record(learning=1) as recorded:
+        net = model()
+        optimizer = sgd(net)
+        norms = []
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = loss_of(net)
+            loss.backward()
+            norms.append(float(net[2].bias.grad.norm() ** 2 + net[2].weight.grad.norm() ** 2) ** 0.5)
+            return loss
+
+        for _ in range(3):
+            optimizer.step(closure)
+    for step, norm in enumerate(norms):
+        assert counters(recorded, probe.GRADIENT, step)["Sequential/2", "norm"] == pytest.approx(norm)
+    assert all(one["gradient"] for one in facts(recorded, probe.LEARNING_LAYER).values())
+
+
 def test_activations_are_those_of_each_leaf_layer(expected: set[str]) -> None:
     """Against the same numbers by hand; a unit that is zero for all items is dead."""
     torch.manual_seed(0)

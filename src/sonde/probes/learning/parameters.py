@@ -43,18 +43,30 @@ class Update:
     def __init__(self, optimizer: Any, number: int, step: int, names: LayerNames) -> None:
         self._number = number
         self._step = step
-        scale = getattr(optimizer, "grad_scale", None)  # a fused optimizer divides by it itself
+        self._names = names
+        self._scale = scale = getattr(optimizer, "grad_scale", None)  # a fused optimizer divides by it itself
         self._layers: dict[tuple[int, str], list[_Tensor]] = {}
         for group, layer, parameter in parameters_of(optimizer, names):
             found = None if len(self._layers) >= MOST_LAYERS else _look(parameter, scale)
             if found is not None:
                 self._layers.setdefault((group, layer), []).append(found)
 
-    def end(self, results: PendingNumbers) -> None:
-        """The parameters are new."""
+    def end(self, results: PendingNumbers, *, closure: bool) -> None:
+        """The parameters are new. With a closure, the gradients came during the step: those before it were of another one."""
+        if closure:
+            self._renew()
         for (group, layer), tensors in self._layers.items():
             scalars = [(one.norm, one.nonzero, one.nonfinite, one.weight, _moved(one)) for one in tensors]
             results.add([one for row in scalars for one in row], self._writer(group, layer, tensors))
+
+    def _renew(self) -> None:
+        """Look at gradients again, and name layers of models that were called for the first time."""
+        found: dict[tuple[int, str], list[_Tensor]] = {}
+        for (group, layer), tensors in self._layers.items():
+            for one in tensors:
+                name = self._names.layer(one.parameter) or layer
+                found.setdefault((group, name), []).append(_again(one, self._scale))
+        self._layers = found
 
     def _writer(self, group: int, layer: str, tensors: list[_Tensor]) -> Callable[[list[float]], None]:
         shapes = [(one.size, one.parameter.numel() / one.before.numel()) for one in tensors]
@@ -80,14 +92,18 @@ def _look(parameter: Any, scale: Any) -> _Tensor | None:
     weights = plain(parameter)
     if weights is None or not weights.numel() or not weights.is_floating_point():
         return None
-    gradient = None if parameter.grad is None else plain(parameter.grad)
     before = spread(weights, MOST_COPIED).clone()
-    weight = moments_of(weights).norm
+    return _again(_Tensor(parameter, before, moments_of(weights).norm, 0), scale)
+
+
+def _again(tensor: _Tensor, scale: Any) -> _Tensor:
+    """The same with its gradient as it is now."""
+    gradient = None if tensor.parameter.grad is None else plain(tensor.parameter.grad)
     if gradient is None or not gradient.numel():
-        return _Tensor(parameter, before, weight, 0)
+        return _Tensor(tensor.parameter, tensor.before, tensor.weight, 0)
     found = moments_of(gradient)
     length = found.norm if scale is None else found.norm / scale.to(gradient.device)
-    return _Tensor(parameter, before, weight, gradient.numel(), length, found.nonzero, found.nonfinite)
+    return tensor._replace(size=gradient.numel(), norm=length, nonzero=found.nonzero, nonfinite=found.nonfinite)
 
 
 def _moved(tensor: _Tensor) -> Any:

@@ -180,6 +180,12 @@ class _ModelCall(NamedTuple):
     removed: Callable[[], None]
 
 
+class _Step(NamedTuple):
+    optimizer: Any
+    update: Update
+    closure: bool  # the program computes the gradients within the step
+
+
 class _Calls:
     """Sees outermost calls of modules."""
 
@@ -227,8 +233,8 @@ class _OptimizerSteps:
     def __init__(self, learning: Learning) -> None:
         self._learning = learning
 
-    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[Any, Update] | None:
-        """One begins: its gradients are there."""
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step | None:
+        """One begins: its gradients are there, or come in its closure."""
         learning, optimizer = self._learning, args[0]
         if capturing():
             return None
@@ -240,17 +246,19 @@ class _OptimizerSteps:
             learning.facts.optimizer(optimizer)
             learning.facts.updates()
             learning.carried.update_begins(optimizer, number, at, learning.results)
-            return optimizer, Update(optimizer, number, at, learning.names)
+            closure = kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
+            return _Step(optimizer, Update(optimizer, number, at, learning.names), closure)
         return None
 
-    def after(self, begun: tuple[Any, Update] | None, _result: Any, error: BaseException | None) -> None:
+    def after(self, begun: _Step | None, _result: Any, error: BaseException | None) -> None:
         """It has ended: its parameters are new."""
         if begun is None or error is not None:
             return
-        optimizer, update = begun
         with self._learning.safe, unseen():
-            update.end(self._learning.results)
-            self._learning.weights.keep(optimizer, optimizers.number_of(optimizer))
+            if begun.closure:
+                self._learning.facts.updates()
+            begun.update.end(self._learning.results, closure=begun.closure)
+            self._learning.weights.keep(begun.optimizer, optimizers.number_of(begun.optimizer))
 
 
 class _NewOptimizers:

@@ -48,7 +48,9 @@ def exploding_gradients(facts: Facts, policy: Policy) -> Finding | None:
         "EXPLODING_GRADIENTS",
         WARN if falls else CRITICAL,
         0.85,
-        f"{why} The highest is {units.brief(most)}, in step {norm['step'].or_zero():.0f}.",
+        why
+        if "clipping limit" in figures
+        else f"{why} The highest is {units.brief(most)}, in step {norm['step'].or_zero():.0f}.",
         "Lower the learning rate, normalise inputs and targets, check the initialisation, and clip gradients.",
         score=1.0,
         figures=figures,
