@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sonde.diagnosis.figures import Ask, Figures, literal
+from sonde.diagnosis.figures import Asker, Figures, literal
 from sonde.store import probe
 
 MOST_LOSSES = 2_000_000  # that are loaded to see by what they were divided
@@ -18,8 +18,8 @@ class Batches:
     micro: Figures = field(default_factory=lambda: Figures({}, {}))  # how losses are divided
 
 
-def gather_batches(ask: Ask, process: str) -> Batches:
-    """Ask about the batches of a process."""
+def gather_batches(ask: Asker, process: str) -> Batches:
+    """Asker about the batches of a process."""
     here = f"process = {literal(process)}"
     labels: list[Figures] = []
     if ask.has(probe.FIELD):

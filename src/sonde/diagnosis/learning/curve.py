@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, literal
+from sonde.diagnosis.figures import NOTHING, Asker, Figure, literal
 
 if TYPE_CHECKING:
     from sonde.diagnosis.policy import Policy
@@ -49,8 +49,8 @@ class Curve:
         return self.optimizers.or_zero() <= 1 and self.least.or_zero() >= 0
 
 
-def gather_curve(ask: Ask, policy: Policy, process: str) -> Curve:
-    """Ask about the losses of a process."""
+def gather_curve(ask: Asker, policy: Policy, process: str) -> Curve:
+    """Asker about the losses of a process."""
     here = f"steps WHERE process = {literal(process)} AND loss IS NOT NULL AND isfinite(loss)"
     count = ask.one(here, {"losses": "count(*)", "least": "min(loss)", "epochs": "count(DISTINCT epoch)"})
     if count["losses"].or_zero() < FIRST:
@@ -78,7 +78,7 @@ def gather_curve(ask: Ask, policy: Policy, process: str) -> Curve:
     return replace(curve, spikes=spikes, spiked=spiked)
 
 
-def _spikes(ask: Ask, policy: Policy, process: str, here: str, curve: Curve) -> tuple[Figure, list[Spike]]:
+def _spikes(ask: Asker, policy: Policy, process: str, here: str, curve: Curve) -> tuple[Figure, list[Spike]]:
     """Losses far above the others of their part, once the first part is over."""
     placed = f"(SELECT step, loss, (row_number() OVER (ORDER BY step, start_ns) - 1) // {LOCAL} AS part FROM {here})"
     usual = (
@@ -97,7 +97,7 @@ def _spikes(ask: Ask, policy: Policy, process: str, here: str, curve: Curve) -> 
     return count, [Spike(step, loss, middle, _items(ask, process, step)) for step, loss, middle in rows]
 
 
-def _items(ask: Ask, process: str, step: int) -> list[int]:
+def _items(ask: Asker, process: str, step: int) -> list[int]:
     rows = ask.rows(
         f"SELECT indices FROM batches WHERE process = {literal(process)} AND step = {step} AND purpose = 'train' AND indices IS NOT NULL"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sonde.diagnosis.figures import Ask, Figures, literal
+from sonde.diagnosis.figures import Asker, Figures, literal
 from sonde.store import probe
 
 PART = 20  # losses of training around an evaluation, at least
@@ -19,8 +19,8 @@ class Evaluation:
     figures: Figures  # best, best_step, last, last_step, and the loss of training around both
 
 
-def gather_evaluations(ask: Ask, process: str) -> list[Evaluation]:
-    """Ask about the losses of evaluations of a process."""
+def gather_evaluations(ask: Asker, process: str) -> list[Evaluation]:
+    """Asker about the losses of evaluations of a process."""
     if not ask.has(probe.LOG) and not ask.has(probe.METRIC):
         return []
     here = f"process = {literal(process)}"

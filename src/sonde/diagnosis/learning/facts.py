@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.figures import Ask, Figures, literal
+from sonde.diagnosis.figures import Asker, Figures, literal
 from sonde.diagnosis.learning.batches import Batches, gather_batches
 from sonde.diagnosis.learning.curve import Curve, gather_curve
 from sonde.diagnosis.learning.evaluation import Evaluation, gather_evaluations
@@ -38,8 +38,8 @@ class Learning:
         return calls["forward"].or_zero() + calls["evaluation"].or_zero() > most * calls["backward"].or_zero()
 
 
-def gather_learning(ask: Ask, policy: Policy, trained: bool) -> Learning:
-    """Ask about learning. `trained`: there are steps."""
+def gather_learning(ask: Asker, policy: Policy, trained: bool) -> Learning:
+    """Asker about learning. `trained`: there are steps."""
     if not trained:
         return Learning()
     found = ask.rows(

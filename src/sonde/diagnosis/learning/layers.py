@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
+from sonde.diagnosis.figures import NOTHING, Asker, Figure, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Layers:
         return found
 
 
-def gather_layers(ask: Ask, process: str) -> Layers:
-    """Ask about the layers of a process, if `--learning` has sampled some steps of it."""
+def gather_layers(ask: Asker, process: str) -> Layers:
+    """Asker about the layers of a process, if `--learning` has sampled some steps of it."""
     here = f"process = {literal(process)}"
     if not ask.has(probe.GRADIENT):
         return Layers()
@@ -91,7 +91,7 @@ def gather_layers(ask: Ask, process: str) -> Layers:
     return Layers(samples, _with_parameters(ask, here, updated), _activations(ask, here), norm, _clipping(ask, here))
 
 
-def _with_parameters(ask: Ask, here: str, updated: str) -> list[Layer]:
+def _with_parameters(ask: Asker, here: str, updated: str) -> list[Layer]:
     numbered = f"(SELECT *, {NAME} AS name, ntile(2) OVER (PARTITION BY model, layer, optimizer ORDER BY step) AS half FROM {updated})"
     columns = {
         "samples": "count(*)",
@@ -118,7 +118,7 @@ def _with_parameters(ask: Ask, here: str, updated: str) -> list[Layer]:
     return found
 
 
-def _activations(ask: Ask, here: str) -> list[Activation]:
+def _activations(ask: Asker, here: str) -> list[Activation]:
     numbered = f"(SELECT *, {NAME} AS name, ntile(2) OVER (PARTITION BY model, layer ORDER BY step) AS half FROM activations WHERE {here})"
     later = "FILTER (half = 2)"
     columns = {
@@ -144,7 +144,7 @@ def _activations(ask: Ask, here: str) -> list[Activation]:
     return found
 
 
-def _clipping(ask: Ask, here: str) -> Figures:
+def _clipping(ask: Asker, here: str) -> Figures:
     return ask.one(
         f"events WHERE kind = 'counter' AND cat = '{probe.LEARNING}' AND {here}",
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
+from sonde.diagnosis.figures import NOTHING, Asker, Figure, Figures, literal
 from sonde.store import probe
 
 MOST_FORWARDS = 2_000_000  # in a process, that are loaded to see the modes of an evaluation
@@ -33,8 +33,8 @@ class Modes:
     changed_steps: Figure = NOTHING
 
 
-def gather_modes(ask: Ask, process: str) -> Modes:
-    """Ask about the modes of a process that `--learning` has sampled."""
+def gather_modes(ask: Asker, process: str) -> Modes:
+    """Asker about the modes of a process that `--learning` has sampled."""
     if not ask.has(probe.LEARNING_MODEL):
         return Modes()
     here = f"process = {literal(process)}"
@@ -69,7 +69,7 @@ def gather_modes(ask: Ask, process: str) -> Modes:
     return Modes(models, evaluated, carried, compared, [Changed(*row) for row in layers], steps)
 
 
-def _evaluated(ask: Ask, here: str) -> Figures:
+def _evaluated(ask: Asker, here: str) -> Figures:
     """The first forward after the fetch of each batch for evaluation: in training mode or not."""
     found = ask.one(f"batches WHERE {here} AND purpose = 'evaluate'", {"batches": "count(*)"})
     forwards = ask.one(f"phases WHERE {here} AND phase IN ('forward', 'evaluation')", {"calls": "sum(calls)"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.figures import NOTHING, Ask, Figure, Figures, literal
+from sonde.diagnosis.figures import NOTHING, Asker, Figure, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Rates:
     groups: list[Rate] = field(default_factory=list)
 
 
-def gather_rates(ask: Ask, policy: Policy, process: str) -> Rates:
-    """Ask about the rates of a process."""
+def gather_rates(ask: Asker, policy: Policy, process: str) -> Rates:
+    """Asker about the rates of a process."""
     here = f"process = {literal(process)}"
     steps = ask.one(f"steps WHERE {here}", {"count": "count(*)", "last": "max(step)"})
     if not ask.seen(probe.PROBE, (probe.RATE,)) or not steps["count"].or_zero():

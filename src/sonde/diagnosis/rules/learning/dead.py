@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def dead_relu(facts: Facts, policy: Policy) -> Finding | None:
-    """Most units of a ReLU are 0 for every item of the batch, and learn nothing any more. Needs `--learning`."""
+    """Most units of a ReLU are 0 for every item of the batch, and stop learning. Needs `--learning`."""
     layers = facts.learning.layers
     if not layers.samples.at_least(policy["learning.samples"]):
         return None

@@ -34,7 +34,7 @@ def loss_spike(facts: Facts, policy: Policy) -> Finding | None:
         WARN,
         0.85,
         f"{units.plural(curve.spiked.or_zero(), 'loss is', 'losses are')} far above the others. Worst: {units.brief(worst.loss)} "
-        f"in step {worst.step}, usually {units.brief(worst.usual)}.{items}{again}",
+        f"in step {worst.step}, median {units.brief(worst.usual)}.{items}{again}",
         f"Look at {'item ' + str(often[0]) if again else f'the batch of step {worst.step}'}; clip gradients if its data is fine.",
         score=0.5,
         figures={"spikes": curve.spiked, "losses": curve.losses, "first losses": curve.begin},

@@ -25,7 +25,7 @@ def trained_in_evaluation_mode(facts: Facts, policy: Policy) -> Finding | None:
             0.85,
             f"{one.which['name']} is trained in evaluation mode {'from step ' + format(first, ',.0f') + ' on' if first else 'from the start'}: "
             "its dropout is off and its batch norm does not learn.",
-            "Call model.train() after each evaluation, before training goes on.",
+            "Call model.train() after each evaluation.",
             score=share,
             figures={"steps": one["steps"], "in evaluation mode": one["wrong"], "first of them": one["first"]},
             steps=[int(first)],

@@ -35,7 +35,7 @@ def vanishing_gradients(facts: Facts, policy: Policy) -> Finding | None:
             0.85,
             f"Gradients vanish on their way back: relative to its weights, {first.short} gets {units.brief(ratio)} times the gradient of "
             f"{last.short} (norm {units.brief(first.figures['norm'].or_zero())}).",
-            "Use ReLU-like activations, normalisation or residual connections, and an initialisation that fits them.",
+            "Use ReLU-like activations, normalisation or skip connections, and an initialisation that fits them.",
             score=1.0,
             figures={
                 "sampled steps": layers.samples,
