@@ -192,13 +192,9 @@ def test_the_schema_is_valid_and_leaves_nothing_open() -> None:
 def test_the_schema_has_the_parts_that_were_promised() -> None:
     """In their order."""
     assert list(SCHEMA["properties"]) == [
-<<<<<<< HEAD
         *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "hosts", "goodput", "memory"),
+        "evaluation",
         *("items", "layers", "lines", "overhead", "blind_spots", "drops", "black_box"),
-=======
-        *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "hosts", "goodput", "memory", "evaluation"),
-        *("items", "layers", "overhead", "blind_spots", "drops", "black_box"),
->>>>>>> cc77ffb (Picture what is wrong with learning)
     ]
     finding = ["kind", "severity", "confidence", "why", "next", "evidence", "because"]
     assert list(SCHEMA["$defs"]["finding"]["properties"]) == finding
