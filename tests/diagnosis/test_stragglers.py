@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.diagnosis.building import diagnosed, kinds, phases, processes
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sonde.testing import BuiltProcess
 
 RANKS = 16
-Times = "Callable[[int, int], dict[str, int]]"
 
 
 def late(some: Collection[int], phase: str, every: int = 1, ms: int = 40) -> Callable[[int, int], dict[str, int]]:
@@ -32,10 +31,10 @@ def late(some: Collection[int], phase: str, every: int = 1, ms: int = 40) -> Cal
     return times
 
 
-def job(times: Callable[[int, int], dict[str, int]], hosts: int = 4, **training: object) -> list[BuiltProcess]:
+def job(times: Callable[[int, int], dict[str, int]], hosts: int = 4, **training: Any) -> list[BuiltProcess]:
     """So many ranks on each of some hosts."""
-    found = processes(ranks=RANKS, phases=times, **training)  # type: ignore[arg-type]
-    return [one._replace(host=f"node-{(one.process or {})['rank'] * hosts // RANKS}") for one in found]  # type: ignore[operator]
+    found = processes(ranks=RANKS, phases=times, **training)
+    return [one._replace(host=f"node-{int(str((one.process or {})['rank'])) * hosts // RANKS}") for one in found]
 
 
 @pytest.mark.parametrize(("phase", "kind"), [("forward", "COMPUTE_STRAGGLER"), ("input_wait", "INPUT_STRAGGLER")])

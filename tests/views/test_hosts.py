@@ -75,6 +75,6 @@ def test_the_page_has_both(path: Path, view: Report) -> None:
     with open_run(path) as run:
         text = page(view, charts(run))
     assert "Attempts" in text
-    assert "Hosts" in text
+    assert "Clocks of the hosts" in text
     assert "+45.0 ms" in text
     assert "repeated later" in text

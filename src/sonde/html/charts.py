@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.analysis.questions.history import Axis, Piece, Strip
+from sonde.analysis.questions.history import Axis, HostStrip, Piece, Strip
 from sonde.html.markup import safe, tag
 from sonde.views.words import phase_name
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 HEIGHT = 1000  # of every drawing, in its own units
 LEVELS = 9  # of the heat map
+LEAST_HEAT = 0.2  # of a rank's own time: the darkest colour is no less, so that chance stays pale
+LABELLED = 40  # hosts that all have a name beside them
+LABELLED_OF_MANY = 24
 CLIPPED = 40  # a mean that is so many times the median is cut off there, marked, and told
 
 
@@ -106,6 +110,42 @@ def heat(charts: Charts) -> str:
     legend = tag("p", f"{units.duration(low)} {scale} {units.duration(high)}", "scale")
     more = f"{charts.strips_left_out} more ranks are not shown." if charts.strips_left_out else ""
     return tag("div", rows, "heat") + _below(along) + legend + _note(more)
+
+
+def host_heat(charts: Charts) -> str:
+    """One row for each host, the latest first: how much longer its slowest rank took than that of the median host, piece by piece."""
+    along, hosts = charts.heat_axis, charts.hosts
+    if along is None or not hosts:
+        return ""
+    latest = sorted(late for late, _ in hosts[0].values.values())
+    own = sorted(value for strip in charts.strips for value in strip.values.values())
+    high = max(latest[len(latest) // 2], LEAST_HEAT * own[len(own) // 2], 1.0)
+    labelled = hosts if len(hosts) <= LABELLED else hosts[:LABELLED_OF_MANY]
+    rows = [tag("div", tag("span", safe(host.host)) + _host(host, along, high), "strip wide") for host in labelled]
+    rows += [
+        tag("div", "<span></span>" + _host(host, along, high), "strip wide thin") for host in hosts[len(labelled) :]
+    ]
+    scale = "".join(f'<i class="h{level}"></i>' for level in range(LEVELS))
+    legend = tag("p", f"0 {scale} {units.duration(high)} longer", "scale")
+    more = (
+        f"The other {len(hosts) - len(labelled)} hosts are below, in the same order."
+        if len(hosts) > len(labelled)
+        else ""
+    )
+    return tag("div", "".join(rows), "heat") + tag("div", _below(along), "wide") + legend + _note(more)
+
+
+def _host(host: HostStrip, along: Axis, high: float) -> str:
+    """A strip of cells; neighbours of one colour are one cell, and those that are not late are left out."""
+    drawn = []
+    for level, some in itertools.groupby(sorted(host.values.items()), key=lambda cell: _level(cell[1][0], 0.0, high)):
+        cells = list(some)
+        place, width = cells[0][0], cells[-1][0] - cells[0][0] + 1
+        late, rank = max((value for _, value in cells), key=lambda value: value[0])
+        if level:
+            hint = f"{safe(host.host)}, {_range(along, place, width)}: rank {rank} {units.duration(late)} longer"
+            drawn.append(f'<rect class="h{level}" x="{place}" width="{width}" height="1"><title>{hint}</title></rect>')
+    return f'<svg viewBox="0 0 {along.pieces} 1" preserveAspectRatio="none">{"".join(drawn)}</svg>'
 
 
 def _rank(strip: Strip) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sonde.views.charts import Charts
 
 MOST_LAYERS = 40
-MOST_RANKS = 64
+MOST_RANKS = 32
 MOST_EVIDENCE = 60  # numbers of a finding
 MOST_QUERY = 2000  # characters
 MOST_ROWS = 20  # of what a finding names, such as items
@@ -43,6 +43,7 @@ def _main(view: Report, charts: Charts) -> str:
         _evaluation(view, charts),
         _learning(charts),
         _ranks(view, charts),
+        _host_heat(charts),
         _attempts(view),
         _hosts(view),
         _slowest(view),
@@ -284,7 +285,8 @@ def _several(charts: Charts) -> str:
 def _ranks(view: Report, charts: Charts) -> str:
     if len(view.ranks) < 2:
         return ""
-    rows = [_rank(one) for one in newest_attempt(view.ranks)[:MOST_RANKS]]
+    shown = _slowest_ranks(newest_attempt(view.ranks))
+    rows = [_rank(one) for one in shown]
     caption = (
         "Ranks that wait for each other take equally long. Their own time, without communication, shows which "
         "one is late."
@@ -295,6 +297,12 @@ def _ranks(view: Report, charts: Charts) -> str:
     return section(
         "Trainings" if view.run.trainings > 1 else "Ranks", caption, draw.heat(charts) + "<br>" + table(titles, rows)
     )
+
+
+def _slowest_ranks(ranks: list[RankRow]) -> list[RankRow]:
+    """All of a few ranks; of many the slowest, in their order."""
+    least = sorted((one.own_ns or 0 for one in ranks), reverse=True)[:MOST_RANKS][-1]
+    return ranks if len(ranks) <= MOST_RANKS else [one for one in ranks if (one.own_ns or 0) >= least][:MOST_RANKS]
 
 
 def _rank(one: RankRow) -> list[str]:
@@ -334,6 +342,13 @@ def _attempts(view: Report) -> str:
     return section("Attempts", safe(caption), table(titles, rows))
 
 
+def _host_heat(charts: Charts) -> str:
+    caption = (
+        "How much longer the slowest rank of each host takes than that of the median host. The latest host comes first."
+    )
+    return section("Hosts over the run", caption, draw.host_heat(charts)) if charts.hosts else ""
+
+
 def _hosts(view: Report) -> str:
     if not words.has_clocks(view.hosts):
         return ""
@@ -352,7 +367,7 @@ def _hosts(view: Report) -> str:
     ]
     titles = ["<host", "ranks", "ahead", "at most off by", "drift", "<based on", "<clock was set"]
     more = "" if len(shown) == len(view.hosts) else f" {len(view.hosts) - len(shown)} more hosts are not shown."
-    return section("Hosts", f"{words.CLOCKS.capitalize()}.{more}", table(titles, rows))
+    return section("Clocks of the hosts", f"{words.CLOCKS_OF_PAGE}{more}", table(titles, rows))
 
 
 # ── the slowest ──────────────────────────────────────────────────────────────────────────────────────────────────────

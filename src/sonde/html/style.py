@@ -69,6 +69,7 @@ td .bar{height:12px;border-radius:3px;margin:0;min-width:120px}
 .strip{display:grid;grid-template-columns:64px 1fr;gap:8px;align-items:center;font-size:11.5px;color:var(--soft)}
 .strip span{text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .strip svg{width:100%;height:18px;display:block;margin:1px 0;background:var(--panel)}
+.strip.wide{grid-template-columns:132px 1fr}.thin svg{height:5px;margin:0}.wide .along{margin-left:140px}
 .scale{display:flex;align-items:center;gap:1px;margin:10px 0 0 72px;font-size:12px;color:var(--soft)}
 .scale i{width:18px;height:10px;display:inline-block}.scale i:first-child{margin-left:8px}.scale i:last-child{margin-right:8px}
 ul{margin:4px 0 0;padding-left:18px}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.analysis.questions.history import Axis, Piece, Strip, axis, pieces, strips
+from sonde.analysis.questions.history import Axis, HostStrip, Piece, Strip, axis, host_strips, pieces, strips
 from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.samples import Call, flame
 from sonde.analysis.records import label
@@ -27,6 +27,7 @@ FEWEST = 24  # cells of a rank
 POINTS = 120  # of a line of memory, each with its least and its most
 MOST_LINES = 10
 MOST_STRIPS = 64
+MOST_BESIDE_HOSTS = 16  # ranks, where there are more and all hosts are drawn
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Charts:
     heat_axis: Axis | None
     strips: list[Strip]
     strips_left_out: int
+    hosts: list[HostStrip]  # the latest first; none if there is only one
     memory: list[Line]
     memory_left_out: int
     memory_ns: int  # how long memory was looked at
@@ -75,8 +77,12 @@ def charts(run: Run) -> Charts:
     along = axis(run, SINGLE)
     along = along if along and along.width <= 1 else axis(run, PIECES)
     ranks = run.sql("SELECT count(DISTINCT process) FROM steps").fetchall()[0][0] if along else 0
-    coarse = axis(run, max(FEWEST, min(PIECES, CELLS // max(ranks, 1)))) if ranks > 1 else None
+    machines = len({row["host"] for row in run.rows})
+    drawn = machines if ranks > MOST_STRIPS and machines > 1 else ranks  # of many ranks, their hosts
+    coarse = axis(run, max(FEWEST, min(PIECES, CELLS // max(drawn, 1)))) if ranks > 1 else None
     rows = strips(run, coarse) if coarse else []
+    hosts = host_strips(run, rows)
+    latest = _latest(rows, MOST_BESIDE_HOSTS if hosts and len(rows) > MOST_STRIPS else MOST_STRIPS)
     series = [
         one for one in memory_series(run) if one.role not in ("host", "container") and one.what in ("rss", "allocated")
     ]
@@ -89,8 +95,9 @@ def charts(run: Run) -> Charts:
         axis=along,
         pieces=pieces(run, along) if along else [],
         heat_axis=coarse,
-        strips=rows[:MOST_STRIPS],
-        strips_left_out=max(0, len(rows) - MOST_STRIPS),
+        strips=latest,
+        strips_left_out=len(rows) - len(latest),
+        hosts=hosts,
         memory=[_line(one, begun[one.host], max(lasted, 1)) for one in shown],
         memory_left_out=len(series) - len(shown),
         memory_ns=lasted,
@@ -100,6 +107,15 @@ def charts(run: Run) -> Charts:
         **_learning(run),
         **_usage(run),
     )
+
+
+def _latest(rows: list[Strip], most: int) -> list[Strip]:
+    """All of a few ranks; of many those that take longest, in their order."""
+    if len(rows) <= most:
+        return rows
+    order = sorted(rows, key=lambda one: -sum(one.values.values()) / max(len(one.values), 1))
+    kept = {id(one) for one in order[:most]}
+    return [one for one in rows if id(one) in kept]
 
 
 def _losses(run: Run) -> dict[str, Any]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sonde.analysis.questions.goodput import Attempt, Goodput
 
 CLOCKS = "clocks, compared with that of the host of rank 0"
+CLOCKS_OF_PAGE = "Compared with the host of rank 0. Times in tables are those of each host; exports are corrected."
 
 
 def has_clocks(hosts: list[HostClock]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
-from sonde.testing import MS, START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run, synthetic_run
+from sonde.testing import MS, START_NS, WALL_NS, BuiltProcess, BuiltRecord, Straggler, build_run, synthetic_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,3 +115,14 @@ def test_whether_a_clock_was_set_is_unknown_without_a_second_look(tmp_path: Path
 
 def test_a_run_without_processes_has_no_hosts(tmp_path: Path) -> None:
     assert rows(build_run(tmp_path / "run", ())) == []
+
+
+def test_hosts_that_never_come_last_are_compared_by_when_they_leave(tmp_path: Path) -> None:
+    """All wait 100 ms for a rank of the third host, in every step."""
+    late = Straggler(4, times=60.0)
+    path = synthetic_run(tmp_path / "run", ranks=6, hosts=3, steps=200, stragglers=[late], skew_ns=(0, 250 * MS))
+    with open_run(path) as run:
+        waited = run.sql("SELECT median(communication_ns) FROM steps WHERE rank < 4").fetchall()[0][0]
+    other = rows(path)[1]
+    assert other["host"] == "node-001"
+    assert abs(other["offset_ns"] - 250 * MS) <= other["error_ns"] < 2 * MS < waited / 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records.schema import PHASES, RESIDUAL
@@ -47,11 +48,24 @@ class Piece:
 
 @dataclass(frozen=True)
 class Strip:
-    """One process over the pieces: its median time in a step without communication; a piece may be missing."""
+    """One rank over the pieces: its mean time in a step without communication; a piece may be missing."""
 
     process: str
     rank: int | None
     values: dict[int, float]
+
+
+@dataclass(frozen=True)
+class HostStrip:
+    """One host over the pieces: how much longer its slowest rank took than that of the median host, and which one that was."""
+
+    host: str
+    values: dict[int, tuple[float, int | None]]
+
+    @property
+    def late_ns(self) -> float:
+        """How late it is on average."""
+        return sum(late for late, _ in self.values.values()) / max(len(self.values), 1)
 
 
 def axis(run: Run, most: int) -> Axis | None:
@@ -93,14 +107,42 @@ def _piece(row: tuple[Any, ...]) -> Piece:
 
 
 def strips(run: Run, along: Axis) -> list[Strip]:
-    """Each process that trained, over the pieces, by rank."""
+    """Each rank that trained, over the pieces; of a job that was started again, each piece as it went last."""
     rows = run.sql(
         f"""
-        SELECT process, any_value(rank), {along.place}, median(dur_ns - coalesce(communication_ns, 0))
-        FROM steps WHERE dur_ns IS NOT NULL GROUP BY 1, 3 ORDER BY 2 NULLS LAST, 1, 3
+        SELECT process, any_value(rank), {along.place}, avg(dur_ns - coalesce(communication_ns, 0))
+        FROM steps WHERE dur_ns IS NOT NULL GROUP BY 1, 3 ORDER BY 2 NULLS LAST, min(start_ns), 1, 3
         """
     ).fetchall()
-    found: dict[str, Strip] = {}
+    found: dict[str | int, Strip] = {}
     for process, rank, place, value in rows:
-        found.setdefault(process, Strip(process, rank, {})).values[place] = value
+        found.setdefault(process if rank is None else rank, Strip(process, rank, {})).values[place] = value
     return list(found.values())
+
+
+def host_strips(run: Run, ranks: list[Strip]) -> list[HostStrip]:
+    """Each host over the pieces, the latest first; none if there is only one."""
+    host_of = {str(row["process"]): str(row["host"]) for row in run.rows}
+    hosts: dict[str, list[Strip]] = {}
+    for one in ranks:
+        hosts.setdefault(host_of[one.process], []).append(one)
+    if len(hosts) < 2:
+        return []
+    slowest = {host: _slowest(some) for host, some in hosts.items()}
+    places = {place for values in slowest.values() for place in values}
+    middle = {place: median(values[place][0] for values in slowest.values() if place in values) for place in places}
+    found = [
+        HostStrip(host, {place: (own - middle[place], rank) for place, (own, rank) in slowest[host].items()})
+        for host in hosts
+    ]
+    return sorted(found, key=lambda one: -one.late_ns)
+
+
+def _slowest(ranks: list[Strip]) -> dict[int, tuple[float, int | None]]:
+    """The slowest of some ranks in each piece: its time, and which one it is."""
+    found: dict[int, tuple[float, int | None]] = {}
+    for one in ranks:
+        for place, value in one.values.items():
+            if place not in found or value > found[place][0]:
+                found[place] = value, one.rank
+    return dict(sorted(found.items()))

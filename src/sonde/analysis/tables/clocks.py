@@ -60,17 +60,18 @@ def stretches(times: Ints, low: Ints, high: Ints, slack_ns: float = 0.0) -> list
     return []
 
 
-def scatter(times: Ints, ahead: Ints) -> float:
-    """By how much differences between two clocks scatter about an even course, in ns: 19 of 20 are within it."""
+def apart(times: Ints, ahead: Ints) -> Floats:
+    """How far each difference between two clocks is from an even course, in ns."""
     if len(times) < 3:
-        return 0.0
+        return np.zeros(len(times))
     moved = (times - times[0]).astype(np.float64)
     differences = (ahead - ahead[0]).astype(np.float64)
     half = len(times) // 2
     first, last = np.median(moved[:half]), np.median(moved[-half:])
     drift = (np.median(differences[-half:]) - np.median(differences[:half])) / max(last - first, 1.0)
     left = differences - np.clip(drift, -FASTEST, FASTEST) * moved
-    return float(np.quantile(np.abs(left - np.median(left)), 0.95))
+    found: Floats = np.abs(left - np.median(left))
+    return found
 
 
 def _cut(times: Ints, low: Ints, high: Ints, slack: float) -> list[ClockStretch]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.records import schema
 from sonde.analysis.records.schema import quoted
-from sonde.analysis.tables.clocks import ClockStretch, scatter, stretches
+from sonde.analysis.tables.clocks import ClockStretch, apart, stretches
 from sonde.analysis.tables.steps import ROWS
 from sonde.lazy import numpy as np
 from sonde.store import probe
@@ -31,6 +31,8 @@ REFERENCE, COLLECTIVES, WALL = "reference", "collectives", "wall clock"
 MEETINGS = "meetings"  # all collectives that are at hand, as events
 MOST = 512  # collectives of a run that are looked at
 ENOUGH = 4  # so few of them say nothing
+SHARP_NS = 1_000_000  # bounds that are wider are made narrower by when the ranks left
+USUAL = 0.95  # of the collectives; in the others a rank may have lost its core
 RANKS = 4  # of a host in an attempt that are looked at
 JUMP_NS = 10_000_000  # both clocks are read one after the other: a smaller difference may be a pause between
 # Whoever is in one of these waits for all others. In the others some ranks only send.
@@ -43,12 +45,16 @@ _ROLES = ("worker", LAUNCHER)
 
 
 class _Met(NamedTuple):
-    """One host in one collective: the last of its ranks came at `enter`, the first one left at `leave`, on its own clock."""
+    """One host in one collective: the last of its ranks came at `enter`, the first one left at `leave`, on its own clock.
+
+    `stay`: how long that of its ranks was in it which was in it for the shortest time.
+    """
 
     host: str
     meeting: tuple[Any, ...]
     enter: int
     leave: int
+    stay: int
     shared: bool  # an all-reduce of DistributedDataParallel
 
 
@@ -123,7 +129,7 @@ def _met(
 
 def _asked(connection: duckdb.DuckDBPyConnection, query: str) -> list[_Met]:
     rows = connection.execute(query).fetchall()
-    return [_Met(host, tuple(meeting), enter, leave, shared) for host, *meeting, enter, leave, shared in rows]
+    return [_Met(host, tuple(meeting), *moments) for host, *meeting, moments in rows]
 
 
 def _shared(found: Sequence[_Met]) -> int:
@@ -161,7 +167,7 @@ _OF_STEPS = """
                 WHEN communication_after IS NOT NULL AND NOT {alone} THEN start_ns + dur_ns END AS leave
         FROM steps, every WHERE step % every = 0 AND communication_ns IS NOT NULL
     )
-    SELECT host, attempt, step, max(enter), min(leave), bool_or(shared)
+    SELECT host, attempt, step, (max(enter), min(leave), min(leave - enter), bool_or(shared))
     FROM bounds WHERE enter IS NOT NULL AND leave IS NOT NULL GROUP BY ALL
 """
 # Collectives of one name in one step are told apart by their order; where a rank has more or fewer of them, by nothing.
@@ -182,7 +188,7 @@ _OF_EVENTS = """
     numbered AS (
         SELECT *, dense_rank() OVER (ORDER BY attempt, step, name, place) AS number FROM met SEMI JOIN alike USING (attempt, step, name)
     )
-    SELECT host, attempt, step, name, place, max(enter), min(leave), false FROM numbered
+    SELECT host, attempt, step, name, place, (max(enter), min(leave), min(leave - enter), false) FROM numbered
     WHERE number % greatest(1, (SELECT max(number) FROM numbered) // {most}) = 0 GROUP BY ALL
 """
 
@@ -204,11 +210,30 @@ def _course(met: Sequence[_Met], host: str, reference: str, slack: float) -> lis
     times = np.array([other.leave for _, other in pairs], np.int64)
     low = np.array([one.enter - other.leave for one, other in pairs], np.int64)
     high = np.array([one.leave - other.enter for one, other in pairs], np.int64)
+    left = np.array([one.leave - other.leave for one, other in pairs], np.int64)
+    away = apart(times, left)
+    scatter = float(np.quantile(away, USUAL))
     if any(
         one.shared or other.shared for one, other in pairs
     ):  # what comes after the all-reduce is in the backward pass too
-        slack += scatter(times, np.array([one.leave - other.leave for one, other in pairs], np.int64))
+        slack += scatter
+    course = stretches(times, low, high, slack)
+    if max((one.error_ns for one in course), default=0) <= SHARP_NS:
+        return course
+    # Neither host has a rank that comes last. But nobody leaves much later than the last one, for whom all is ready.
+    shortest = _shortest(met)
+    room = np.array([shortest[one.meeting] for one, _ in pairs], np.int64) + int(scatter)
+    usual = away <= scatter
+    low, high = np.where(usual, np.maximum(low, left - room), low), np.where(usual, np.minimum(high, left + room), high)
     return stretches(times, low, high, slack)
+
+
+def _shortest(met: Sequence[_Met]) -> dict[tuple[Any, ...], int]:
+    """For each collective how long it took the last one to come."""
+    found: dict[tuple[Any, ...], int] = {}
+    for one in met:
+        found[one.meeting] = min(one.stay, found.get(one.meeting, one.stay))
+    return found
 
 
 # ── the wall clock ───────────────────────────────────────────────────────────────────────────────────────────────────
