@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from sonde.compare import intervals
@@ -18,9 +17,15 @@ def steps(count: int = 300, middle: float = 10.0, scatter: float = 0.05, seed: i
     return middle * MS * np.exp(np.random.default_rng(seed).normal(0, scatter, count))
 
 
+def blocks_of(values: NDArray[np.float64] | list[float]) -> NDArray[np.float64]:
+    """A series in at most 40 blocks of consecutive values, one per row."""
+    size = max(1, min(4, len(values) // intervals.LEAST_BLOCKS), -(-len(values) // intervals.BLOCKS))
+    return np.array(values[: len(values) // size * size], np.float64).reshape(-1, size)
+
+
 def compared(a: NDArray[np.float64], b: NDArray[np.float64], statistic: str = "p50") -> intervals.Interval:
     """The interval of two series."""
-    found = intervals.ratio(intervals.blocks_of(a), intervals.blocks_of(b), statistic)
+    found = intervals.ratio(blocks_of(a), blocks_of(b), statistic)
     assert found is not None
     return found
 
@@ -86,36 +91,23 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
 
 def test_a_difference_has_an_interval_too() -> None:
     """Phases differ by so many ns."""
-    found = intervals.change(intervals.blocks_of(steps(seed=1)), intervals.blocks_of(steps(middle=12.0, seed=2)))
+    found = intervals.change(blocks_of(steps(seed=1)), blocks_of(steps(middle=12.0, seed=2)))
     assert found is not None
     assert found.low <= 2 * MS <= found.high
     assert found.low > MS
 
 
-def test_blocks_of_a_long_series_are_few() -> None:
-    """A million steps fit into a few kilobytes."""
-    assert intervals.blocks_of(np.ones(1_000_000)).shape == (intervals.BLOCKS, intervals.PER_BLOCK)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 41, 403])
-def test_blocks_of_any_length(count: int) -> None:
-    """All rows have one length, and at most a block is left out."""
-    blocks = intervals.blocks_of(np.arange(count, dtype=float))
-    assert blocks.ndim == 2
-    assert count - blocks.size < max(4, count // 10)
-
-
 def test_nothing_has_no_ratio() -> None:
     """Without steps, or with none that took time."""
-    nothing = intervals.blocks_of([])
-    assert intervals.ratio(nothing, intervals.blocks_of([1.0] * 20)) is None
-    assert intervals.ratio(intervals.blocks_of([0.0] * 20), intervals.blocks_of([1.0] * 20)) is None
+    nothing = blocks_of([])
+    assert intervals.ratio(nothing, blocks_of([1.0] * 20)) is None
+    assert intervals.ratio(blocks_of([0.0] * 20), blocks_of([1.0] * 20)) is None
     assert intervals.change(nothing, nothing) is None
 
 
 def test_one_block_is_no_evidence() -> None:
     """A single step says nothing about how much steps scatter."""
-    found = intervals.ratio(intervals.blocks_of([1.0]), intervals.blocks_of([2.0]))
+    found = intervals.ratio(blocks_of([1.0]), blocks_of([2.0]))
     assert found is not None
     assert (found.low, found.high) == (0.0, math.inf)
     assert intervals.judge(found, 0.03) == intervals.INCONCLUSIVE

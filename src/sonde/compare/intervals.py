@@ -2,8 +2,7 @@
 
 Pure functions over arrays of durations. A ratio is B / A: below 1, B is faster. The same input gives the same interval.
 
-    a, b = blocks_of(durations_a), blocks_of(durations_b)
-    interval = ratio(a, b, "p50")            # Interval(ratio=1.12, low=1.09, high=1.15)
+    interval = ratio(a, b, "p50")            # a, b: blocks of consecutive steps, one per row. Interval(ratio=1.12, low=1.09, high=1.15)
     judge(interval, margin=0.03)             # "slower"
     more_steps(interval, 0.03, steps=200)    # 0: it is sure already
 """
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 FASTER, SLOWER, SAME, INCONCLUSIVE = "faster", "slower", "same", "inconclusive"
 BLOCKS = 40  # of consecutive steps, drawn as a whole: neighbours share what the machine did
-PER_BLOCK = 50  # steps that are kept of a block, evenly spaced
 LEAST_BLOCKS = 5
 DRAWS = 1000
 LEVEL = 0.95  # of the confidence intervals
@@ -49,17 +47,6 @@ class Change(NamedTuple):
     difference: float
     low: float
     high: float
-
-
-def blocks_of(values: Sequence[float] | Floats, most: int = BLOCKS, each: int = PER_BLOCK) -> Floats:
-    """Cut a series into blocks of consecutive values, one per row; long blocks keep evenly spaced values.
-
-    At most `most` rows, all of one length; the few last values that fill no block are left out.
-    """
-    series = np.asarray(values, np.float64)
-    size = max(1, min(4, len(series) // LEAST_BLOCKS), -(-len(series) // most))
-    rows = series[: len(series) // size * size].reshape(-1, size)
-    return rows[:, np.linspace(0, size - 1, min(size, each)).round().astype(int)]
 
 
 def ratio(a: Floats, b: Floats, statistic: str = "p50", draws: int = DRAWS, seed: int = SEED) -> Interval | None:

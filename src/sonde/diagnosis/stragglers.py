@@ -39,7 +39,6 @@ class Late:
     group: Group
     others: list[RankSpeed]
     gap_ns: float  # what the others wait in a step because of them
-    step_ns: float
     share: float
     cause: str | None
     phase: str | None
@@ -99,7 +98,6 @@ def late_ranks(facts: Facts, policy: Policy) -> Late | None:
         group=group(late, ranks, policy["straggler.host"]),
         others=others,
         gap_ns=gap,
-        step_ns=step,
         share=gap / step,
         cause=_cause(more, gap * policy["straggler.covers"]),
         phase=phase if largest >= gap * policy["straggler.covers"] else None,

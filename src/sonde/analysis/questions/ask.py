@@ -10,6 +10,8 @@ from sonde.errors import UnknownName, nearest
 
 STEP = "$step"  # the only parameter a question may have
 
+OVERLAP = "-- include overlap\n"  # stands for `sql/overlap.part`
+
 
 @dataclass(frozen=True)
 class Question:
@@ -29,8 +31,13 @@ class Question:
 @cache
 def questions() -> tuple[Question, ...]:
     """All questions, by name."""
-    files = resources.files("sonde.analysis.questions").joinpath("sql").iterdir()
-    found = [_question(file.name.removesuffix(".sql"), file.read_text("utf-8")) for file in files]
+    texts = {file.name: file.read_text("utf-8") for file in resources.files(__package__).joinpath("sql").iterdir()}
+    shared = texts["overlap.part"]
+    found = [
+        _question(name.removesuffix(".sql"), text.replace(OVERLAP, shared))
+        for name, text in texts.items()
+        if name.endswith(".sql")
+    ]
     return tuple(sorted(found, key=lambda one: one.name))
 
 

@@ -12,18 +12,9 @@ WITH kinds AS (
     FROM kinds inner_span JOIN kinds outer_span ON outer_span.process = inner_span.process AND outer_span.seq = inner_span.parent
     WHERE inner_span.kind = 0 AND outer_span.kind = 1
 ), edges AS (
-    SELECT rank, start_ns AS moment, (kind = 0)::INT AS talk, (kind = 1)::INT AS compute FROM kinds WHERE kind IS NOT NULL
+    SELECT rank, start_ns AS moment, (kind = 0)::INT AS measured, (kind = 1)::INT AS compute FROM kinds WHERE kind IS NOT NULL
     UNION ALL SELECT rank, end_ns, -(kind = 0)::INT, -(kind = 1)::INT FROM kinds WHERE kind IS NOT NULL
     UNION ALL SELECT rank, start_ns, 0, -1 FROM stopping
     UNION ALL SELECT rank, end_ns, 0, 1 FROM stopping
-), moments AS (
-    SELECT rank, moment, sum(talk) AS talk, sum(compute) AS compute FROM edges GROUP BY ALL
-), levels AS (
-    SELECT rank, sum(talk) OVER w > 0 AS talk, sum(compute) OVER w > 0 AS compute, lead(moment) OVER w - moment AS dur
-    FROM moments WINDOW w AS (PARTITION BY rank ORDER BY moment)
-)
-SELECT nullif(rank, -1) AS rank, coalesce(sum(dur) FILTER (talk), 0)::BIGINT AS communication_ns,
-       coalesce(sum(dur) FILTER (compute), 0)::BIGINT AS computing_ns,
-       coalesce(sum(dur) FILTER (talk AND compute), 0)::BIGINT AS both_ns,
-       sum(dur) FILTER (talk AND compute) / nullif(sum(dur) FILTER (talk), 0) AS hidden_share
-FROM levels GROUP BY rank ORDER BY rank
+-- include overlap
+SELECT rank, measured_ns AS communication_ns, computing_ns, both_ns, hidden_share FROM overlap ORDER BY rank

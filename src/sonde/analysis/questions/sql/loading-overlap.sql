@@ -6,16 +6,7 @@ WITH kinds AS (
                 WHEN cat = 'compute' THEN 1 END AS kind
     FROM events WHERE kind = 'span' AND dur_ns IS NOT NULL
 ), edges AS (
-    SELECT rank, start_ns AS moment, (kind = 0)::INT AS load, (kind = 1)::INT AS compute FROM kinds WHERE kind IS NOT NULL
+    SELECT rank, start_ns AS moment, (kind = 0)::INT AS measured, (kind = 1)::INT AS compute FROM kinds WHERE kind IS NOT NULL
     UNION ALL SELECT rank, end_ns, -(kind = 0)::INT, -(kind = 1)::INT FROM kinds WHERE kind IS NOT NULL
-), moments AS (
-    SELECT rank, moment, sum(load) AS load, sum(compute) AS compute FROM edges GROUP BY ALL
-), levels AS (
-    SELECT rank, sum(load) OVER w > 0 AS load, sum(compute) OVER w > 0 AS compute, lead(moment) OVER w - moment AS dur
-    FROM moments WINDOW w AS (PARTITION BY rank ORDER BY moment)
-)
-SELECT nullif(rank, -1) AS rank, coalesce(sum(dur) FILTER (load), 0)::BIGINT AS loading_ns,
-       coalesce(sum(dur) FILTER (compute), 0)::BIGINT AS computing_ns,
-       coalesce(sum(dur) FILTER (load AND compute), 0)::BIGINT AS both_ns,
-       sum(dur) FILTER (load AND compute) / nullif(sum(dur) FILTER (load), 0) AS hidden_share
-FROM levels GROUP BY rank ORDER BY rank
+-- include overlap
+SELECT rank, measured_ns AS loading_ns, computing_ns, both_ns, hidden_share FROM overlap ORDER BY rank
