@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,32 @@ def test_every_module_that_the_architecture_names_exists() -> None:
     named = set(re.findall(r"`([\w/]+\.(?:py|c|h))`", text))
     assert len(named) > 40
     assert not {name for name in named if not (ROOT / "src/sonde" / name).exists() and not (ROOT / name).exists()}
+
+
+def test_no_walk_comes_by_a_module_twice() -> None:
+    """They go forward, from the program to the screen."""
+    lines = [
+        line.strip().removeprefix("|").removesuffix("|").split("|")
+        for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    ]
+    walks = list(zip_longest(*(line for line in lines if len(line) > 1 and ".py`" in "".join(line))))
+    assert len(walks) == 4
+    for walk in walks:
+        names = [one.strip() for one in walk if one and one.strip()]
+        assert len(names) > 10
+        assert len(names) == len(set(names))
+
+
+def test_every_package_and_top_level_module_stands_in_the_map() -> None:
+    """Who opens the tree finds each name of it in ARCHITECTURE.md."""
+    source = ROOT / "src/sonde"
+    drawn = (ROOT / "ARCHITECTURE.md").read_text().split("```")[1]
+    top = {path.name for path in source.glob("*.py")}
+    packages = {f"{path.parent.name}/" for path in source.rglob("__init__.py") if path.parent != source}
+    assert {"flow.py", "guard.py"} <= top
+    assert {"learning/", "web/"} <= packages
+    missing = {name for name in top | packages if not re.search(rf"(?<![\w.]){re.escape(name)}", drawn)}
+    assert missing <= {"__main__.py"}
 
 
 # ── the page of settings ─────────────────────────────────────────────────────────────────────────────────────────────
