@@ -120,7 +120,7 @@ frontend/node_modules/.installed: frontend/package.json frontend/package-lock.js
 	@touch $@
 
 # The pages of `sonde ui`, as static files of the package.
-$(PAGES): frontend/node_modules/.installed frontend/index.html frontend/vite.config.ts frontend/tsconfig.json src/sonde/views/palette.json \
+$(PAGES): frontend/node_modules/.installed frontend/index.html frontend/vite.config.ts frontend/vite.report.config.ts frontend/tsconfig.json src/sonde/views/palette.json \
 		$(shell find frontend/src frontend/public -type f 2>/dev/null)
 	$(NPM) run --silent build -- --logLevel warn
 	@touch $@
@@ -215,5 +215,5 @@ bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full)
 
 clean:
-	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/sonde/native/*.so src/sonde/web/static frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/sonde/native/*.so src/sonde/web/static src/sonde/html/static frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,8 @@ from tests.html.test_blackbox import faulty, page_of
 from tests.views.runs import with_slow_item
 
 from sonde.analysis.run import open_run
-from sonde.html import page
+from sonde.html import interactive, page
+from sonde.html.interactive import STATIC
 from sonde.views.charts import charts
 from sonde.views.report import report
 
@@ -75,12 +76,12 @@ def test_hostile_names_do_not_run_and_nothing_is_requested(tmp_path: Path, liste
         f"<style>body{{background:url({address}/style)}}</style></title></style>"
     )
     with open_run(with_slow_item(tmp_path / "run")) as run:
-        view, drawn = report(run), charts(run)
+        view, drawn, live = report(run), charts(run), interactive(run)
     about = dataclasses.replace(view.run, name=evil, command=evil, notes=[evil])
     layers = [dataclasses.replace(one, layer=evil, type=evil) for one in view.layers]
     view = dataclasses.replace(view, run=about, layers=layers, verdict=dataclasses.replace(view.verdict, why=evil))
     path = tmp_path / "report.html"
-    path.write_text(page(view, drawn))
+    path.write_text(page(view, drawn, live))
     document = shown(path, tmp_path / "profile")
     assert "<title>owned" not in document
     assert view.verdict.kind in document
@@ -109,3 +110,19 @@ def test_the_listener_would_have_heard_it(tmp_path: Path, listener: tuple[str, l
     path.write_text(f"<!DOCTYPE html><img src='{address}/img'><script>document.title='owned'</script>")
     assert "<title>owned" in shown(path, tmp_path / "profile")
     assert asked == ["/img"]
+
+
+@pytest.mark.skipif(not (STATIC / "charts.js").exists(), reason="the front end is not built: make setup")
+def test_the_charts_of_a_report_are_drawn_by_its_script(tmp_path: Path) -> None:
+    """The same lines as in the browser's pages; without a script, or where it may not run, the drawn ones are there."""
+    with open_run(with_slow_item(tmp_path / "run")) as run:
+        view, drawn, live = report(run), charts(run), interactive(run)
+    for name, script in (("live", live), ("static", None)):
+        path = tmp_path / f"{name}.html"
+        path.write_text(page(view, drawn, script))
+        document = shown(path, tmp_path / "profile")
+        assert ("<canvas" in document) == (name == "live")
+        assert ("Hover over a column" in document) == (name == "static")
+    changed = (tmp_path / "live.html").read_text().replace("<script>", "<script>;", 1)
+    (tmp_path / "changed.html").write_text(changed)
+    assert "<canvas" not in shown(tmp_path / "changed.html", tmp_path / "profile")

@@ -7,8 +7,12 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)")
 const CHOICE = "sonde-theme"
 
 function chosen(): Theme | null {
-  const found = window.localStorage.getItem(CHOICE)
-  return found === "light" || found === "dark" ? found : null
+  try {
+    const found = window.localStorage.getItem(CHOICE)
+    return found === "light" || found === "dark" ? found : null
+  } catch {
+    return null // a report that is shown inside of another page
+  }
 }
 
 /** Which theme is shown. */

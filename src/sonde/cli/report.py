@@ -17,7 +17,7 @@ from sonde.cli.outputfile import page_target
 from sonde.diagnosis.policy import Policy
 from sonde.exchange.output import output_file
 from sonde.finding import CRITICAL, SEVERITIES, WARN
-from sonde.html import page
+from sonde.html import interactive, page
 from sonde.mcp.brief import digest
 from sonde.terminal.report import draw_card
 from sonde.views.charts import charts
@@ -41,6 +41,7 @@ Example: sonde report --fail-on critical         for CI"""
 @directory
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", metavar="FILE", type=click.Path(), help="Write an HTML page with charts; works offline.")
+@click.option("--static", is_flag=True, help="Write the HTML page without a script: charts that cannot be zoomed.")
 @click.option(
     "--policy", metavar="FILE", type=click.Path(), help="TOML file with other thresholds (see `sonde rules`)."
 )
@@ -51,7 +52,7 @@ Example: sonde report --fail-on critical         for CI"""
 @click.option("--narrow", is_flag=True, help="Use 60 columns, whatever the terminal width.")
 @cluster_options
 def command(
-    run: str | None, dir: str | None, as_json: bool, html: str | None, policy: str | None, fail_on: str | None, brief: bool,
+    run: str | None, dir: str | None, as_json: bool, html: str | None, static: bool, policy: str | None, fail_on: str | None, brief: bool,
     narrow: bool, dask: str | None, workers_memory: int | None,
 ) -> None:  # fmt: skip
     """Diagnose a run: problem, evidence, next step.
@@ -59,6 +60,8 @@ def command(
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run. It may be running, killed or
     sealed.
     """
+    if static and html is None:
+        raise click.UsageError("--static is about the page of --html FILE.")
     if brief and as_json:
         raise click.UsageError("Choose one of --brief and --json.")
     thresholds = Policy.load(policy)
@@ -72,7 +75,7 @@ def command(
         if policy is None:
             keep_outcome(view, path)
         if target is not None:
-            _write(target, view, opened)
+            _write(target, view, opened, static=static)
     if as_json:
         print_json(view)
     elif brief:
@@ -85,6 +88,6 @@ def command(
         sys.exit(1)
 
 
-def _write(path: Path, view: Report, run: Run) -> None:
+def _write(path: Path, view: Report, run: Run, *, static: bool) -> None:
     with output_file(path, compressed=False) as file:
-        file.write(page(view, charts(run)))
+        file.write(page(view, charts(run), None if static else interactive(run)))

@@ -17,6 +17,7 @@ from sonde.views.words import black_box_line, notable_items, own_cost, phase_nam
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.items import StepItem
+    from sonde.html.interactive import Interactive
     from sonde.views.charts import Charts
 
 MOST_LAYERS = 40
@@ -26,20 +27,24 @@ MOST_QUERY = 2000  # characters
 MOST_ROWS = 20  # of what a finding names, such as items
 
 
-def page(view: Report, charts: Charts) -> str:
-    """The whole file, in ASCII."""
-    return document(f"{view.verdict.kind}: {view.run.name}", "report", STYLE, _main(view, charts))
+def page(view: Report, charts: Charts, live: Interactive | None = None) -> str:
+    """The whole file, in ASCII. `live`: charts that can be zoomed take the place of the drawn ones, where scripts run."""
+    title = f"{view.verdict.kind}: {view.run.name}"
+    if live is None:
+        return document(title, "report", STYLE, _main(view, charts, in_place=False))
+    content = _main(view, charts, in_place=True)
+    return document(title, "report", STYLE + live.style, content, script=live.script, data=live.data)
 
 
-def _main(view: Report, charts: Charts) -> str:
+def _main(view: Report, charts: Charts, *, in_place: bool) -> str:
+    drawn = [_over_time(view, charts), _loss(charts), *([_memory_chart(charts), _usage(charts)] if in_place else [])]
     parts = [
         _head(view),
         _verdict(view),
         "".join(_finding(one) for one in view.findings[1:] if one.because != view.verdict.kind),
         _breakdown(view),
-        _over_time(view, charts),
+        f'<div id="charts">{"".join(drawn)}</div>' if in_place else "".join(drawn),
         _sampled(view, charts),
-        _loss(charts),
         _evaluation(view, charts),
         _learning(charts),
         _ranks(view, charts),
@@ -48,8 +53,8 @@ def _main(view: Report, charts: Charts) -> str:
         _hosts(view),
         _slowest(view),
         _items(view),
-        _memory(view, charts),
-        _usage(charts),
+        _memory(view, None if in_place else charts),
+        "" if in_place else _usage(charts),
         _layers(view),
         _foot(view),
     ]
@@ -448,9 +453,14 @@ def _items(view: Report) -> str:
 # ── memory and layers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _memory(view: Report, charts: Charts) -> str:
+def _memory_chart(charts: Charts) -> str:
+    return section("Memory over time", "", draw.memory(charts))
+
+
+def _memory(view: Report, charts: Charts | None) -> str:
     if not view.memory:
         return ""
+    drawn = "" if charts is None else draw.memory(charts)
     rows = [
         [
             safe(one.who if one.what in ("rss", "used") else f"{one.who}, device {one.what}"),
@@ -460,9 +470,7 @@ def _memory(view: Report, charts: Charts) -> str:
         ]
         for one in view.memory
     ]
-    return section(
-        "Memory", "", draw.memory(charts) + table(["<", "<host", "after warm-up", "last", "peak", "limit"], rows)
-    )
+    return section("Memory", "", drawn + table(["<", "<host", "after warm-up", "last", "peak", "limit"], rows))
 
 
 def _usage(charts: Charts) -> str:

@@ -15,6 +15,7 @@ import { inside, type Range } from "../../parts/chart/window"
 import { about, RunPage } from "../../parts/RunPage"
 import { Facts } from "../../parts/Small"
 import { Show } from "../../parts/States"
+import "../../parts/runcharts/runcharts.css"
 
 export default function Layer({ params }: PageProps) {
   const run = params.run as string
