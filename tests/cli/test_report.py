@@ -163,8 +163,10 @@ def test_hostile_names_are_harmless_everywhere(tmp_path: Path) -> None:
     build_run(tmp_path / "run", [process], name=EVIL, command=[EVIL])
     assert all(line.isprintable() for line in call(tmp_path).stdout.splitlines())
     assert json.loads(call(tmp_path, "--json").stdout)["run"]["name"] == EVIL
-    call(tmp_path, "--html", str(tmp_path / "x.html"))
+    call(tmp_path, "--html", str(tmp_path / "x.html"), "--static")
     assert "<script" not in (tmp_path / "x.html").read_text()
+    call(tmp_path, "--html", str(tmp_path / "y.html"))
+    assert (tmp_path / "y.html").read_text().count("<script") <= 2  # the data, and what draws it
 
 
 def test_a_sealed_run_has_the_same_report(tmp_path: Path) -> None:

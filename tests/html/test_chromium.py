@@ -62,7 +62,11 @@ def shown(path: Path, profile: Path) -> str:
         f"--user-data-dir={profile}",
     ]
     done = subprocess.run(
-        [*line, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=SECONDS, check=True
+        [*line, "--virtual-time-budget=2000", "--dump-dom", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
     )
     return done.stdout
 
