@@ -20,6 +20,7 @@ PROJECT_FILE = "pyproject.toml"
 LARGEST_CAP = 2**62
 LONGEST_ARGUMENT = 2**24
 MOST_BATCHES = 64  # in the black box
+MOST_DEEP = 10_000  # steps that are recorded deep after an outlier
 MOST_HZ = 1000  # looks at stacks in a second
 MOST_EVERY = 10**9  # steps between two fingerprints, or two looks at gradients
 
@@ -56,6 +57,7 @@ class Settings(NamedTuple):
     io: bool
     profile_step: tuple[int, int] | None
     sample: int
+    adaptive: int
 
 
 class Setting(NamedTuple):
@@ -319,6 +321,11 @@ TABLE = (
         "Samples of the stacks of all threads per second, to see which lines take time. 0: off. `sonde run --sample` "
         "takes 50 samples a second.",
     ),
+    Setting(
+        "adaptive", "SONDE_ADAPTIVE", _between(0, MOST_DEEP), f"a whole number from 0 to {MOST_DEEP:,}", lambda: 0, "0",
+        "When a step is an outlier, memory grows or a loss jumps, record layers and stacks of the next N steps. This happens at "
+        "most once a minute, and 10 times in a process. 0: off.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
 _SELECTION = ("mode", *(f"patch_{name}" for name in _PATCHES))
@@ -336,6 +343,7 @@ PROBES = (
     "io",
     "profile_step",
     "sample",
+    "adaptive",
 )
 _ROWS = {row.name: row for row in TABLE}
 _PATHS = ("run", "dir", "scratch")

@@ -187,7 +187,8 @@ def install_probes(settings: config.Settings) -> None:
     workers = probes.Probe("workers", _join_in_workers, "patch_dataloader")
     watch = probes.Probe("nonfinite", _install_watch, probes.ALWAYS)
     blackbox = probes.Probe("blackbox", _install_blackbox, probes.ALWAYS)
-    probes.install(settings, (workers, *probes.PROBES, watch, blackbox))
+    deepen = probes.Probe("deepen", _install_deepen, probes.ALWAYS)
+    probes.install(settings, (workers, *probes.PROBES, watch, blackbox, deepen))
 
 
 def _join_in_workers(_settings: config.Settings) -> Callable[[], None]:
@@ -211,6 +212,28 @@ def _install_blackbox(settings: config.Settings) -> Callable[[], None]:
 
         box.start(settings.blackbox)
     return _nothing
+
+
+def _install_deepen(settings: config.Settings) -> Callable[[], None]:
+    from sonde.probes import asked
+
+    def deepen() -> None:
+        from sonde.deepen import answer
+
+        answer(settings)
+
+    ends = asked.watch(deepen)
+    if not settings.adaptive:
+        return ends
+    from sonde.adaptive import watch
+
+    watching = watch(settings)
+
+    def leave() -> None:
+        watching()
+        ends()
+
+    return leave
 
 
 def _nothing() -> None:

@@ -21,6 +21,7 @@ SECTIONS = {
         ("run", "Run a program and record it, without editing it."),
         ("watch", "Start a program and watch it, or watch a running or finished run."),
         ("deep", "Start a program and watch every layer: forward and backward time, memory."),
+        ("deepen", "Record some steps of a running training in depth, then continue as before."),
         ("dump", "Ask a running program to write its last batches now."),
         ("stacks", "Show the current stack of every thread of a running program."),
     ),

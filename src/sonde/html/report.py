@@ -13,7 +13,7 @@ from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
 from sonde.views import hosts as words
 from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
-from sonde.views.words import black_box_line, notable_items, own_cost, phase_name
+from sonde.views.words import black_box_line, deep_line, notable_items, own_cost, phase_name
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.items import StepItem
@@ -514,6 +514,7 @@ def _foot(view: Report) -> str:
     parts = [
         box,
         tag("h3", "Cost of recording") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),
+        tag("h3", "Recorded in depth") + _list([deep_line(one) for one in view.deepened]) if view.deepened else "",
         tag("h3", "Not seen in this run") + _list(here),
         tag("details", tag("summary", f"{len(always)} known limitations of every run") + _list(always)),
         tag("h3", "Lost records") + (_list(lost) or tag("p", "No records lost.")),

@@ -111,6 +111,9 @@ SAMPLE_THREAD_BITS = 32
 # A category, and the framework behind it: a counter, a loss or a metric that it has logged. The key: 1 of an evaluation, 0 of training;
 # none: its name tells.
 METRIC = "metric."
+# A mark in a category of its own: steps that are recorded deep, or were, if `state` is `done`; the key is the first step. The other
+# arguments: `last`, `parts`, `refused` (those that were on already) and `why`.
+DEEPEN = "deepen"
 LOG = "log"  # the category of what `sonde.log` is given
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is

@@ -14,7 +14,7 @@ from sonde.terminal.table import TextColumn, lines
 from sonde.views import hosts as hosts_words
 from sonde.views.report import MemoryRow, PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
 from sonde.views.safe import printable, shorten
-from sonde.views.words import black_box_line, notable_items, own_cost, phase_name
+from sonde.views.words import black_box_line, deep_line, notable_items, own_cost, phase_name
 
 WIDEST = 100
 NARROW = 60
@@ -440,6 +440,8 @@ def _layers(view: Report, console: Console) -> None:
 def _foot(view: Report, console: Console) -> None:
     _title(console, "about this recording")
     _labelled(console, "cost", own_cost(view))
+    for one in view.deepened:
+        _labelled(console, "depth", deep_line(one))
     here = [one.what for one in view.blind_spots if one.scope == "run"]
     for text in here:
         _labelled(console, "unseen", text)

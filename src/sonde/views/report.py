@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.questions.clocks import HostClock, host_clocks
 from sonde.analysis.questions.cost import Cost, cost
+from sonde.analysis.questions.deepened import DeepSteps, deepened
 from sonde.analysis.questions.goodput import Goodput, goodput
 from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
@@ -221,6 +222,7 @@ class Report:
     items: ItemSummary
     layers: list[LayerTimes]
     lines: list[SampledLine]  # of untracked time
+    deepened: list[DeepSteps]
     overhead: Cost
     blind_spots: list[BlindSpot]
     drops: list[Drop]
@@ -249,6 +251,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
         lines=lines(run, MOST_LINES) if probe.SAMPLE in seen else [],
+        deepened=deepened(run) if probe.DEEPEN in seen else [],
         overhead=cost(run),
         blind_spots=blind_spots(run, found.facts, found.policy, seen),
         drops=_drops(run),

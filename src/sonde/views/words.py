@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sonde import units
 
 if TYPE_CHECKING:
+    from sonde.analysis.questions.deepened import DeepSteps
     from sonde.analysis.questions.items import StepItem
     from sonde.views.report import Report, SlowStep
 
@@ -58,3 +59,10 @@ def extent(one: dict[str, float | None]) -> str:
     return f"{units.brief(one['min'])} to {units.brief(one['max'])}" + (
         "" if mean is None else f", mean {units.brief(mean)}"
     )
+
+
+def deep_line(one: DeepSteps) -> str:
+    """What was recorded in depth: `steps 240 to 259: layers, stacks (sonde deepen)`."""
+    until = "until the end" if one.last is None else f"to {one.last}"
+    ranks = f", {units.plural(one.ranks, 'rank')}" if one.ranks > 1 else ""
+    return f"steps {one.first} {until}: {', '.join(one.parts) or 'nothing new'} ({one.why}{ranks})"

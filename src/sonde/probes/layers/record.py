@@ -85,6 +85,15 @@ def install(settings: Settings) -> Callable[[], None]:
     return _layers.leave
 
 
+def deepen() -> Callable[[], None] | None:
+    """Record the layers of all models from now on, until the returned function is called. None: layers are recorded already."""
+    if _layers.deep or any(True for _ in _layers.models.layers()):
+        return None
+    _layers.deep = True
+    _layers.watch()
+    return _layers.leave
+
+
 def is_deep() -> bool:
     """Does deep mode record the layers of all models now?"""
     return _layers.deep

@@ -56,6 +56,7 @@ class _LastLook:
 
 
 _now = _LastLook()
+_looks: list[Callable[[], None]] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_now.in_child)
 
@@ -74,6 +75,12 @@ def install(settings: Settings) -> Callable[[], None]:
     return leave
 
 
+def at_look(callback: Callable[[], None]) -> Callable[[], None]:
+    """Call at each look, about twice a second, between two steps or at a delivery. Returns what ends that."""
+    _looks.append(callback)
+    return lambda: _looks.remove(callback) if callback in _looks else None
+
+
 def tick() -> None:
     """The program comes by: look, if it is time."""
     if monotonic_ns() >= _now.due:
@@ -86,6 +93,8 @@ def _look() -> None:
     _now.begun = _now.begun or now
     _now.due = now + min(EVERY_NS, max(FIRST_NS, (now - _now.begun) // OFTEN))
     stacks.alive()
+    for callback in _looks:
+        callback()
     if step.phases.on:
         _record()
 
