@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 from typing import Any
 
 import torch
@@ -14,7 +16,10 @@ parser.add_argument("--stop", type=int, default=1000)
 parser.add_argument("--load", action="store_true")
 parser.add_argument("--skip", type=int, default=0)
 parser.add_argument("--rate", type=float)
+parser.add_argument("--die", action="store_true", help="at the last step, the first time")
 given = parser.parse_args()
+restarted = bool(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+rank, world = (int(os.environ.get(name, usual)) for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1")))
 
 
 class Numbers(Dataset[Any]):
@@ -28,35 +33,40 @@ class Numbers(Dataset[Any]):
 
 
 def order(epoch: int) -> list[int]:
-    """The same for each epoch, whoever asks."""
-    return torch.randperm(64, generator=torch.Generator().manual_seed(epoch)).tolist()
+    """The same for each epoch, whoever asks; each rank has its part."""
+    return torch.randperm(64, generator=torch.Generator().manual_seed(epoch)).tolist()[rank::world]
 
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-model = torch.nn.Linear(4, 1)
+model: torch.nn.Module = torch.nn.Linear(4, 1)
+if world > 1:
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 step, epoch, batch = 0, 0, 0
-if given.load:
+if given.load or restarted:
     state = torch.load("state.pt")
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     step, epoch = state["step"], state["epoch"]
 if given.rate:
     optimizer.param_groups[0]["lr"] = given.rate
-begun = given.skip
-while epoch < 3 and step < given.stop:
+begun = given.skip if given.load or restarted else 0
+while epoch < 3 and (step < given.stop or restarted):
     for value in DataLoader(Numbers(), batch_size=4, sampler=order(epoch)[begun:]):
         loss = (model(value) - value.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         step += 1
-        if step == given.save:
+        if step == given.save and rank == 0:
             torch.save(
                 {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "epoch": epoch},
                 "state.pt",
             )
-        if step >= given.stop:
+        if step >= given.stop and not restarted:
+            if given.die and rank == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
             break
     epoch, begun = epoch + 1, 0

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from sonde.analysis.run import open_run
 from sonde.compare.divergence import compare_numbers
-from sonde.compare.resume import Resume, resumes
+from sonde.compare.resume import Resume, restarts, resumes
 
 SCRIPT = Path(__file__).with_name("resuming.py")
 
@@ -83,3 +83,51 @@ def test_a_resumed_run_is_compared_with_an_uninterrupted_one(folder: Path) -> No
     with open_run(whole) as a, open_run(rest) as b:
         found = compare_numbers(a, b)
     assert (found.identical, found.shift, found.steps) == (True, 22, 26)
+
+
+def restarted(folder: Path, *command: str) -> list[Resume]:
+    """The restarts inside one recorded run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", "run", "-q", "--dir", "runs", "--", *command],
+        cwd=folder, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (path,) = (folder / "runs").iterdir()
+    with open_run(path) as run:
+        return restarts(run)
+
+
+@pytest.mark.parametrize(("skip", "repeated", "skipped"), [("16", 0, 0), ("0", 32, 0)], ids=["right", "again"])
+def test_ranks_that_were_killed_and_started_again_by_torchrun_are_checked(
+    tmp_path: Path, skip: str, repeated: int, skipped: int
+) -> None:
+    """Both attempts are in one run; only rank 0 saves, as programs with DDP do."""
+    words = ["--save", "12", "--stop", "15", "--die", "--skip", skip]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "--max-restarts",
+        "1",
+    ]
+    found = restarted(tmp_path, *torchrun, str(SCRIPT), *words)
+    assert [(one.rank, one.checkpoint_step) for one in found] == [(0, 11), (1, 11)]
+    assert found[0].lost_steps == 3
+    assert {(one.repeated, one.skipped) for one in found} == {(repeated, skipped)}
+
+
+def test_a_program_that_a_script_starts_again_is_checked(tmp_path: Path) -> None:
+    """Two processes, one after the other, under one `sonde run`."""
+    python = f"{sys.executable} {SCRIPT}"
+    (found,) = restarted(tmp_path, "sh", "-c", f"{python} --save 22 --stop 25; {python} --load --skip 32")
+    assert (found.checkpoint_step, found.lost_steps, found.repeated, found.skipped) == (21, 3, 0, 8)
+
+
+def test_a_run_without_restarts_has_none(folder: Path) -> None:
+    """Though it saved a checkpoint."""
+    (first,) = (folder / "runs").glob("*-first-*")
+    with open_run(first) as run:
+        assert restarts(run) == []

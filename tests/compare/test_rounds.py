@@ -13,6 +13,13 @@ from sonde.compare.gate import FAIL, INCONCLUSIVE, PASS, gate
 MS = 1e6
 
 
+def turn(steps: Any, waited: float | None = None) -> rounds.Turn:
+    """A program with these steps, that waited so long for a core in each; None: nobody looked at that."""
+    ends = np.cumsum(steps)
+    looks = [] if waited is None else [(float(end), waited * number) for number, end in enumerate(ends)]
+    return rounds.Turn(steps, ends, looks)
+
+
 def played(random: np.random.Generator, slower: float = 1.0, every: int = 0, stall: float = 1.0) -> rounds.Round:
     """One round of 250 steps of 2 ms on a busy machine: both share its speed, and each has stalls of its own."""
     speed = random.normal(1, 0.05)
@@ -24,7 +31,7 @@ def played(random: np.random.Generator, slower: float = 1.0, every: int = 0, sta
     a, b = steps(1.0), steps(slower)
     if every:
         b[::every] *= stall
-    found = rounds.round_of(rounds.Turn(a, None), rounds.Turn(b, None))
+    found = rounds.round_of(turn(a), turn(b))
     assert found is not None
     return found
 
@@ -61,24 +68,23 @@ def test_few_rounds_are_inconclusive() -> None:
 
 def test_a_round_with_few_steps_is_none() -> None:
     """There is no quantile of them."""
-    few, many = (rounds.Turn(np.ones(count), None) for count in (5, 100))
+    few, many = (turn(np.ones(count)) for count in (5, 100))
     assert rounds.round_of(few, many) is None
 
 
 def test_means_are_compared_without_waits_for_a_core_if_both_are_known() -> None:
     """What other programs took is no difference between these two."""
+    plain, crowded = turn(np.full(100, 2 * MS), 0.0), turn(np.full(100, 6 * MS), 3.8 * MS)
+    assert rounds.round_of(plain, crowded).whole == pytest.approx(1.1)  # type: ignore[union-attr]
+    assert rounds.round_of(turn(plain.steps), crowded).whole == pytest.approx(3.0)  # type: ignore[union-attr]
+
+
+def test_a_training_with_few_looks_has_no_time_without_waits() -> None:
+    """Or with all of them at once."""
     steps = np.full(100, 2 * MS)
-    slow = rounds.Turn(steps * 3, 2.2 * MS)
-    assert rounds.round_of(rounds.Turn(steps, 2.0 * MS), slow).whole == pytest.approx(1.1)  # type: ignore[union-attr]
-    assert rounds.round_of(rounds.Turn(steps, None), slow).whole == pytest.approx(3.0)  # type: ignore[union-attr]
-
-
-def test_the_mean_without_waits_is_that_between_two_looks() -> None:
-    """Two looks 80 ms apart, in which the thread waited for 20 ms: ten steps of 6 ms."""
-    ends: Any = np.arange(1, 31) * 8.0 * MS
-    assert rounds.own_mean(ends, [(int(80 * MS), 5 * MS), (int(160 * MS), 25 * MS)]) == pytest.approx(6 * MS)
-    assert rounds.own_mean(ends, [(int(80 * MS), 5 * MS)]) is None
-    assert rounds.own_mean(ends, [(0, 0.0), (int(16 * MS), 0.0)]) is None
+    assert turn(steps, 0.5 * MS).own == pytest.approx(1.5 * MS)
+    assert turn(steps[:30], 0.5 * MS).own is None
+    assert turn(steps).own is None
 
 
 def test_the_interval_holds_the_median_ratio() -> None:

@@ -7,8 +7,8 @@ lost with it. After it, the first round over the data should have the items that
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import units
@@ -18,7 +18,7 @@ from sonde.store import probe
 from sonde.store.probe import batch_key, key_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sonde.analysis.run import Run
 
@@ -29,7 +29,7 @@ JUMP = 4.0  # so many times what losses scatter by
 
 @dataclass(frozen=True)
 class Resume:
-    """One restart of one rank. Counts are of items; None: not known."""
+    """One restart of one rank. Counts are of items, of all ranks together; None: not known."""
 
     rank: int
     checkpoint_step: int | None  # the last step before the last checkpoint
@@ -64,8 +64,8 @@ def training_processes(run: Run) -> list[list[TrainingProcess]]:
 
 def restarts(run: Run) -> list[Resume]:
     """The restarts inside one run: one process of a rank trained after another, and read a checkpoint before."""
-    pairs = [(one, other) for ranks in training_processes(run) for one, other in pairwise(ranks)]
-    return [check(one, other) for one, other in pairs if resumed(one, other)]
+    attempts = zip_longest(*(pairwise(ranks) for ranks in training_processes(run)))
+    return [one for pairs in attempts for one in check(filter(None, pairs))]
 
 
 def resumes(a: Run, b: Run) -> list[Resume]:
@@ -73,30 +73,44 @@ def resumes(a: Run, b: Run) -> list[Resume]:
     before = {ranks[0].rank: ranks[-1] for ranks in training_processes(a)}
     after = {ranks[0].rank: ranks[0] for ranks in training_processes(b)}
     pairs = [(before[rank], after[rank]) for rank in sorted(before.keys() & after.keys())]
-    return [check(one, other) for one, other in pairs if a.path != b.path and resumed(one, other)]
+    return check(pairs) if a.path != b.path else []
 
 
 def resumed(one: TrainingProcess, other: TrainingProcess) -> bool:
     """Whether the second goes on from the first: the first saved a checkpoint, and the second read one before its first step."""
-    saved = _rows(one, f"SELECT 1 FROM {_events(one, probe.CHECKPOINT)} LIMIT 1")
-    begun = _rows(other, f"SELECT min(start_ns + dur_ns) FROM steps WHERE process = {quoted(other.process)}")[0][0]
-    read = _rows(other, f"SELECT 1 FROM {_events(other, probe.LOADED)} AND start_ns < {begun or 0} LIMIT 1")
+    begun = _rows(other, f"SELECT min(start_ns + dur_ns) FROM steps WHERE process = {quoted(other.process)}")[0][0] or 0
+    read = _rows(other, f"SELECT 1 FROM {_events(other, probe.LOADED)} AND start_ns < {begun} LIMIT 1")
     earlier = _rows(one, f"SELECT min(start_ns) FROM steps WHERE process = {quoted(one.process)}")[0][0]
-    return bool(saved and read) and (earlier or 0) < (begun or 0)
+    return bool(read) and (earlier or 0) < begun and _checkpoint(one, begun)[0] is not None
 
 
-def check(one: TrainingProcess, other: TrainingProcess) -> Resume:
-    """What a restart did to the data, the learning rate and the loss."""
-    step, moment = _checkpoint(one)
+def check(pairs: Iterable[tuple[TrainingProcess, TrainingProcess]]) -> list[Resume]:
+    """What a restart did to the data, the learning rate and the loss of each rank that goes on.
+
+    Items are counted over all ranks: samplers give each rank another part of the data in each epoch.
+    """
+    going = [pair for pair in pairs if resumed(*pair)]
+    places = [_checkpoint(one, _begun(other)) for one, other in going]
+    items = _items([(one, other, moment) for (one, other), (_, moment) in zip(going, places, strict=True)])
+    found = [_rank(one, other, place, items) for (one, other), place in zip(going, places, strict=True)]
+    return [replace(one, text=_text(one, with_items=number == 0)) for number, one in enumerate(found)]
+
+
+def _begun(part: TrainingProcess) -> int:
+    return _rows(part, f"SELECT min(start_ns) FROM steps WHERE process = {quoted(part.process)}")[0][0] or 0
+
+
+def _rank(
+    one: TrainingProcess, other: TrainingProcess, place: tuple[int | None, int], items: _ItemCounts | None
+) -> Resume:
+    step, moment = place
     last = _rows(one, f"SELECT max(step) FROM steps WHERE process = {quoted(one.process)}")[0][0]
-    lost = max(0, (last or 0) - step) if step is not None else 0
-    items = _items(one, other, moment)
     rates = [_rate(one, f"start_ns <= {moment} ORDER BY start_ns DESC"), _rate(other, "true ORDER BY start_ns")]
     before, after = _losses(one, f"start_ns <= {moment}", "DESC"), _losses(other, "true", "ASC")
-    found = Resume(
+    return Resume(
         rank=one.rank,
         checkpoint_step=step,
-        lost_steps=lost,
+        lost_steps=max(0, (last or 0) - step) if step is not None else 0,
         repeated=None if items is None else sum(items.repeated.values()),
         skipped=None if items is None or items.skipped is None else sum(items.skipped.values()),
         examples=[] if items is None else _named(items.repeated or items.skipped or Counter()),
@@ -106,34 +120,39 @@ def check(one: TrainingProcess, other: TrainingProcess) -> Resume:
         loss_after=float(np.median(after)) if after else None,
         loss_jump=_jumps(before, after),
     )
-    return Resume(**{**vars(found), "text": _text(found)})
 
 
-def _text(one: Resume) -> list[str]:
+def _text(one: Resume, *, with_items: bool) -> list[str]:
     who = f"Rank {one.rank}: " if one.rank else ""
     lines = []
     if one.checkpoint_step is not None:
         repeated = f"; {units.plural(one.lost_steps, 'step')} after it had to be repeated" if one.lost_steps else ""
         lines.append(f"{who}The last checkpoint came after step {one.checkpoint_step}{repeated}.")
-    examples = f" ({', '.join(one.examples)})" if one.examples else ""
-    if one.repeated is None:
-        lines.append(f"{who}The loaded items are unknown: one of the runs has no ledger.")
-    elif one.repeated:
-        lines.append(
-            f"{who}{units.plural(one.repeated, 'item')} of this epoch were trained on before the checkpoint and again after it{examples}."
-        )
-    if one.skipped:
-        lines.append(
-            f"{who}{units.plural(one.skipped, 'item')} of this epoch were skipped{'' if one.repeated else examples}."
-        )
-    if one.repeated == 0 and one.skipped == 0:
-        lines.append(f"{who}No item was skipped or repeated.")
-    elif one.repeated == 0 and one.skipped is None:
-        lines.append(f"{who}No item was repeated. Whether some were skipped is known when the epoch has ended.")
+    lines += _about_items(one) if with_items else []
     if one.rate_before is not None and one.rate_after is not None and one.rate_before != one.rate_after:
         lines.append(f"{who}The learning rate was {one.rate_before:g} before and is {one.rate_after:g} after.")
     if one.loss_jump:
         lines.append(f"{who}The loss jumped from {one.loss_before:.4g} to {one.loss_after:.4g}.")
+    return lines
+
+
+def _about_items(one: Resume) -> list[str]:
+    lines = []
+    examples = f" ({', '.join(one.examples)})" if one.examples else ""
+    if one.repeated is None:
+        lines.append("The loaded items are unknown: one of the runs has no ledger.")
+    elif one.repeated:
+        lines.append(
+            f"{units.plural(one.repeated, 'item')} of this epoch were trained on before the checkpoint and again after it{examples}."
+        )
+    if one.skipped:
+        lines.append(
+            f"{units.plural(one.skipped, 'item')} of this epoch were skipped{'' if one.repeated else examples}."
+        )
+    if one.repeated == 0 and one.skipped == 0:
+        lines.append("No item was skipped or repeated.")
+    elif one.repeated == 0 and one.skipped is None:
+        lines.append("No item was repeated. Whether some were skipped is known when the epoch has ended.")
     return lines
 
 
@@ -143,6 +162,15 @@ def _text(one: Resume) -> list[str]:
 class _ItemCounts(NamedTuple):
     repeated: Counter[Any]
     skipped: Counter[Any] | None
+
+
+class _Round(NamedTuple):
+    """Of one rank: items before the checkpoint, and after the restart; those of a complete round; whether another one followed."""
+
+    done: Counter[Any]
+    again: Counter[Any]
+    whole: Counter[Any] | None
+    ended: bool
 
 
 class _Batch(NamedTuple):
@@ -157,22 +185,40 @@ class _Batch(NamedTuple):
         return self.loader, self.round
 
 
-def _items(one: TrainingProcess, other: TrainingProcess, moment: int) -> _ItemCounts | None:
-    """What the round in which it stopped had before the checkpoint, and what the first round after the restart had."""
-    before, after = _batches(one), _batches(other)
-    if not before or not after:
+def _items(parts: Sequence[tuple[TrainingProcess, TrainingProcess, int]]) -> _ItemCounts | None:
+    """What the round in which it stopped had before the checkpoint, and what the first round after the restart had, of all ranks."""
+    rounds = [_round(*part) for part in parts]
+    known = [one for one in rounds if one is not None]
+    if not known or len(known) < len(rounds):
         return None
+    done, again = _joined(one.done for one in known), _joined(one.again for one in known)
+    wholes = [one.whole for one in known if one.whole is not None]
+    whole = _joined(wholes) if len(wholes) == len(known) else None
+    if whole is not None and sum(done.values()) >= sum(whole.values()):
+        done = Counter()  # that round was complete: the next one begins anew
+    ended = all(one.ended for one in known)
+    return _ItemCounts(done & again, whole - done - again if whole is not None and ended else None)
+
+
+def _joined(parts: Iterable[Counter[Any]]) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for one in parts:
+        found.update(one)
+    return found
+
+
+def _round(one: TrainingProcess, other: TrainingProcess, moment: int) -> _Round | None:
+    """The items of one rank; None: they are not known."""
+    before, after = _batches(one), _batches(other)
     known = [batch for batch in before if batch.start <= moment]
+    if not known or not after:
+        return None
     done = _content(one, [batch for batch in known if batch.turn == known[-1].turn])
     first = [batch for batch in after if batch.turn == after[0].turn]
     again = _content(other, first)
-    whole = _whole(one, before) or _whole(other, after)
     if done is None or again is None:
         return None
-    if whole is not None and sum(done.values()) >= sum(whole.values()):
-        done = Counter()  # that round was complete: the next one begins anew
-    ended = len(first) < len(after)  # another round followed
-    return _ItemCounts(done & again, whole - done - again if whole is not None and ended else None)
+    return _Round(done, again, _whole(one, before) or _whole(other, after), len(first) < len(after))
 
 
 def _whole(part: TrainingProcess, batches: Sequence[_Batch]) -> Counter[Any] | None:
@@ -215,15 +261,34 @@ def _named(items: Counter[Any]) -> list[str]:
 # ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _checkpoint(part: TrainingProcess) -> tuple[int | None, int]:
-    """The last step that ended before the last checkpoint was saved, and when that was."""
+def _checkpoint(part: TrainingProcess, until: int) -> tuple[int | None, int]:
+    """The last step that ended before the last checkpoint was saved, and when that was.
+
+    A rank that saves none, as most do, has that of the rank that saved one meanwhile: the same step, when it ended here.
+    """
     ((moment,),) = _rows(part, f"SELECT max(start_ns) FROM {_events(part, probe.CHECKPOINT)}")
-    if moment is None:
-        return None, 2**62
-    ((step,),) = _rows(
-        part, f"SELECT max(step) FROM steps WHERE process = {quoted(part.process)} AND start_ns + dur_ns <= {moment}"
+    if moment is not None:
+        return _last_step(part, part.process, moment), moment
+    ((begun,),) = _rows(part, f"SELECT min(start_ns) FROM steps WHERE process = {quoted(part.process)}")
+    others = _rows(
+        part,
+        f"SELECT process, start_ns FROM events WHERE cat = '{probe.PROBE}' AND name = '{probe.CHECKPOINT}' "
+        f"AND start_ns BETWEEN {begun or 0} AND {until} ORDER BY start_ns DESC LIMIT 1",
     )
-    return step, moment
+    step = _last_step(part, *others[0]) if others else None
+    if step is None:
+        return None, 2**62
+    ((ended,),) = _rows(
+        part, f"SELECT max(start_ns + dur_ns) FROM steps WHERE process = {quoted(part.process)} AND step = {step}"
+    )
+    return step, 2**62 if ended is None else ended
+
+
+def _last_step(part: TrainingProcess, process: str, moment: int) -> int | None:
+    """The last step of a process that ended before a moment."""
+    query = f"SELECT max(step) FROM steps WHERE process = {quoted(process)} AND start_ns + dur_ns <= {moment}"
+    step: int | None = _rows(part, query)[0][0]
+    return step
 
 
 def _rate(part: TrainingProcess, where: str) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,21 +26,46 @@ if TYPE_CHECKING:
 
     from sonde.analysis.run import Run
 
+    Floats = NDArray[np.float64]
+
 LOW = 0.10  # the quantile of step time that is compared
 LEAST_ROUNDS = 5  # before anything is said
 STALL_ROUNDS = 10  # before stalls are
 LEAST_STEPS = 10  # of a program in a round
+PART = 20  # steps
+LEAST_PARTS = 3
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one program recorded in a round, in ns.
+    """What one program recorded in a round, in ns: its steps and when they ended, and looks at how long its thread has waited for a core."""
 
-    `own`: the mean step without the time that its thread waited for a core; None: the kernel did not say.
-    """
+    steps: Floats
+    ends: Floats
+    looks: Sequence[tuple[float, float]] = ()
 
-    steps: NDArray[np.float64]
-    own: float | None
+    @property
+    def own(self) -> float | None:
+        """The usual time of a step, stalls included, without waits for a core; None: the kernel did not say.
+
+        The median over parts of the training of at least PART steps each.
+        """
+        parts = []
+        for (first, waited), (last, later) in pairwise(self._marks()):
+            count = np.count_nonzero((self.ends > first) & (self.ends <= last))
+            parts.append((last - first - (later - waited)) / count)
+        return float(np.median(parts)) if len(parts) >= LEAST_PARTS else None
+
+    def _marks(self) -> list[tuple[float, float]]:
+        """The looks that are at least PART steps apart."""
+        chosen: list[tuple[float, float]] = []
+        before = -PART
+        for when, waited in self.looks:
+            done = int(np.searchsorted(self.ends, when, side="right"))
+            if done - before >= PART:
+                chosen.append((when, waited))
+                before = done
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -69,23 +95,13 @@ def turn_of(run: Run) -> Turn:
     ).fetchall()
     process, begun = longest[0] if longest else ("", 0)
     mine = f"process = {quoted(process)}"
-    rows = run.sql(f"SELECT dur_ns, start_ns + dur_ns FROM steps WHERE NOT warmup AND {mine}").fetchnumpy()
+    rows = run.sql(f"SELECT dur_ns, start_ns + dur_ns FROM steps WHERE NOT warmup AND {mine} ORDER BY 2").fetchnumpy()
     looks = run.sql(
         f"SELECT start_ns, value FROM events WHERE kind = 'counter' AND cat = {quoted(probe.SYSTEM)} "
         f"AND name = {quoted(probe.WAITED)} AND {mine} AND start_ns >= {begun} ORDER BY start_ns"
     ).fetchall()
     steps, ends = (np.asarray(np.ma.getdata(column), np.float64) for column in rows.values())
-    return Turn(steps, own_mean(ends, looks))
-
-
-def own_mean(ends: NDArray[np.float64], looks: Sequence[tuple[int, float]]) -> float | None:
-    """The mean step between the first and the last look at how long the thread had waited."""
-    if len(looks) < 2:
-        return None
-    (first, waited), (last, waited_then) = looks[0], looks[-1]
-    count = int(np.count_nonzero((ends > first) & (ends <= last)))
-    own = last - first - (waited_then - waited)
-    return own / count if count >= LEAST_STEPS and own > 0 else None
+    return Turn(steps, ends, looks)
 
 
 def round_of(a: Turn, b: Turn) -> Round | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -160,7 +161,8 @@ def _settings(view: Comparison, console: Console) -> None:
 
 def draw_restarts(view: Restarts, console: Console) -> None:
     """The restarts inside one run."""
-    console.print(Text(f"{view.run}: {units.plural(len(view.resume), 'restart')}", "bold"))
+    count = max(Counter(one.rank for one in view.resume).values())
+    console.print(Text(f"{view.run}: {units.plural(count, 'restart')}", "bold"))
     _resumes(console, view.resume)
 
 
