@@ -110,6 +110,8 @@ CASES: tuple[Case, ...] = (
     _healthy("files_healthy"),
     _fault("STEP_SPIKES", "spikes_forward"),
     _fault("STEP_SPIKES", "spikes_logging"),
+    _fault("RECOMPILING", "recompiling_shapes", also=("STEP_SPIKES",), names="size mismatch"),
+    _fault("RECOMPILING", "recompiling_number", also=("STEP_SPIKES",), names="self.rate"),
     _fault("STEP_DRIFT", "drift_hooks"),
     _fault("STEP_DRIFT", "drift_history", also=("RESIDUAL_HEAVY",)),
     _fault("GC_PAUSES", "gc_forced", also=("RESIDUAL_HEAVY",)),
@@ -154,6 +156,7 @@ CASES: tuple[Case, ...] = (
     _healthy("healthy_transformer"),
     _healthy("healthy_tiny"),
     _healthy("healthy_adversarial"),
+    _healthy("healthy_compiled"),
     *_lessons(learning.FIRST, 1),
     *_lessons(learning.SECOND, 2),
 )

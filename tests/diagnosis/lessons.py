@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tests.diagnosis.building import processes, with_records
+from tests.diagnosis.building import phases, processes, with_records
 
 from sonde.store import probe
 from sonde.store.record import COUNTER, MARK
@@ -117,7 +117,20 @@ def vanishing() -> list[BuiltProcess]:
     return learned(model(), [layer(str(place), place) for place in range(6)], found)
 
 
+def recompiled() -> list[BuiltProcess]:
+    """Four slow steps, in each of which a function is compiled again."""
+    (process,) = processes(phases=lambda rank, step: phases(forward=900 if step % 12 == 11 else 3))
+    args = {"function": "forward", "file": "train.py", "line": 7, "reason": "0/0: size mismatch at index 0"}
+    updates = [one for one in process.records if one.name == probe.UPDATE and one.step and one.step % 12 == 11]
+    marks = [
+        BuiltRecord("recompile", probe.RECOMPILE, kind=MARK, start=one.start - MS, args=args, step=one.step)
+        for one in updates
+    ]
+    return [with_records(process, *marks)]
+
+
 RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
+    "RECOMPILING": recompiled,
     "LEARNING_RATE": rate_zero,
     "GRADIENT_ACCUMULATION": carried,
     "WEIGHTS_CHANGED": changed,

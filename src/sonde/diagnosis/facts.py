@@ -13,6 +13,7 @@ from sonde.diagnosis.health import Health, gather_health
 from sonde.diagnosis.learning.facts import Learning, gather_learning
 from sonde.diagnosis.lines import UntrackedLines, gather_lines
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
+from sonde.diagnosis.recompiles import Recompiles, gather_recompiles
 from sonde.diagnosis.speed import Speed, gather_speed
 from sonde.diagnosis.waits import Waits, gather_waits
 
@@ -32,6 +33,7 @@ class Facts:
     files: FileFacts
     health: Health
     learning: Learning
+    recompiles: Recompiles
     ends: Ends
     box: BlackBox
     run: str  # what it is called in commands
@@ -54,6 +56,7 @@ def gather(run: Run, policy: Policy) -> Facts:
         gather_files(ask, policy, loading),
         gather_health(ask, policy, bool(speed.trained)),
         gather_learning(ask, policy, bool(speed.trained)),
+        gather_recompiles(ask, speed),
         gather_ends(run, ask, speed.trained),
         black_box(run),
         run.id,

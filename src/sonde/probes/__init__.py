@@ -17,7 +17,7 @@ from sonde.probes.learning import fingerprint, model, sample
 from sonde.probes.loader import install as loader
 from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
-from sonde.probes.process import children, environment, gc, group, sampler, stacks
+from sonde.probes.process import children, environment, gc, group, recompile, sampler, stacks
 from sonde.probes.sampling import sample as sampling
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ PROBES = (
     Probe("checkpoint", checkpoint.install, AUTO),
     Probe("environment", environment.install, ALWAYS),
     Probe("model", model.install, AUTO),
+    Probe("recompile", recompile.install, AUTO),
     Probe("collector", gc.install, ALWAYS),
     Probe("host", sampler.install, ALWAYS),
     Probe("device", device.install, AUTO),

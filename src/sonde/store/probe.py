@@ -115,6 +115,8 @@ METRIC = "metric."
 # arguments: `last`, `parts`, `refused` (those that were on already) and `why`.
 DEEPEN = "deepen"
 LOG = "log"  # the category of what `sonde.log` is given
+# A mark `recompile` of this category: torch.compile compiles a function again; the arguments `function`, `file`, `line`, `reason`.
+RECOMPILE = "recompile"
 GC = "gc"
 # A mark: the stacks of all threads were written into `file`, in the run folder (stacks-<host>-<pid>.txt). A process that is
 # being recorded writes them when it gets `stacks_signal()`, and when it makes no progress for minutes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ USES: dict[str, Callable[[], object]] = {
     "queue_callback": private.queue_callback,
     "node_number": lambda: private.node_number(_node()) >= 0,
     "sparse_values": lambda: private.sparse_values(torch.eye(2).to_sparse()).shape == (2,),
+    "recompile_targets": lambda: private.recompile_targets(import_module(private.CONVERTER)),
     "version": lambda: private.version(torch.ones(2).add_(1)) == 1,
     "is_view": lambda: private.is_view((base := torch.ones(2))[:1], base),
     "saved": lambda: private.saved((torch.ones(2, requires_grad=True) ** 3).grad_fn, "exponent") == 3,

@@ -41,6 +41,7 @@ from sonde.diagnosis.rules.learning.vanishing import vanishing_gradients
 from sonde.diagnosis.rules.nonfinite import non_finite
 from sonde.diagnosis.rules.oversubscribed import cpu_oversubscribed
 from sonde.diagnosis.rules.pressure import memory_pressure
+from sonde.diagnosis.rules.recompiling import recompiling
 from sonde.diagnosis.rules.reopened import file_reopened
 from sonde.diagnosis.rules.residual import residual_heavy
 from sonde.diagnosis.rules.slowfile import slow_file
@@ -90,6 +91,7 @@ RULES = (
     Rule("GC_PAUSES", "gc_pauses", gc_pauses),
     Rule("STEP_DRIFT", "step_drift", step_drift),
     Rule("RESIDUAL_HEAVY", "residual_heavy", residual_heavy),
+    Rule("RECOMPILING", "recompiling", recompiling),
     Rule("STEP_SPIKES", "step_spikes", step_spikes),
     Rule("CPU_OVERSUBSCRIBED", "cpu_oversubscribed", cpu_oversubscribed),
     Rule("MEMORY_CREEP", "memory_creep", memory_creep),

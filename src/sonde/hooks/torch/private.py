@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Target = tuple[Any, str]  # an owner, and the name of its function that is patched
 
 COMPILER = "torch._dynamo"
+CONVERTER = "torch._dynamo.convert_frame"  # the module that compiles a function
 COMPILED = "_orig_mod"  # the module inside a compiled one
 WRAPPERS = {COMPILED, "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}  # parts of a path that are no layers
 
@@ -314,6 +315,11 @@ def worker_loop() -> Callable[..., None]:
 
     found: Callable[..., None] = worker._worker_loop
     return found
+
+
+def recompile_targets(module: ModuleType) -> list[Target]:
+    """The function that finds why a compiled function must be compiled again: `(entries, frame, ...)` gives the reasons."""
+    return _existing(module, "get_and_maybe_log_recompilation_reasons")
 
 
 def _existing(owner: Any, *names: str) -> list[Target]:
