@@ -16,7 +16,7 @@ from sonde.testing import record  # noqa: E402
 def test_each_recompile_has_its_function_and_reason(expected: set[str]) -> None:
     """The first compile is none. Training gets what it gets without the recording."""
 
-    class Model(torch.nn.Module):  # type: ignore[misc]
+    class Model(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(4, 1)
