@@ -11,7 +11,8 @@ import click
 from sonde import units
 from sonde.analysis.run import Run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.console import Group, progress
+from sonde.cli.console import Group
+from sonde.cli.progress import progress
 from sonde.compare import baselines
 from sonde.compare.summary import read, summarize
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from sonde import config, units
-from sonde.cli.console import progress
+from sonde.cli.progress import progress
 from sonde.errors import RunNotFound
 from sonde.remote.cache import fetch
 from sonde.remote.place import is_url

@@ -1,4 +1,4 @@
-"""Where commands draw: the terminal as it is, plain text into a pipe, progress on the error channel."""
+"""Where commands draw: the terminal as it is, plain text into a pipe."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sonde.exchange import values
 
@@ -38,24 +35,6 @@ def out() -> Console:
 def stderr() -> Console:
     """The error channel, for progress and what a command says beside its output."""
     return Console(stderr=True, highlight=False, emoji=False, markup=False)
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be told (done, total); draws a bar if standard error is a terminal, and nothing otherwise."""
-    console = stderr()
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_json(view: object) -> None:

@@ -15,7 +15,8 @@ import click
 from sonde import environment, units
 from sonde.analysis.run import Run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.console import out, progress, stderr
+from sonde.cli.console import out, stderr
+from sonde.cli.progress import progress
 from sonde.compare import baselines, gate as gates, rounds
 from sonde.compare.divergence import compare_numbers
 from sonde.compare.gate import EXIT_CODES, Check, Gate, Limit

@@ -8,7 +8,7 @@ import click
 
 from sonde import units
 from sonde.cli.choose import directory, runs_dir
-from sonde.cli.console import progress
+from sonde.cli.progress import progress
 from sonde.exchange.imports.run import import_traces
 
 

@@ -8,7 +8,7 @@ import click
 
 from sonde import units
 from sonde.cli.choose import runs_dir
-from sonde.cli.console import progress
+from sonde.cli.progress import progress
 from sonde.remote.place import is_url
 from sonde.remote.pull import pull
 

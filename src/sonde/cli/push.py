@@ -11,7 +11,7 @@ import click
 from sonde import units
 from sonde.analysis.exits import ending
 from sonde.cli.choose import choose, complete, directory, runs_dir
-from sonde.cli.console import progress
+from sonde.cli.progress import progress
 from sonde.errors import RemoteError, RunBusy
 from sonde.remote.place import is_url
 from sonde.remote.pull import missing_in, pull

@@ -12,7 +12,7 @@ from sonde.analysis.run import RECORDING
 from sonde.analysis.seal import seal
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.cluster import cluster_options, engine_of
-from sonde.cli.console import progress
+from sonde.cli.progress import progress
 from sonde.errors import SondeError
 from sonde.views.runs import BROKEN, list_runs
 

@@ -10,7 +10,7 @@ from sonde import units
 from sonde.analysis.records.schema import COLUMNS
 from sonde.analysis.run import open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.console import progress
+from sonde.cli.progress import progress
 
 
 @click.command(

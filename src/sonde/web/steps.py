@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sonde.analysis.questions.step import steps_listed, whole_step
+from sonde.analysis.questions.steps import steps_listed, whole_step
 from sonde.web.asking import Ask
 
 if TYPE_CHECKING:
