@@ -58,6 +58,7 @@ class Settings(NamedTuple):
     profile_step: tuple[int, int] | None
     sample: int
     adaptive: int
+    rules: tuple[str, ...]
 
 
 class Setting(NamedTuple):
@@ -326,6 +327,11 @@ TABLE = (
         "When a step is an outlier, memory grows or a loss jumps, record layers and stacks of the next N steps. This happens at "
         "most once a minute, and 10 times in a process. 0: off.",
     ),
+    Setting(
+        "rules", "SONDE_RULES", _names, "paths separated by commas, or a list of paths", lambda: (), "none",
+        "Python and TOML files with rules of your own, for `sonde report` and all that shows findings. In a file, a relative path "
+        "is relative to that file.",
+    ),
 )  # fmt: skip
 NAMES = [row.name for row in TABLE]
 _SELECTION = ("mode", *(f"patch_{name}" for name in _PATCHES))
@@ -346,7 +352,7 @@ PROBES = (
     "adaptive",
 )
 _ROWS = {row.name: row for row in TABLE}
-_PATHS = ("run", "dir", "scratch")
+_PATHS = ("run", "dir", "scratch", "rules")
 
 
 # ── putting the sources together ─────────────────────────────────────────────────────────────────────────────────────
@@ -456,6 +462,8 @@ def _made(row: Setting, given: object, kind: str, source: str) -> SettingValue:
 
 
 def _absolute(row: Setting, value: object, folder: str) -> object:
+    if row.name in _PATHS and isinstance(value, tuple):
+        return tuple(_absolute(row, one, folder) for one in value)
     if row.name not in _PATHS or not isinstance(value, str):
         return value
     try:

@@ -89,6 +89,10 @@ class PolicyError(SondeError, ValueError):
     """The file with thresholds of the diagnosis has a wrong name or a wrong value."""
 
 
+class RuleError(SondeError, ValueError):
+    """A rule of one's own, or its file, is wrong."""
+
+
 class ConfigError(SondeError, ValueError):
     """The configuration of a pipeline has a wrong key or a wrong value."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sonde import config
+from sonde.diagnosis.apart import ask_apart
 from sonde.diagnosis.facts import Facts, gather
 from sonde.diagnosis.policy import Policy
 from sonde.diagnosis.rules import RULES
@@ -22,6 +24,7 @@ class Diagnosis:
     findings: list[Finding]
     facts: Facts
     policy: Policy
+    problems: list[str] = field(default_factory=list)  # with rules of one's own
 
 
 # What a training shows that learns badly.
@@ -66,7 +69,12 @@ def diagnose(run: Run, policy: Policy | None = None) -> Diagnosis:
     policy = policy or Policy.load()
     facts = gather(run, policy)
     findings = apply_rules(facts, policy)
-    return Diagnosis(findings[0], findings, facts, policy)
+    files = config.load_leniently()[0].rules
+    if not files:
+        return Diagnosis(findings[0], findings, facts, policy)
+    own = ask_apart(run.path, files)
+    findings = ranked(findings + own.findings)
+    return Diagnosis(findings[0], findings, facts, policy, own.problems)
 
 
 def apply_rules(facts: Facts, policy: Policy) -> list[Finding]:
@@ -80,7 +88,7 @@ def apply_rules(facts: Facts, policy: Policy) -> list[Finding]:
 def ranked(findings: list[Finding]) -> list[Finding]:
     """In order: failures before speed, the graver first, then by what they cost; causes before what they explain."""
     place = {rule.kind: number for number, rule in enumerate(RULES)}
-    left = sorted(findings, key=lambda one: (_weight(one), place[one.kind]))
+    left = sorted(findings, key=lambda one: (_weight(one), place.get(one.kind, len(place))))
     done: list[Finding] = []
     while left:
         done.append(next((one for one in left if not _explained(one, left)), left[0]))

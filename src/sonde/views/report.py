@@ -309,7 +309,7 @@ def _about(run: Run, found: Diagnosis, apart: bool) -> RunHeader:
         sonde=_text(meta.get("sonde")),
         python=_text(meta.get("python")),
         commit=_text(commit),
-        notes=_newer(meta) + run.notes,
+        notes=_newer(meta) + run.notes + found.problems,
     )
 
 

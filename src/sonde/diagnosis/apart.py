@@ -1,0 +1,67 @@
+"""Asks the rules of one's own in a process of its own, and for a limited time: a rule may hang, or end its process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sonde import environment
+from sonde.errors import SondeError
+from sonde.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECONDS = 30.0
+
+
+class OwnFindings(NamedTuple):
+    """What the rules have found, what was wrong with them, and the names of those that were asked."""
+
+    findings: list[Finding]
+    problems: list[str]
+    asked: list[str]
+
+
+def ask_apart(run: Path, files: Sequence[str], seconds: float = SECONDS) -> OwnFindings:
+    """Ask all rules of some files about a run. A rule that takes too long ends it: it is named, and those after it are not asked."""
+    command = [sys.executable, "-P", "-m", "sonde.diagnosis.own", str(run), *files]
+    try:
+        done = subprocess.run(  # noqa: S603  our own words
+            command,
+            env=environment.unrecorded(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+        ended = None if done.returncode == 0 else f"ended its process (exit code {done.returncode})"
+        output = done.stdout
+    except subprocess.TimeoutExpired as late:
+        ended, output = f"did not end within {seconds:g} s", late.stdout or b""
+    except OSError as error:
+        raise SondeError(f"Cannot start a process for the rules: {error.strerror}.") from None
+    return _read(output, ended)
+
+
+def _read(output: bytes, ended: str | None) -> OwnFindings:
+    found = OwnFindings([], [], [])
+    last: dict[str, Any] = {}
+    for line in output.splitlines():
+        try:
+            last = json.loads(line)
+        except ValueError:
+            continue
+        if "begin" in last:
+            found.asked.append(str(last["begin"]))
+        elif "finding" in last:
+            found.findings.append(Finding(**last["finding"]))
+        elif "problem" in last:
+            found.problems.append(str(last["problem"]))
+    if ended is not None:
+        who = f"The rule {last['begin']} in {Path(last['file']).name}" if "begin" in last else "A file of rules"
+        found.problems.append(f"{who} {ended}. Rules after it were not asked.")
+    return found
