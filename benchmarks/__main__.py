@@ -17,6 +17,7 @@ from benchmarks import (
     blackbox,
     budgets,
     deep,
+    exchange,
     feeding,
     importing,
     infer,
@@ -75,6 +76,9 @@ def parts(effort: Effort, verdicts: Path) -> dict[str, Callable[[], Any]]:
         "programs": lambda: programs.measure(rounds, _tell),
         "items": lambda: items.measure(max(2, rounds // 3)),
         "ledger": ledger.measure,
+        "exchange": lambda: exchange.measure(
+            2_000_000_000 if effort.full else 200_000_000, EVENTS if effort.full else EVENTS // 10, rounds
+        ),
         "provider": lambda: provider.measure(rounds),
         "infer": lambda: infer.measure(rounds),
         "tables": lambda: tables.measure(STEPS),

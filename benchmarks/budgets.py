@@ -176,6 +176,24 @@ def _of_infer(infer: dict[str, Any]) -> list[Budget]:
     ]
 
 
+def _of_exchange(found: dict[str, Any]) -> list[Budget]:
+    peaks = {
+        name: [one["peak_mb"] for one in found["exports"] if one["format"] == name] for name in ("perfetto", "otlp")
+    }
+    return [
+        *(
+            Budget(f"import, {one['format']}", _ratio(1.0, one["speed"]), 0.667, "x json.loads")
+            for one in found["imports"]
+        ),
+        *(Budget(f"import, {one['format']}, peak memory", one["peak_mb"], 300.0, "MB") for one in found["imports"]),
+        *(
+            Budget(f"export to {name}, memory of 4x the events", _ratio(more, less), 1.3, "x")
+            for name, (less, more) in peaks.items()
+        ),
+        *(Budget(f"a step beside {one['tracker']}", one["added_us"], 5.0, "µs") for one in found["trackers"]),
+    ]
+
+
 def _times(one: dict[str, Any]) -> float | None:
     return None if "missing" in one else 1 + one["added_us"] / one["bare_us"]
 
@@ -199,4 +217,5 @@ BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
     "faults": _of_faults,
     "provider": _of_provider,
     "infer": _of_infer,
+    "exchange": _of_exchange,
 }

@@ -171,6 +171,24 @@ def item_table(result: dict[str, Any]) -> Table:
     return _pairs("CPU ns added to an item in a loader worker", rows)
 
 
+def exchange_table(result: dict[str, Any]) -> Table:
+    """Traces in, runs out, trackers."""
+    rows = []
+    for one in result["imports"]:
+        rows.append((f"import of {one['format']}, MB/s of CPU time", f"{one['mb_per_s']:.0f}"))
+        rows.append(("  json.loads, MB/s", f"{one['json_mb_per_s']:.0f}"))
+        rows.append(("  peak MB, and that of json.loads", f"{one['peak_mb']:.0f}, {one['json_peak_mb']:.0f}"))
+    for one in result["exports"]:
+        rows.append(
+            (f"export of {one['events']:,} to {one['format']}, per s of CPU time", f"{one['events_per_s']:,.0f}")
+        )
+        rows.append(("  peak MB", f"{one['peak_mb']:.0f}"))
+    for one in result["trackers"]:
+        measured = f"{one['added_us']:.1f} ({one['lowest_us']:.1f} to {one['highest_us']:.1f})"
+        rows.append((f"µs added to a training step by {one['tracker']}", measured))
+    return _pairs("Traces in, runs out", rows)
+
+
 def _pairs(title: str, rows: list[tuple[str, str]]) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("what")
@@ -217,6 +235,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     "items": item_table,
     "provider": provider_table,
     "infer": infer_table,
+    "exchange": exchange_table,
     "tables": training_table,
     "faults": score.score_table,
 }

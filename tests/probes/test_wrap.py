@@ -56,6 +56,22 @@ def test_nothing_is_recorded_twice() -> None:
     assert updates(recorded) == [(0, 0), (1, 0), (2, 0)]
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"), [(2, [2, 2, 2]), (len, [3, 3, 1]), (None, []), (lambda batch: batch.none, [])]
+)
+def test_samples_are_counted_if_somebody_can(size: Any, expected: list[int]) -> None:
+    """By a number or a function; one that fails costs the program nothing."""
+    batches = ["abc", "def", "g"]
+    with record(mode="manual") as recorded:
+        found = list(wrap_dataloader(batches, size=size))
+        list(wrap_dataloader(iter(batches), size=size))
+    assert found == batches
+    assert [event["value"] for event in recorded.named("samples")] == expected * 2
+    assert [event["key"] for event in recorded.named("samples")] == [
+        event["key"] for event in recorded.named("input_wait")
+    ][: 2 * len(expected)]
+
+
 def test_batches_have_loader_round_and_number() -> None:
     """Each loop over it is a round; `break` and exceptions pass."""
     batches = wrap_dataloader(range(2))

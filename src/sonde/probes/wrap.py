@@ -27,18 +27,22 @@ from sonde.store import probe as names
 from sonde.store.probe import PROBE, batch_key
 
 _watching = guard("watching a wrapped object")
+_sizing = guard("counting the samples of a batch")
 
 
-def wrap_dataloader(loader: Any) -> Any:
+def wrap_dataloader(loader: Any, size: int | Callable[[Any], int] | None = None) -> Any:
     """Record how long the program waits for each batch of any iterable; returns an iterable with the same batches.
 
-    A torch `DataLoader` is recorded without edits and returned as it is.
+    `size` is the number of samples in a batch, or a function that returns it, such as `len`; without it, samples are
+    unknown. A torch `DataLoader` is recorded without edits and returned as it is.
     """
     if not hasattr(loader, "__iter__"):
         raise _refusal("wrap_dataloader", "an iterable", loader)
     if "loader" in step.now.patched and hasattr(loader, "batch_sampler"):
         return loader
-    return (_Iterator if hasattr(loader, "__next__") else _WrappedLoader)(loader, {})
+    wrapped = (_Iterator if hasattr(loader, "__next__") else _WrappedLoader)(loader, {})
+    object.__setattr__(wrapped, "_size", size)
+    return wrapped
 
 
 def wrap_forward(model: Any) -> Any:
@@ -298,9 +302,10 @@ class _WrappedLoader(_WrapProxy):
     def __init__(self, target: Any, methods: dict[str, Callable[..., Any]]) -> None:
         super().__init__(target, methods)
         object.__setattr__(self, "_rounds", count())
+        object.__setattr__(self, "_size", None)
 
     def __iter__(self) -> Iterator[Any]:
-        return _WrappedBatches(iter(self._target), loader.loader_number(self), next(self._rounds))
+        return _WrappedBatches(iter(self._target), loader.loader_number(self), next(self._rounds), lambda: self._size)
 
 
 class _Iterator(_WrappedLoader):
@@ -320,8 +325,9 @@ class _Iterator(_WrappedLoader):
 class _WrappedBatches:
     """Takes the batches of one round, and records the wait for each."""
 
-    def __init__(self, iterator: Iterator[Any], number: int, round: int) -> None:
+    def __init__(self, iterator: Iterator[Any], number: int, round: int, size: Callable[[], Any]) -> None:
         self._iterator = iterator
+        self._size = size
         self._keys = (batch_key(number, round, position) for position in count())
         self._wait = core.Span(names.INPUT_WAIT, PROBE, base=step.phases)
         self._ending = core.Span(names.ITER_END, PROBE, key=batch_key(number, round, 0), base=step.phases)
@@ -330,9 +336,10 @@ class _WrappedBatches:
         return self
 
     def __next__(self) -> Any:
+        key = next(self._keys)
         with _watching:
             step.begin()
-            core.enter(self._wait, next(self._keys))
+            core.enter(self._wait, key)
         try:
             batch = next(self._iterator)
         except StopIteration:
@@ -342,6 +349,10 @@ class _WrappedBatches:
             core.leave(self._wait, None, type(error))
             raise
         core.leave(self._wait)
+        with _sizing:
+            size = self._size()
+            if size is not None and step.phases.on:
+                core.counter(names.SAMPLES, float(size(batch) if callable(size) else size), PROBE, key)
         return batch
 
 
