@@ -110,6 +110,7 @@ class Watch:
         self.models = WatchedModels()
         self.alarm = Alarm(self.models)
         self.all = False  # models, also those to come
+        self._surrounded: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # a call of modules, and ours
         self._undo: list[Callable[[], None]] = []
 
     def begin(self, model: Any, action: str) -> None:
@@ -138,6 +139,7 @@ class Watch:
         fallback.engine().weigh([])
         while self._undo:
             self._undo.pop()()
+        self._surrounded = None
         self.models.clear()
         self.alarm.reset()
 
@@ -160,8 +162,12 @@ class Watch:
         return made
 
     def _surround(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Called again whenever another probe replaces the call, too: what has been found stays found."""
+        if self._surrounded is not None and self._surrounded[0] is original:
+            return self._surrounded[1]
         self.models.original = original
-        self._prepare()
+        if self._surrounded is None:
+            self._prepare()
 
         def stranger(module: Any, /, *args: Any, **kwargs: Any) -> Any:
             call = original
@@ -171,7 +177,8 @@ class Watch:
             return call(module, *args, **kwargs)
 
         self._undo.append(unread(stranger))
-        return replaced(stranger, self.models.calls)
+        self._surrounded = original, replaced(stranger, self.models.calls)
+        return self._surrounded[1]
 
     def meet(self, module: Any) -> Callable[..., Any] | None:
         """An unknown module is called: watch it, unless it loads data."""
