@@ -108,10 +108,10 @@ def test_a_run_without_processes_is_unknown(tmp_path: Path) -> None:
 def test_what_came_of_a_run_is_kept_in_its_folder(tmp_path: Path) -> None:
     """A report writes it, and so does the list itself; a list that may take no time shows only what was kept."""
     path = build_training(tmp_path / "run", steps=30, loss=lambda step: 2.0 - step / 100)
-    assert with_outcomes(list_runs(tmp_path), 0, -1).runs[0].outcome is None
-    made = with_outcomes(list_runs(tmp_path), 0, 60).runs[0].outcome
+    assert with_outcomes(list_runs(tmp_path), -1).runs[0].outcome is None
+    made = with_outcomes(list_runs(tmp_path), 60).runs[0].outcome
     assert made == Outcome("COMPUTE_BOUND", "info", 30, made.p50_ns if made else None, 1.71)
-    assert with_outcomes(list_runs(tmp_path), 0, -1).runs[0].outcome == made
+    assert with_outcomes(list_runs(tmp_path), -1).runs[0].outcome == made
     assert stat.S_IMODE((path / "outcome.json").stat().st_mode) == 0o600
 
 
@@ -135,7 +135,7 @@ def test_only_the_newest_runs_are_shown(tmp_path: Path) -> None:
     """How many are left out is said."""
     for hours in range(3):
         build_run(tmp_path / str(hours), start=start(hours))
-    found = with_outcomes(list_runs(tmp_path), 2, 0)
+    found = with_outcomes(list_runs(tmp_path, 2), 0)
     assert ([one.id for one in found.runs], found.left_out) == (["2", "1"], 1)
 
 

@@ -95,6 +95,11 @@ class Run:
         return self._folders[0].meta
 
     @property
+    def folders(self) -> list[Path]:
+        """The process folders, in the order of `infos`."""
+        return [one for folder in self._folders for one in folder.processes]
+
+    @property
     def started(self) -> int | None:
         """Start of the run in wall-clock ns; None if unknown."""
         start = self.meta.get("start")

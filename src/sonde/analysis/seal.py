@@ -160,6 +160,11 @@ class _Sealing:
         self.remove_raw(part.summary.processes)
 
 
+def unsealed(folder: Path) -> int:
+    """How many processes of a run folder have raw records."""
+    return sum(is_plain(one / RINGS_FILE) or is_plain(one / SEGMENT_FILE) for one in process_folders(folder))
+
+
 def _id(folder: Folder) -> str:
     return id_of(folder.meta) or ""
 

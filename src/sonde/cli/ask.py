@@ -7,6 +7,7 @@ import click
 from sonde.analysis.questions.ask import question, questions
 from sonde.cli.answer import answer_options, print_answer
 from sonde.cli.choose import choose, directory, runs_dir
+from sonde.cli.large import sealed
 
 
 def _complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -46,4 +47,6 @@ def command(
         click.echo(query.rstrip())
         return
     run = words[0] if len(words) == 2 else None
-    print_answer(choose(run, runs_dir(dir)), query, as_json=as_json, as_csv=as_csv, parquet=parquet, limit=limit)
+    print_answer(
+        sealed(choose(run, runs_dir(dir))), query, as_json=as_json, as_csv=as_csv, parquet=parquet, limit=limit
+    )

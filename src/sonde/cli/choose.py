@@ -18,6 +18,7 @@ from sonde.store.folder import RUN_FILE
 from sonde.views.runs import BROKEN, candidates, list_runs
 
 MOST_LISTED = 5
+NEWEST = 4  # runs that are looked at for the newest one that can be read
 RECORD_ONE = "Record one with: sonde run train.py. Or call sonde.init() at the start of the program."
 
 
@@ -89,10 +90,11 @@ def _fetched(url: str, remote: bool) -> Path:
 
 
 def _newest(folder: Path, hint: str) -> Path:
-    readable = [one for one in list_runs(folder).runs if one.state != BROKEN]
-    if not readable:
-        raise RunNotFound(f"No runs in {folder}. {hint}")
-    return Path(readable[0].path)
+    for limit in (NEWEST, 0):
+        readable = [one for one in list_runs(folder, limit).runs if one.state != BROKEN]
+        if readable:
+            return Path(readable[0].path)
+    raise RunNotFound(f"No runs in {folder}. {hint}")
 
 
 def _starting(given: str, names: list[str]) -> list[str]:

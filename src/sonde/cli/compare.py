@@ -12,6 +12,7 @@ from sonde import units
 from sonde.analysis.run import Run
 from sonde.cli.choose import choose, complete, directory, runs_dir
 from sonde.cli.console import out, print_json
+from sonde.cli.large import sealed
 from sonde.cli.outputfile import page_target
 from sonde.cli.progress import progress
 from sonde.compare.ranks import compare_ranks
@@ -64,7 +65,7 @@ def command(
         raise click.UsageError("--ranks takes one run: sonde compare RUN --ranks all")
     chosen = None if ranks is None else _numbers(ranks)
     target = None if html is None else page_target(html, "comparison")
-    paths = [choose(run, runs_dir(dir)) for run in runs]
+    paths = [sealed(choose(run, runs_dir(dir))) for run in runs]
     with ExitStack() as stack, progress("Reading") as bar:
         opened = [stack.enter_context(Run([path], threads=THREADS, progress=bar)) for path in paths]
         if chosen is not None:

@@ -13,6 +13,7 @@ from sonde import environment, units
 from sonde.analysis.run import Run, open_run
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.progress import progress
+from sonde.cli.large import sealed
 from sonde.errors import FolderRefused, nearest
 from sonde.exchange import chrome, collapsed, otlp, parquet, perfetto, pfw, prometheus, speedscope, stacks
 from sonde.exchange.collector import Collector
@@ -111,7 +112,7 @@ def command(run: str | None, dir: str | None, to: str, output: str | None, gzip:
 
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run.
     """
-    path = choose(run, runs_dir(dir))
+    path = sealed(choose(run, runs_dir(dir)))
     if to == OTLP:
         _send(path, output, gzip, force)
         return

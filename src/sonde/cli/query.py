@@ -9,6 +9,7 @@ import click
 from sonde.analysis.records.schema import COLUMNS
 from sonde.cli.answer import answer_options, print_answer
 from sonde.cli.choose import choose, directory, runs_dir
+from sonde.cli.large import sealed
 
 STARTS = ("(", "--", "/*")  # of a query without a space, such as one with line breaks only
 
@@ -42,7 +43,9 @@ def command(
         _print_schema()
         return
     run, query = _meant(words)
-    print_answer(choose(run, runs_dir(dir)), query, as_json=as_json, as_csv=as_csv, parquet=parquet, limit=limit)
+    print_answer(
+        sealed(choose(run, runs_dir(dir))), query, as_json=as_json, as_csv=as_csv, parquet=parquet, limit=limit
+    )
 
 
 def _meant(words: tuple[str, ...]) -> tuple[str | None, str]:

@@ -13,6 +13,7 @@ from sonde.analysis.seal import seal
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.cluster import cluster_options, engine_of
 from sonde.cli.console import out, print_json
+from sonde.cli.large import sealed
 from sonde.cli.outputfile import page_target
 from sonde.cli.progress import progress
 from sonde.diagnosis.policy import Policy
@@ -71,6 +72,7 @@ def command(
     if dask is not None:
         with progress(f"Sealing {path.name}") as bar:
             seal(path, progress=bar, engine=engine_of(dask, None, workers_memory))
+    sealed(path)
     with progress("Reading") as bar, Run([path], threads=THREADS, progress=bar) as opened:
         view = report(opened, thresholds)
         if policy is None:

@@ -46,7 +46,7 @@ def command(context: click.Context, url: str | None, dir: str | None, as_json: b
     """
     if url is not None and not is_url(url):
         raise click.UsageError(f"{url} is not a URL. For a folder, use: sonde runs --dir {url}")
-    found = list_remote(url, limit) if url else with_outcomes(list_runs(runs_dir(dir)), limit, SECONDS)
+    found = list_remote(url, limit) if url else with_outcomes(list_runs(runs_dir(dir), limit), SECONDS)
     if as_json:
         print_json(found)
     elif found.runs:

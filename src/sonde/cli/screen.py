@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -26,6 +27,7 @@ from sonde.views.watch import WatchView, watch
 FIRST = 256 * 1024  # bytes of the output that is there already
 MOST = 1 << 20  # bytes of new output at one look
 LAST_LINES = 20
+SHARE = 0.04  # of a core: what looking may cost
 LOST = (
     "Sonde's keeper process was killed. Your program continues and this screen reads its output; its exit "
     "code will be unknown"
@@ -39,9 +41,19 @@ class Reader:
         """Raises RunNotFound if there is no run."""
         self._live = Live(run)
         self._verdict = VerdictProcess(run)
+        self._last: WatchView | None = None
+        self._due = 0.0
 
     def look(self) -> WatchView:
-        """The run as it is now."""
+        """The run as it is now; of very many processes, as it was a moment ago: looking costs a small share of a core."""
+        if self._last is not None and time.monotonic() < self._due:
+            return self._last
+        begun = time.thread_time()
+        self._last = self._look()
+        self._due = 0.0 if self._live.unread else time.monotonic() + (time.thread_time() - begun) / SHARE
+        return self._last
+
+    def _look(self) -> WatchView:
         self._live.look()
         verdict = self._verdict.opinion if self._live.gone else None
         if self._live.trainers and not self._live.gone:

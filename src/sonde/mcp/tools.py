@@ -52,7 +52,7 @@ class Tools:
 
     def runs(self, limit: int = MOST_RUNS) -> str:
         """List recorded runs, newest first: id, how it ended, verdict, steps, median step, loss. Start here."""
-        found = with_outcomes(list_runs(self.folder), max(limit, 1), OUTCOME_SECONDS)
+        found = with_outcomes(list_runs(self.folder, max(limit, 1)), OUTCOME_SECONDS)
         if not found.runs:
             raise SondeError(f"No runs in {found.dir}. {RECORD_ONE}")
         left = [f"[{found.left_out} older runs; raise limit to see them]"] if found.left_out else []

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sonde.analysis.parts.liveness import last_seen
-from sonde.analysis.records.locate import process_folders
 from sonde.analysis.run import RECORDING, Run, open_run
 from sonde.errors import RunNotFound, SondeError
 from sonde.guard import guard
 from sonde.store import alive
 from sonde.store.folder import RUN_FILE
-from sonde.store.process import Info, read_info, read_object
+from sonde.store.process import Info, is_ours, read_object
 from sonde.views.outcome import Outcome, make_outcome, read_outcome
 
 BROKEN = "broken"
@@ -51,22 +50,35 @@ class Runs:
     left_out: int = 0
 
 
-def list_runs(folder: Path) -> Runs:
-    """All run folders in `folder`; none if there is no such folder."""
-    entries = []
-    for path in candidates(folder):
+def list_runs(folder: Path, limit: int = 0) -> Runs:
+    """The newest `limit` run folders in `folder` (0: all); none if there is no such folder."""
+    entries: list[RunEntry] = []
+    known = sorted(((_began(path), path.name, path) for path in candidates(folder)), reverse=True)
+    left_out = 0
+    for began, _, path in known:
+        # One that does not say when it began may be newer than all: its processes are asked.
+        if limit and len(entries) >= limit and began:
+            left_out += 1
+            continue
         with suppress(RunNotFound):
             entries.append(entry(path))
     entries.sort(key=lambda one: (one.started_ns or 0, one.id), reverse=True)
-    return Runs(str(folder), entries)
+    shown = entries[:limit] if limit else entries
+    return Runs(str(folder), shown, left_out + len(entries) - len(shown))
 
 
-def with_outcomes(found: Runs, limit: int, seconds: float) -> Runs:
-    """The newest `limit` runs (0: all) with what came of them, as far as that was kept or can be found out in this time."""
-    shown = found.runs[:limit] if limit else found.runs
+def _began(path: Path) -> int:
+    """When a run began, by run.json; 0: it does not say."""
+    meta = read_object(path / RUN_FILE, [])
+    start = meta.get("start")
+    wall = start.get("wall_ns") if is_ours(meta) and isinstance(start, dict) else None
+    return wall if isinstance(wall, int) else 0
+
+
+def with_outcomes(found: Runs, seconds: float) -> Runs:
+    """The same with what came of each run, as far as that was kept or can be found out in this time."""
     until = time.process_time() + seconds
-    runs = [replace(one, outcome=_outcome(one, until)) for one in shown]
-    return Runs(found.dir, runs, len(found.runs) - len(runs))
+    return replace(found, runs=[replace(one, outcome=_outcome(one, until)) for one in found.runs])
 
 
 def _outcome(one: RunEntry, until: float) -> Outcome | None:
@@ -94,8 +106,7 @@ def entry(path: Path) -> RunEntry:
     """What the small files of one run folder say, and what is wrong with them. Raises RunNotFound if it is no run."""
     try:
         run = open_run(path)
-        folders = process_folders(path)
-        infos = alive.resolve_replaced([read_info(folder, []) for folder in folders])
+        folders, infos = run.folders, run.infos
     except RunNotFound:
         raise
     except (SondeError, OSError) as error:

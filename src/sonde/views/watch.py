@@ -363,20 +363,21 @@ def _ranks(live: Live, counted: dict[LiveProcess, StepWindow]) -> list[RankNow]:
 def _memory(live: Live) -> list[MemoryNow]:
     """Each rank, its workers together, and the host, or the container that limits it."""
     rows: list[MemoryNow] = []
+    workers_of: dict[tuple[str, int | None], list[LiveProcess]] = {}
+    for one in live.sources.values():
+        if one.info.worker is not None:
+            workers_of.setdefault((one.info.host, one.info.parent_pid), []).append(one)
     for trainer in live.trainers or [one for one in live.sources.values() if one.info.role in ("main", "trainer")]:
         rows.append(_process_memory(live, trainer.name, [trainer]))
-        workers = _present(live, trainer)
+        workers = _present(live, trainer, workers_of.get((trainer.info.host, trainer.info.pid), []))
         if workers:
             rows.append(_process_memory(live, f"{trainer.name} {units.plural(len(workers), 'worker')}", workers))
     rows = [row for row in rows if row.used is not None]
     return rows + _host_memory(live)
 
 
-def _present(live: Live, trainer: LiveProcess) -> list[LiveProcess]:
+def _present(live: Live, trainer: LiveProcess, workers: list[LiveProcess]) -> list[LiveProcess]:
     """The workers that live; of a run that is over, those that lived when their trainer was last measured."""
-    workers = [
-        one for one in live.sources.values() if one.info.worker is not None and one.info.parent_pid == trainer.info.pid
-    ]
     if live.state == RECORDING and trainer.state != UNKNOWN:
         return [one for one in workers if one.state == RUNNING]
     own = live.gauges.get(trainer.info.pid, "rss")
@@ -465,6 +466,8 @@ def _notices(live: Live, usual_ns: float | None) -> list[str]:
     if live.gone:
         return ["the run folder was deleted: there will be no new data"]
     found = _long(live, usual_ns) + _ends(live) + list(live.notes)
+    if live.unread:
+        found.append(f"{len(live.sources) - live.unread:,} of {len(live.sources):,} processes read so far")
     if live.losses:
         found.append(f"{units.plural(live.losses, 'record')} could not be written: sonde show {live.id}")
     if live.skipped:

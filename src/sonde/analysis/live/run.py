@@ -6,6 +6,7 @@ No table is built and no database loaded, so that a live view costs little besid
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.analysis.live.gauges import Gauges
@@ -34,6 +35,7 @@ STARTING = "starting"
 RECORDING = "recording"
 GONE = "gone"
 MOST_NOTES = 50
+FIRST_S = 0.5  # of CPU: a look at processes that were not read yet takes no more
 
 # What a record is to a live view, beside what it is to a window.
 ITEM, FETCH, LAYER, DESCRIPTION, GAUGE, OFF, EXIT, STACKS, UNSEEN = range(100, 109)
@@ -157,10 +159,13 @@ class Live:
         self.notes: list[str] = []
         self.exits: dict[int, dict[str, Any]] = {}
         self.gone = False  # the run folder is not there any more
+        self._unread: deque[str] = deque()  # processes that were not looked at yet, those that train first
+        self._state: str | None = None
         if folder.sealed or has_parts(folder.path):
             from sonde.analysis.live.sealed import sealed_tails  # loads all tables, which a live run does without
 
-            self.sources = {tail.folder.name: LiveProcess(tail) for tail in sealed_tails(folder.path)}
+            for tail in sealed_tails(folder.path):
+                self._add(tail.folder.name, tail)
 
     @property
     def id(self) -> str:
@@ -179,6 +184,11 @@ class Live:
     @property
     def state(self) -> str:
         """starting (nothing is recorded yet), recording, ended, died, unknown, or gone (the folder is not there any more)."""
+        if self._state is None:
+            self._state = self._find_state()
+        return self._state
+
+    def _find_state(self) -> str:
         if self.gone:
             return GONE
         if not self.sources:
@@ -206,6 +216,11 @@ class Live:
         return sum(one.tail.lost.get(reason, 0) for one in self.sources.values() for reason in reasons)
 
     @property
+    def unread(self) -> int:
+        """Processes that were not read yet; later looks take them."""
+        return len(self._unread)
+
+    @property
     def skipped(self) -> int:
         """Records that came too fast for this view."""
         return sum(one.tail.skipped for one in self.sources.values())
@@ -220,7 +235,8 @@ class Live:
         ]
 
     def look(self) -> None:
-        """Take what is new."""
+        """Take what is new. Of very many processes that were not read yet, some: the next looks take the others."""
+        self._state = None
         try:
             folders = process_folders(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -229,14 +245,30 @@ class Live:
         self.gone = False
         for folder in folders:
             if folder.name not in self.sources:
-                self.sources[folder.name] = LiveProcess(Tail(folder))
-        for process, source in self.sources.items():
-            fresh = source.look()
-            if len(fresh.records):
-                self._take(process, source, fresh)
+                self._add(folder.name, Tail(folder, len(folders)))
+        waiting = set(self._unread)
+        until = time.thread_time() + FIRST_S
+        while self._unread:
+            self._read(self._unread.popleft())
+            if time.thread_time() > until:
+                break
+        if not self._unread:
+            for process in self.sources:
+                if process not in waiting:
+                    self._read(process)
         sources = list(self.sources.values())
         for source, info in zip(sources, resolve_replaced([one.info for one in sources]), strict=True):
             source.set_state(info)
+
+    def _add(self, process: str, tail: Tail | SealedTail) -> None:
+        self.sources[process] = LiveProcess(tail)
+        (self._unread.appendleft if tail.info.worker is None else self._unread.append)(process)
+
+    def _read(self, process: str) -> None:
+        source = self.sources[process]
+        fresh = source.look()
+        if len(fresh.records):
+            self._take(process, source, fresh)
 
     def _take(self, process: str, source: LiveProcess, fresh: Fresh) -> None:
         codes, records, names = source.codes(fresh.records), fresh.records, source.tail.names

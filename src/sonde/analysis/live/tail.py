@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sonde.store.reading.rings import Header
 
 FIRST_BYTES = 8 * 2**20  # of a process that is there already, so much of its newest records is looked at
+MANY_BYTES = 128 * 2**20  # of all that are there
+LEAST_BYTES = 32 * 2**10  # of each of very many
 MOST_BYTES = 16 * 2**20  # at one look
 MOST_OPEN = 4096
 FAR = 2**62  # times beyond this are damage
@@ -52,8 +54,10 @@ class Tail:
     `skipped` counts records that came too fast. `lost` is what the process itself says to have lost, by reason.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, among: int = 1) -> None:
+        """`among`: how many processes there are; of many, less is looked at of each."""
         self.folder = folder
+        self._first_bytes = min(FIRST_BYTES, max(LEAST_BYTES, MANY_BYTES // among))
         self.notes: list[str] = []
         self.info: Info = read_info(folder, self.notes)
         self.names: dict[int, tuple[str, str]] = {}
@@ -154,7 +158,7 @@ class Tail:
     def _begin(self, length: int) -> int:
         """Where to read on. What is too much is left out."""
         first = self._offset is None
-        offset, most = self._offset or 0, FIRST_BYTES if first else MOST_BYTES
+        offset, most = self._offset or 0, self._first_bytes if first else MOST_BYTES
         left_out = max(0, (length - offset - most) // record.RECORD_SIZE)
         if left_out:
             self._block = (0, 0)

@@ -34,15 +34,14 @@ def middle_of(events: int) -> tuple[int, int]:
 class Plain:
     """Tells which records only steps are made of: completed, without arguments; no first batch of an iterator, no aborted step.
 
-    Those with numbers from `low` to `high` are wanted anyhow. `sealed`: also what only batches and items are made of, and
-    collectives.
+    Those with numbers from `low` to `high` are wanted anyhow. `sealed`: also what only batches and items are made of.
     """
 
     def __init__(self, names: Mapping[int, tuple[str, str]], low: int, high: int, *, sealed: bool = False) -> None:
         known = {id: name for id, (cat, name) in names.items() if 0 < id <= HIGHEST_NAME and cat == probe.PROBE}
         self.table = np.zeros(max(known, default=0) + 2, dtype=np.uint8)
         for id, name in known.items():
-            self.table[id] = _STEPS.get(name, _sealed_code(name) if sealed else 0)
+            self.table[id] = _code(name, sealed=sealed)
         self.low, self.high = low, high
 
     def of(self, records: NDArray[np.void], kinds: NDArray[np.uint8], seqs: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -60,8 +59,10 @@ class Plain:
         return found
 
 
-def _sealed_code(name: str) -> int:
-    return _STEP if name.startswith(probe.COMMUNICATION) else _SEALED.get(name, 0)
+def _code(name: str, *, sealed: bool) -> int:
+    if name.startswith(probe.COMMUNICATION):
+        return _STEP
+    return _STEPS.get(name, _SEALED.get(name, 0) if sealed else 0)
 
 
 def last_of(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> int:
