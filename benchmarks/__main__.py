@@ -27,6 +27,7 @@ from benchmarks import (
     provider,
     reading,
     report,
+    scale,
     screen,
     spans,
     step,
@@ -48,10 +49,11 @@ class Effort(NamedTuple):
     rounds: int
     launches: int
     full: bool
+    scale: tuple[int, int]  # ranks, and steps of each
 
 
-SHORT = Effort(rounds=3, launches=1, full=False)  # the whole table in about 15 minutes on 2 cores
-FULL = Effort(rounds=15, launches=3, full=True)
+SHORT = Effort(rounds=3, launches=1, full=False, scale=(200, 1000))  # the whole table in about 15 minutes on 2 cores
+FULL = Effort(rounds=15, launches=3, full=True, scale=(1000, 10_000))
 ONLY_FULL = ("tables",)  # long, and without a budget
 
 
@@ -84,6 +86,7 @@ def parts(effort: Effort, verdicts: Path) -> dict[str, Callable[[], Any]]:
         "tables": lambda: tables.measure(STEPS),
         "launching": lambda: launching.measure(effort.launches),
         "report": lambda: report.measure(STEPS),
+        "scale": lambda: scale.measure(*effort.scale),
         "faults": lambda: score.measure(cases, repeats=1, traceml=True, json_file=verdicts, resume=True),
     }
 

@@ -142,6 +142,30 @@ def _of_report(report: dict[str, Any]) -> list[Budget]:
     ]
 
 
+def _of_scale(found: dict[str, Any]) -> list[Budget]:
+    few, many = found["few"], found["many"]
+    first = many["seal"]["cpu_s"] + many["report"]["cpu_s"]
+    large = found["ranks"] >= LARGE  # in a smaller run, the start of a process is most of either
+    dask = _ratio(found["dask"]["cpu_s"], found["loop"]["cpu_s"])
+    what = f"{found['ranks']:,} ranks x {found['steps']:,} steps"
+    peaks = (
+        max(many[one]["peak_mb"] for one in ("seal", "report")),
+        max(few[one]["peak_mb"] for one in ("seal", "report")),
+    )
+    return [
+        Budget(f"report, {what}, sealed, CPU", many["report"]["cpu_s"], 6.0, "s"),
+        Budget("the same, peak memory", many["report"]["peak_mb"], 800.0, "MB"),
+        Budget("first report, sealing included, CPU", first, 90.0, "s"),
+        Budget("the same, peak memory of a process", many["seal"]["peak_mb"], 1000.0, "MB"),
+        Budget("peak memory, 10x the ranks", _ratio(*peaks) if large else None, 1.3, "x"),
+        Budget("sealing on two Dask workers", dask if large else None, 1.25, "x the loop"),
+        Budget(f"names of {many['events'] / 1e6:.0f} M events, CPU", many["names"]["cpu_s"], 10.0, "s"),
+        Budget("the same, peak memory", many["names"]["peak_mb"], 800.0, "MB"),
+        Budget("first screen of watch, many ranks, CPU", many["screen"]["cpu_s"], 2.0, "s"),
+        Budget("the same, peak memory", many["screen"]["peak_mb"], 200.0, "MB"),
+    ]
+
+
 def _of_launching(found: dict[str, Any]) -> list[Budget]:
     run, watch = found["run"], found["watch"]
     return [
@@ -198,6 +222,7 @@ def _times(one: dict[str, Any]) -> float | None:
     return None if "missing" in one else 1 + one["added_us"] / one["bare_us"]
 
 
+LARGE = 1000  # ranks
 WATCH = {"MLP": 1.08, "CNN": 1.05, "transformer": 1.05}
 PROGRAMS = {"run": 1.03, "deep": 1.10, "blackbox and watch": 1.08}
 BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
@@ -213,6 +238,7 @@ BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
     "items": _of_items,
     "ledger": _of_ledger,
     "report": _of_report,
+    "scale": _of_scale,
     "launching": _of_launching,
     "faults": _of_faults,
     "provider": _of_provider,

@@ -152,7 +152,7 @@ def _chosen(rows: Sequence[Row]) -> list[tuple[str, str, int]]:
 # A later end and an earlier beginning than the true ones are bounds as well, only wider ones.
 _OF_STEPS = """
     WITH chosen(process, host, attempt) AS (VALUES {chosen}),
-    steps AS (
+    steps AS NOT MATERIALIZED (
         SELECT c.host, c.attempt, s.* FROM (SELECT * EXCLUDE (host) FROM {rows} WHERE whole) s JOIN chosen c USING (process)
     ),
     every AS (SELECT greatest(1, (max(step) - min(step)) // {most}) AS every FROM steps),
