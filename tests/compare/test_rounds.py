@@ -99,3 +99,13 @@ def test_the_interval_holds_the_median_ratio() -> None:
 def test_noise_is_the_usual_distance_from_one() -> None:
     """In both directions."""
     assert rounds.noise([1.05, 1 / 1.05, 1.05]) == pytest.approx(0.05)
+
+
+def test_stalls_can_be_asked_for() -> None:
+    """Then a pass needs an answer about them, which few rounds do not give."""
+    random = np.random.default_rng(3)
+    found = [played(random, every=20, stall=5.0) for _ in range(rounds.STALL_ROUNDS)]
+    few = rounds.check_rounds(found[: rounds.LEAST_ROUNDS], 0.05, stalls=True)
+    assert [(one.name, one.outcome) for one in few] == [("slowdown", PASS), ("stalls", INCONCLUSIVE)]
+    same = [played(random) for _ in range(40)]
+    assert [one.name for one in rounds.check_rounds(same, 0.05, stalls=True)] == ["slowdown", "stalls"]

@@ -36,7 +36,8 @@ TURN_S = 3600  # one run of a program
 Example: sonde gate --baseline main --max-slowdown 5%
 Example: sonde gate train-3f2a --baseline before --max input_wait_share=0.1 --max peak_rss=+10%
 Example: sonde gate after --baseline before --same-numbers --no-new critical
-Example: sonde gate --ab "python old.py" "python new.py" --max-slowdown 5% --rounds 10"""
+Example: sonde gate --ab "python old.py" "python new.py" --max-slowdown 5% --rounds 10
+Example: sonde gate --ab "python old.py" "python new.py" --stalls --rounds 100"""
 )
 @one_run
 @directory
@@ -67,10 +68,13 @@ Example: sonde gate --ab "python old.py" "python new.py" --max-slowdown 5% --rou
     show_default=True,
     help="With --ab: at most N rounds.",
 )
+@click.option(
+    "--stalls", is_flag=True, help="With --ab: pass only if stalls stay below the limit too; takes many rounds."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
     run: str | None, dir: str | None, baseline: str | None, folder: str, max_slowdown: str | None, limits: tuple[str, ...],
-    no_new: str | None, same_numbers: bool, ab: tuple[str, str] | None, most_rounds: int, as_json: bool,
+    no_new: str | None, same_numbers: bool, ab: tuple[str, str] | None, most_rounds: int, stalls: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Pass or fail a run by limits; a gate that lacks data never passes.
 
@@ -82,7 +86,7 @@ def command(
         wanted = [gates.limit(one) for one in limits]
         if ab is not None:
             _refuse_with_ab(run, baseline, wanted, no_new, same_numbers)
-            found = _rounds(ab, 0.05 if slowdown is None else slowdown, most_rounds)
+            found = _rounds(ab, 0.05 if slowdown is None else slowdown, most_rounds, stalls)
         else:
             found = _checked(run, dir, baseline, Path(folder), slowdown, wanted, no_new, same_numbers)
     except (SondeError, OSError) as error:
@@ -158,7 +162,7 @@ def _found(given: str, folder: Path, dir: str | None) -> Summary | Path:
 # ── two programs in turn ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rounds(commands: tuple[str, str], most: float, limit: int) -> Gate:
+def _rounds(commands: tuple[str, str], most: float, limit: int, stalls: bool) -> Gate:
     """Run both in turn until it is decided, or the rounds are over. The order alternates."""
     found: list[rounds.Round] = []
     with tempfile.TemporaryDirectory(prefix="sonde-gate-") as folder:
@@ -168,10 +172,10 @@ def _rounds(commands: tuple[str, str], most: float, limit: int) -> Gate:
         ]
         noise = rounds.noise([one.steady for one in same])
         _say(f"A against itself differs by {units.share(noise)} between two turns.")
-        checks = rounds.check_rounds(found, most)
+        checks = rounds.check_rounds(found, most, stalls=stalls)
         while len(found) < limit and not rounds.decided(checks, len(found)):
             found.append(_round(*commands, Path(folder), f"round-{len(found)}", swap=len(found) % 2 == 1))
-            checks = rounds.check_rounds(found, most)
+            checks = rounds.check_rounds(found, most, stalls=stalls)
             _say(f"round {len(found)} of at most {limit}: B / A = {found[-1].steady:.3f}")
     notes = [f"{len(found)} rounds; A against itself differs by {units.share(noise)} between two turns."]
     if len(found) < rounds.STALL_ROUNDS:

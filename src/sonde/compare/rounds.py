@@ -127,16 +127,22 @@ def noise(ratios: Sequence[float]) -> float:
     return math.expm1(float(np.median(np.abs(np.log(np.asarray(ratios, np.float64)))))) if ratios else 0.0
 
 
-def check_rounds(rounds: Sequence[Round], most: float) -> list[Check]:
-    """Whether B is slower than A by more than `most`: steadily, and by stalls."""
+def check_rounds(rounds: Sequence[Round], most: float, *, stalls: bool = False) -> list[Check]:
+    """Whether B is slower than A by more than `most`: steadily, and by stalls.
+
+    Stalls that are not sure keep nothing from passing, unless `stalls` asks for an answer about them: that takes many rounds.
+    """
     if len(rounds) < LEAST_ROUNDS:
         why = f"{len(rounds)} rounds were recorded; {LEAST_ROUNDS} are needed."
         return [Check("slowdown", INCONCLUSIVE, None, None, None, 1 + most, why)]
     checks = [_check("slowdown", "The fastest tenth of the steps", [one.steady for one in rounds], most)]
-    if len(rounds) >= STALL_ROUNDS:
-        stalls = _check("stalls", "The mean step", [one.whole for one in rounds], most)
-        if stalls.outcome == FAIL:
-            checks.append(stalls)
+    if stalls or len(rounds) >= STALL_ROUNDS:
+        whole = _check("stalls", "The mean step", [one.whole for one in rounds], most)
+        if (stalls or whole.outcome == FAIL) and len(rounds) >= STALL_ROUNDS:
+            checks.append(whole)
+        elif stalls:
+            why = f"Stalls are judged after {STALL_ROUNDS} rounds."
+            checks.append(Check("stalls", INCONCLUSIVE, None, None, None, 1 + most, why))
     return checks
 
 

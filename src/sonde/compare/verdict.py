@@ -8,7 +8,7 @@ beyond a margin, since two runs at different times differ by some percent for no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
@@ -223,7 +223,10 @@ def _ratio(a: float | None, b: float | None, interval: Interval | None, margin: 
         return Ratio(a, b)
     moved = Interval(*(end * (b / a) / interval.ratio for end in interval))
     low, high = (end if math.isfinite(end) else None for end in moved[1:])
-    return Ratio(a, b, b / a, low, high, intervals.judge(moved, margin))
+    found = Ratio(a, b, b / a, low, high, intervals.judge(moved, margin))
+    # A wide margin, on a busy host, keeps a difference from being claimed; it does not make it none.
+    doubtful = found.verdict == SAME and not _equal(found, min(margin, MARGINS["mean"]))
+    return replace(found, verdict=INCONCLUSIVE) if doubtful else found
 
 
 def _distribution(a: NDArray[np.float64], b: NDArray[np.float64]) -> Distribution | None:
