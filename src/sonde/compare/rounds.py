@@ -141,7 +141,7 @@ def check_rounds(rounds: Sequence[Round], most: float, *, stalls: bool = False) 
         if (stalls or whole.outcome == FAIL) and len(rounds) >= STALL_ROUNDS:
             checks.append(whole)
         elif stalls:
-            why = f"Stalls are judged after {STALL_ROUNDS} rounds."
+            why = f"Stalls are tested after {STALL_ROUNDS} rounds."
             checks.append(Check("stalls", INCONCLUSIVE, None, None, None, 1 + most, why))
     return checks
 
