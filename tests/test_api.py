@@ -145,6 +145,7 @@ def test_public_names_are_the_intended_ones() -> None:
         "open_run",
         "pipeline",
         "report",
+        "should_stop",
         "span",
         "summary",
         "trace_model_instance",

@@ -65,6 +65,7 @@ __all__ = [
     "open_run",
     "pipeline",
     "report",
+    "should_stop",
     "span",
     "summary",
     "trace_model_instance",
@@ -90,6 +91,7 @@ _HOMES = {
     "open_run": ("sonde.analysis.run", "open_run"),
     "load_ipython_extension": ("sonde.notebook", "load_ipython_extension"),  # IPython asks for it
     "pipeline": ("sonde.pipeline", ""),
+    "should_stop": ("sonde.stopping", "should_stop"),
     "report": ("sonde.notebook", "report"),
     "span": ("sonde.events.span", "Span"),
     "summary": ("sonde.diagnosis.summary", "summary"),

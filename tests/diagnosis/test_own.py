@@ -17,7 +17,7 @@ from sonde.testing import build_training
 from sonde.views.report import report
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "own-rules.md"
-PYTHON, TOML, _ = re.findall(r"```(?:python|toml)\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+PYTHON, TOML, *_ = re.findall(r"```(?:python|toml)\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 
 
 @pytest.fixture(scope="module")

@@ -76,18 +76,18 @@ def command(
     """
     path = choose(run, runs_dir(dir), remote=False)
     parts = tuple(part for part in requests.PARTS if chosen.get(part) or (part == requests.VALUES and values)) or USUAL
-    trainers = _trainers(path)
-    request = DeepRequest(os.urandom(4).hex(), steps, parts, values or 0, _first(trainers))
+    found = trainers(path)
+    request = DeepRequest(os.urandom(4).hex(), steps, parts, values or 0, first_step(found))
     requests.ask_deep(path, request)
-    answers = _wait(trainers, request.id, wait)
-    for trainer in trainers:
+    answers = _wait(found, request.id, wait)
+    for trainer in found:
         click.echo(f"{named(trainer[1])}: {_said(answers.get(trainer[0]), wait)}", err=trainer[0] not in answers)
     if answers:
         click.echo(f"Show it: sonde report {path.name}")
-    context.exit(0 if len(answers) == len(trainers) else 1)
+    context.exit(0 if len(answers) == len(found) else 1)
 
 
-def _trainers(path: Path) -> list[_Trainer]:
+def trainers(path: Path) -> list[_Trainer]:
     """The processes that can answer. Raises SondeError if there is none, or if steps are recorded deep now."""
     running(path)  # raises if the run has ended
     found: list[_Trainer] = []
@@ -111,14 +111,14 @@ def _trainers(path: Path) -> list[_Trainer]:
     return training
 
 
-def _first(trainers: list[_Trainer]) -> int | None:
+def first_step(found: list[_Trainer]) -> int | None:
     """The step at which all ranks begin: one that none has reached when all have seen the request. One process begins at once."""
-    if len(trainers) < 2:
+    if len(found) < 2:
         return None
-    before = [_step(one) or 0 for one in trainers]
+    before = [_step(one) or 0 for one in found]
     begun = time.monotonic()
     time.sleep(1.0)
-    after = [_step(one) or 0 for one in trainers]
+    after = [_step(one) or 0 for one in found]
     rate = max(max(after) - max(before), 0) / (time.monotonic() - begun)
     return max(after) + math.ceil(rate * AHEAD_SECONDS) + 2
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 TOML = ".toml"
 PYTHON = ".py"
-KEYS = ("query", "above", "below", "severity", "why", "next", "confidence")
-FIELDS = ("kind", "severity", "confidence", "why", "next", "evidence")
+KEYS = ("query", "above", "below", "severity", "why", "next", "confidence", "then")
+FIELDS = ("kind", "severity", "confidence", "why", "next", "evidence", "then")
+ACTIONS = ("stop", "dump", "deepen")  # what a finding may want of a program that runs
 MOST_TEXT = 1000  # characters
 
 
@@ -93,7 +94,13 @@ def ask(rule: OwnRule, facts: OwnFacts) -> Finding | None:
         raise RuleError(f"{rule.kind} has the confidence {confidence!r}. Use a number from 0 to 1.")
     if not answer.get("why"):
         raise RuleError(f"{rule.kind} does not say why. Return a dict with why and next.")
+    then = answer.get("then") or []
+    wanted = [then] if isinstance(then, str) else list(then)
+    wrong = [one for one in wanted if one not in ACTIONS]
+    if wrong:
+        raise RuleError(f"{rule.kind} wants {wrong[0]!r}. {nearest(str(wrong[0]), [*ACTIONS])}")
     evidence = {"score": None, "numbers": {}, "queries": {}, **dict(answer.get("evidence") or {})}
+    evidence |= {"then": wanted} if wanted else {}
     why, next = (str(answer.get(name) or "")[:MOST_TEXT] for name in ("why", "next"))
     return Finding(str(answer.get("kind") or rule.kind), severity, float(confidence), why, next, evidence)
 
@@ -142,7 +149,7 @@ def _of_table(file: Path, kind: str, table: Any) -> OwnRule:
             .replace("{value}", f"{value:.6g}")
             .replace("{limit}", limit)
         )
-        said = {name: table[name] for name in ("severity", "confidence", "next") if name in table}
+        said = {name: table[name] for name in ("severity", "confidence", "next", "then") if name in table}
         evidence = {"numbers": {"value": value}, "queries": {"value": table["query"]}}
         return {"next": f"Look at the rule [{kind}] in {file.name}.", **said, "why": why, "evidence": evidence}
 

@@ -15,6 +15,7 @@ from sonde.events import core
 from sonde.events.recorder import Recorder
 from sonde.guard import guard
 from sonde.launch import git, unseen
+from sonde.launch.acting import RulesProcess
 from sonde.launch.command import MISSING, REFUSED, Options, name_of
 from sonde.launch.rendezvous import meeting
 from sonde.store.claim import agree
@@ -160,6 +161,7 @@ class _Desk:
         self.run = self._made(command) if settings.enabled is not False else None
         self._recorder: Recorder | None = None
         self._sampler: Sampler | None = None
+        self._rules: RulesProcess | None = None
         self._closed = False
 
     def _made(self, command: Sequence[str]) -> str | None:
@@ -211,12 +213,16 @@ class _Desk:
 
             self._sampler = sampler.Sampler(pid, self.run, reported=reason is not None)
             self._sampler.start()
+        if self._settings.rules:
+            self._rules = RulesProcess(self.run, self._settings.rules)
 
     def close(self, pid: int, ending: ProgramEnding | None) -> None:
         """End the recording of the launcher, and note how the program ended, if it has."""
         if self.run is None or self._closed:
             return
         self._closed = True
+        if self._rules is not None:
+            self._rules.end()
         if self._sampler is not None:
             with guard("ending the samples"):
                 self._sampler.stop()

@@ -1,7 +1,7 @@
 """Requests to the processes of a run, and their answers: small JSON files in the run folder, which both sides read as hostile input.
 
 `deepen.json` asks for steps that are recorded deep (`sonde deepen`). A process that trains looks for it now and then, at the end of a
-step; its answer is `deepened` in its process.json.
+step; its answer is `deepened` in its process.json. `stop.json` asks it to stop: `sonde.should_stop()` says so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sonde.store.file import read_small
 from sonde.store.folder import opened, write_json
 
 DEEPEN_FILE = "deepen.json"
+STOP_FILE = "stop.json"
 ANSWER = "deepened"  # in process.json
 MOST_BYTES = 4096
 LAYERS, VALUES, LEARNING, STACKS, PROFILE = PARTS = ("layers", "values", "learning", "stacks", "profile")
@@ -72,3 +73,28 @@ def _is_sound(one: DeepRequest) -> bool:
 
 def _is_number(value: Any, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+# ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StopRequest(NamedTuple):
+    """The program is to stop at the end of step `at` (None: as soon as it asks), and `why`."""
+
+    at: int | None
+    why: str
+
+
+def ask_stop(run: Path, request: StopRequest) -> None:
+    """Put the request there."""
+    with opened(str(run)) as folder:
+        write_json(folder, STOP_FILE, request._asdict())
+
+
+def asked_stop(run: str) -> StopRequest | None:
+    """The request that is there; None if there is none, or no sense in it."""
+    try:
+        found = StopRequest(**json.loads(read_small(Path(run) / STOP_FILE, MOST_BYTES)))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return found if found.at is None or _is_number(found.at, 0, 2**32) else None
