@@ -24,6 +24,7 @@ from benchmarks import (
     items,
     launching,
     ledger,
+    pages,
     provider,
     reading,
     report,
@@ -87,6 +88,7 @@ def parts(effort: Effort, verdicts: Path) -> dict[str, Callable[[], Any]]:
         "launching": lambda: launching.measure(effort.launches),
         "report": lambda: report.measure(STEPS),
         "scale": lambda: scale.measure(*effort.scale),
+        "pages": lambda: pages.measure(STEPS),
         "faults": lambda: score.measure(cases, repeats=1, traceml=True, json_file=verdicts, resume=True),
     }
 

@@ -166,6 +166,17 @@ def _of_scale(found: dict[str, Any]) -> list[Budget]:
     ]
 
 
+def _of_pages(pages: dict[str, Any]) -> list[Budget]:
+    return [
+        Budget("sonde ui: start to the charts of a long run, CPU", pages["first_paint_cpu_s"], 1.5, "s"),
+        Budget("sonde ui: its timeline, CPU", pages["timeline_cpu_s"], 2.0, "s"),
+        Budget("sonde ui: a view of the timeline, p95, CPU", pages["view_p95_ms"], 150.0, "ms"),
+        Budget("sonde ui: list of 2,000 runs, CPU", pages["list_cpu_s"], 1.0, "s"),
+        Budget("sonde ui: while nobody asks", 100 * pages["quiet_share"], 5.0, "% of a core"),
+        Budget("sonde ui: peak memory", pages["peak_mb"], 350.0, "MB"),
+    ]
+
+
 def _of_launching(found: dict[str, Any]) -> list[Budget]:
     run, watch = found["run"], found["watch"]
     return [
@@ -239,6 +250,10 @@ BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
     "ledger": _of_ledger,
     "report": _of_report,
     "scale": _of_scale,
+    ]
+
+
+    "pages": _of_pages,
     "launching": _of_launching,
     "faults": _of_faults,
     "provider": _of_provider,

@@ -73,9 +73,16 @@ def item(run: Run, ask: Ask) -> object:
         "files": _files(run, where),
         "values": [*map(_value, values_of_item(run, index, key)), *traced_values(run, ask, index, key)],
         "loss": None,
-        "replay": None if first is None else f"sonde flow replay {run.id} --step {first}",
+        "replay": None if first is None else f"sonde flow replay {run.id} {_script(run)}:DATASET --step {first}",
         "left_out": max(all_loads - len(loads), 0),
     }
+
+
+def _script(run: Run) -> str:
+    """The script of the run, in which its dataset is."""
+    command = run.meta.get("command")
+    words = command if isinstance(command, list) else []
+    return next((str(word) for word in words if str(word).endswith(".py")), "SCRIPT")
 
 
 def _files(run: Run, where: str) -> list[dict[str, object]]:

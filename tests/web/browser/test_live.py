@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
+from tests.views.bad import newer
 from tests.web.browser.harness import Server, Tab, needs_browser, served, tab
 from tests.web.growing import growing
 
@@ -116,3 +117,36 @@ def look(page: Tab, *, hidden: bool) -> None:
         "document.dispatchEvent(new Event('visibilitychange')) }",
         hidden,
     )
+
+
+@pytest.mark.soak
+def test_a_run_of_a_newer_version_says_so(chromium: Browser, empty: Server) -> None:
+    """In the list and on its own page, and the others can be read."""
+    newer(empty.folder / "newer")
+    build_training(empty.folder / "one", steps=12)
+    with tab(chromium, empty) as page:
+        page.allow("422|409|404")
+        page.open("/")
+        assert page.page.locator("tbody tr").count() == 2
+        page.open("/runs/newer")
+        assert "format 99" in page.text()
+        page.page.click("a.home")
+        page.page.click(".runname:has(.id:text-is('one')) a")
+        page.page.wait_for_selector(".verdict .kind")
+
+
+@pytest.mark.soak
+def test_a_query_ends_when_one_leaves(chromium: Browser, empty: Server) -> None:
+    """The server stops computing, and the next question is answered at once."""
+    build_training(empty.folder / "one", steps=12)
+    slow = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
+    with tab(chromium, empty) as page:
+        page.open("/runs/one/sql")
+        page.page.fill("[aria-label=Query]", slow)
+        page.page.click("text=Run")
+        page.page.click("text=Stop")
+        page.page.wait_for_selector("text=Stopped.")
+        page.page.fill("[aria-label=Query]", "SELECT count(*) AS n FROM steps")
+        page.page.click("text=Run")
+        page.page.wait_for_selector("section[aria-label=Answer] td")
+        assert page.text("section[aria-label=Answer] tbody") == "12"

@@ -8,6 +8,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import pytest
 from playwright.sync_api import Browser
 from tests.web.browser.harness import SECONDS, Server, Tab, needs_browser
 from tests.web.browser.runs import BAD_ITEM, BAD_STEP, PIXEL
@@ -129,3 +130,68 @@ def test_a_notebook_shows_a_run_in_a_cell(chromium: Browser, server: Server, tmp
             notebook.shutdown()
     finally:
         page.close()
+
+
+def test_two_runs_are_compared_from_the_list(page: Tab) -> None:
+    """Select two, compare them, and go from a difference to the step of one."""
+    page.open("/")
+    for run in ("nan", "slow"):
+        page.page.check(f"tr:has(.id:text-is('{run}')) input[type=checkbox]")
+    page.page.click("text=Compare the two")
+    page.settled()
+    assert page.place == "/compare?a=nan&b=slow"
+    assert "Distribution of step times" in page.text()
+    page.page.click("text=Swap A and B")
+    page.settled()
+    assert page.place == "/compare?a=slow&b=nan"
+    page.page.click("[aria-label^='Step'][aria-label$='of B'] >> nth=0")
+    page.settled()
+    assert page.place.startswith("/runs/nan/steps/")
+
+
+@pytest.mark.soak
+def test_a_number_of_a_finding_leads_to_its_query(page: Tab) -> None:
+    """And from its answer to the steps it is about; the query can be changed."""
+    page.open("/runs/slow")
+    page.page.click(".verdict .evidence summary")
+    page.page.click(".verdict .evidence a:has-text('SQL') >> nth=0")
+    page.settled()
+    assert page.place.startswith("/runs/slow/sql?q=")
+    assert re.search(r"\d+ rows? in", page.text("section[aria-label=Answer]"))
+    page.page.fill("[aria-label=Query]", "SELECT step, dur_ns FROM steps ORDER BY dur_ns DESC LIMIT 3")
+    page.page.keyboard.press("Control+Enter")
+    page.page.click("section[aria-label=Answer] td a >> nth=0")
+    page.settled()
+    assert page.place == "/runs/slow/steps/0/10"
+
+
+def test_the_black_box_leads_to_the_item_and_its_trace_to_the_same_pixel(page: Tab) -> None:
+    """Overview, black box, item that went wrong; its finding in the trace, and both traces beside each other."""
+    page.open("/runs/nan")
+    page.page.click(".findings a:has-text('Open it')")
+    page.settled()
+    page.page.click(".exhibit.guilty button.array >> nth=0")
+    assert page.page.inner_text(".pixel") == f"row {PIXEL[0]}, column {PIXEL[1]}: {pixel_text(page)}"
+    page.page.click("text=Close")
+    page.page.click("nav.tabs a:has-text('Traces')")
+    page.page.click("a:has-text('trace-b')")
+    page.settled()
+    page.page.click(f".targets a:has-text('item {BAD_ITEM}') >> nth=0")
+    page.settled()
+    assert f"item={BAD_ITEM}" in page.place
+    page.page.click("button.array:has(img) >> nth=0")
+    assert page.page.inner_text(".pixel") == f"row {PIXEL[0]}, column {PIXEL[1]}: {pixel_text(page)}"
+    page.page.click("text=Close")
+    page.page.select_option("label:has-text('Beside it') select", "trace-a")
+    page.page.wait_for_selector("text=First difference")
+
+
+@pytest.mark.soak
+def test_a_layer_leads_to_its_history(page: Tab) -> None:
+    """By its box, and by its name."""
+    page.open("/runs/slow/layers")
+    page.page.click(".icicle .group")
+    page.page.click(".icicle .leaf >> nth=0")
+    page.settled()
+    assert page.place.startswith("/runs/slow/layers/body.")
+    assert "Time of a step" in page.text()

@@ -50,7 +50,8 @@ function Whole({ head, data, name }: { head: Head; data: WholeItem; name: string
       />
       {data.replay && (
         <p class="replay">
-          <span class="soft">Have its batch again:</span> <Copy text={data.replay} label="Copy" />
+          <span class="soft">Have its batch again:</span> <Copy text={data.replay} label="Copy" />{" "}
+          <span class="soft">DATASET: the name of the dataset in that file.</span>
         </p>
       )}
       <Values run={head.id} values={data.values} has={head.has.blackbox} />
