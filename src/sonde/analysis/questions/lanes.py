@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.records.owners import owners
 from sonde.analysis.records.schema import quoted
+from sonde.weak import WeakTable
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
@@ -36,8 +37,18 @@ def lane_id(row: Mapping[str, Any], lane: int | None, owner: Mapping[str, str]) 
     return f"{row['process']}:{lane or 0}"
 
 
+_KNOWN: WeakTable[list[Lane]] = WeakTable()  # by the database of a run, which is made anew when the run is read again
+
+
 def lanes(run: Run) -> list[Lane]:
-    """All lanes that have spans, by rank; workers below the process that they load for."""
+    """All lanes that have spans, by rank; workers below the process that they load for. They are counted once."""
+    found = _KNOWN.get(run.database)
+    if found is None:
+        found = _KNOWN[run.database] = _counted(run)
+    return found
+
+
+def _counted(run: Run) -> list[Lane]:
     rows = run.sql(
         "SELECT process, lane, any_value(thread), count(*), max(depth) FROM events WHERE kind = 'span' GROUP BY process, lane ORDER BY 1, 2"
     ).fetchall()
