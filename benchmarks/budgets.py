@@ -250,9 +250,6 @@ BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
     "ledger": _of_ledger,
     "report": _of_report,
     "scale": _of_scale,
-    ]
-
-
     "pages": _of_pages,
     "launching": _of_launching,
     "faults": _of_faults,
