@@ -79,7 +79,7 @@ class Deepening:
         step.exactly(True)
         self._leave = step.at_update(self._look)
         at_uninstall(self.end)
-        self._tell(None)
+        self._report(None)
 
     def end(self) -> None:
         """Go back to what was recorded before."""
@@ -92,7 +92,7 @@ class Deepening:
             while self._ends:
                 self._ends.pop()()
             step.exactly(False)
-            self._tell(max(number - 1, self._first))
+            self._report(max(number - 1, self._first))
 
     def _give_up(self) -> None:
         _Now.deepening = None
@@ -129,7 +129,7 @@ class Deepening:
             else:
                 self._parts.append(part)
                 self._ends.append(ends)
-        self._tell(None)
+        self._report(None)
 
     def _values(self) -> Callable[[], None] | None:
         if self._settings.blackbox or not self._request.values:
@@ -153,7 +153,7 @@ class Deepening:
         own = (ranks.current().rank or 0,)
         return profile.ProfiledSteps(self._first, self._first + self._request.steps, own).watch()
 
-    def _tell(self, last: int | None) -> None:
+    def _report(self, last: int | None) -> None:
         """Say in the run what is recorded deep, and since when, or until when it was."""
         facts = {
             "id": self._request.id,

@@ -17,9 +17,9 @@ def describe(error: BaseException, *, message: bool) -> dict[str, str | None]:
     lines = text.strip().splitlines()
     # A loader passes on the traceback of its worker as text.
     passed = [line.strip() for line in lines if line.lstrip().startswith('File "')]
-    told = (lines[-1] if passed else lines[0])[:LONGEST] if lines else None
+    first = (lines[-1] if passed else lines[0])[:LONGEST] if lines else None
     place = _last([_named(line) for line in passed]) or _last(_frames(error))
-    return {"exception": type(error).__name__, "message": told if message else None, "place": place}
+    return {"exception": type(error).__name__, "message": first if message else None, "place": place}
 
 
 def _frames(error: BaseException) -> list[tuple[str, str]]:

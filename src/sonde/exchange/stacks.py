@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def export(run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progress | None = None) -> int:
     """Write the run to `path` (or an open binary file); returns how many stacks it holds."""
-    told = progress or ignore
+    progressed = progress or ignore
     stacks = collapsed(run)
     with output_file(path, gzip) as file:
         for done, (stack, dur) in enumerate(stacks, 1):
             file.write(f"{stack.encode('ascii', 'backslashreplace').decode()} {dur}\n")
-            told(done, len(stacks))
+            progressed(done, len(stacks))
     return len(stacks)

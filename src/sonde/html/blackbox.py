@@ -67,8 +67,8 @@ def _certificate(view: Page) -> str:
     then = "".join(tag("li", safe(one.sentence)) for one in view.births[1 : MOST_BIRTHS + 1])
     others = tag("p", "In other processes, later:", "caps") + tag("ul", then, "then") if then else ""
     others += tag("p", safe(f"{later(view.later)}."), "note") if view.later else ""
-    told, _, tail = first.sentence.partition("; ")
-    inner = tag("p", "Black box", "caps") + tag("h2", f"{FIRST_WORDS[first.certificate['kind']]}: {_marked(told)}")
+    wording, _, tail = first.sentence.partition("; ")
+    inner = tag("p", "Black box", "caps") + tag("h2", f"{FIRST_WORDS[first.certificate['kind']]}: {_marked(wording)}")
     inner += tag("p", safe(tail), "tail") if tail else ""
     return tag("div", tag("div", inner + tag("dl", facts) + _next(f"{first.next}.") + others), "deed")
 
@@ -113,11 +113,11 @@ def _carriers(one: dict[str, Any]) -> str:
 
 
 def _inputs(inputs: list[dict[str, Any]]) -> dict[str, str]:
-    told = {}
+    wording = {}
     for one in inputs:
         shape = " x ".join(map(str, one["shape"])) if one["shape"] else "scalar"
-        told[f"input {one['name']}"] = safe(f"{shape} {one['dtype'] or ''}: {extent(one)}")
-    return told
+        wording[f"input {one['name']}"] = safe(f"{shape} {one['dtype'] or ''}: {extent(one)}")
+    return wording
 
 
 def _next(text: str) -> str:
@@ -142,10 +142,10 @@ def _raised(raised: RaisedLine | None) -> str:
 def _cases(cases: list[Case]) -> str:
     drawn = "".join(map(_case, cases))
     shown = any(case.exhibits for case in cases)
-    told = "Newest first."
+    wording = "Newest first."
     if shown:
-        told += ' Affected items come first; <i class="dot swatch"></i>marks non-finite values.'
-    return section("Last batches", told, drawn) if drawn else ""
+        wording += ' Affected items come first; <i class="dot swatch"></i>marks non-finite values.'
+    return section("Last batches", wording, drawn) if drawn else ""
 
 
 def _case(case: Case) -> str:
@@ -173,8 +173,8 @@ def _title(line: BatchLine) -> str:
     if line.digest is not None:
         spans += tag("span", safe(f"digest {line.digest}" + (" (of a sample)" if line.sampled else "")))
     if line.changed is not None:
-        told = "changed since delivery" if line.changed else "unchanged since delivery"
-        spans += tag("span", told, "turned" if line.changed else "")
+        wording = "changed since delivery" if line.changed else "unchanged since delivery"
+        spans += tag("span", wording, "turned" if line.changed else "")
     return tag("h3", safe(f"Batch {number}") + spans)
 
 

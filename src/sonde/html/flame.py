@@ -33,13 +33,13 @@ def flame(whole: Call) -> str:
 def _box(call: Call, left: float, depth: int, whole: int, css: str, boxes: list[str]) -> None:
     width = WIDE * call.dur_ns / whole
     name = call.name if depth else phase_name(call.name)
-    told = safe(f"{name}: {units.duration(call.dur_ns)}, {units.share(call.dur_ns / whole)}")
+    label = safe(f"{name}: {units.duration(call.dur_ns)}, {units.share(call.dur_ns / whole)}")
     fits = int(width / TEXT)
     shown = name if len(name) <= fits else f"{name[: fits - 1]}…" if fits > 3 else ""
     text = f'<text x="{left + 3:.1f}" y="{depth * ROW + 12.5:.1f}">{safe(shown)}</text>' if shown else ""
     opacity = f' fill-opacity="{0.9 - 0.15 * (depth % SHADES):.2f}"' if depth else ""
     boxes.append(
-        f'<g><title>{told}</title><rect class="{css}" x="{left:.1f}" y="{depth * ROW}" width="{max(width - 0.5, 0.5):.1f}" '
+        f'<g><title>{label}</title><rect class="{css}" x="{left:.1f}" y="{depth * ROW}" width="{max(width - 0.5, 0.5):.1f}" '
         f'height="{ROW - 1}" rx="2"{opacity}/>{text}</g>'
     )
     for one in sorted(call.calls.values(), key=lambda one: -one.dur_ns):

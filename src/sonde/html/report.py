@@ -240,8 +240,8 @@ def _sampled(view: Report, charts: Charts) -> str:
         for one in view.lines
     ]
     listed = table(["<untracked time in", "<line", "<", "share", "time"], rows) if rows else ""
-    told = "The thread that trains, as wide as its time. Each box is called by the one above it; hover over it for its time."
-    return section("Sampled stacks", told, drawn and tag("div", drawn, "scroll") + listed)
+    caption = "The thread that trains, as wide as its time. Each box is called by the one above it; hover over it for its time."
+    return section("Sampled stacks", caption, drawn and tag("div", drawn, "scroll") + listed)
 
 
 def _evaluation(view: Report, charts: Charts) -> str:

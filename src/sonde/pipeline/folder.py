@@ -39,7 +39,7 @@ class RunFolder(NamedTuple):
         """What run.json says; nothing if it cannot be read."""
         return read(self.path)
 
-    def tell(self, **facts: Any) -> None:
+    def describe(self, **facts: Any) -> None:
         """Add facts to run.json, which is replaced as a whole."""
         _write(self.path, {**self.record(), **facts})
 
@@ -62,7 +62,7 @@ def create(results_dir: str | Path, verb: str, config: Config) -> RunFolder:
 
 def finish(folder: RunFolder, **facts: Any) -> None:
     """Mark a run as completed: from now on others may build on it."""
-    folder.tell(status=COMPLETED, ended_ns=time.time_ns(), **facts)
+    folder.describe(status=COMPLETED, ended_ns=time.time_ns(), **facts)
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def running(results_dir: str | Path, verb: str, config: Config) -> Iterator[RunF
 
 def _ended(folder: RunFolder, status: str, error: BaseException) -> None:
     try:
-        folder.tell(status=status, ended_ns=time.time_ns(), error=f"{type(error).__name__}: {error}"[:1000])
+        folder.describe(status=status, ended_ns=time.time_ns(), error=f"{type(error).__name__}: {error}"[:1000])
     except OSError as also:  # a full disk, which may be what ended the run: its own exception says more
         error.add_note(f"Could not record in {str(folder.path)!r} that the run was {status}: {also}")
 

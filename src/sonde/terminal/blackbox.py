@@ -110,8 +110,8 @@ def _inputs(birth: BirthLine, console: Console) -> None:
         return
     for one in inputs:
         shape = " x ".join(map(str, one["shape"])) if one["shape"] else "scalar"
-        told = f"{one['name']}: {shape} {one['dtype'] or ''}, {extent(one)}"
-        _labelled(console, "input", told.strip())
+        wording = f"{one['name']}: {shape} {one['dtype'] or ''}, {extent(one)}"
+        _labelled(console, "input", wording.strip())
 
 
 def described(value: dict[str, Any]) -> str:
@@ -204,10 +204,10 @@ def _changed_style(one: BatchLine) -> str:
 def _names(one: BatchLine) -> str:
     names = item_names(one)
     guilty = [place for place in one.culprits if place < len(names)]
-    told = [f"{names[place]} (at {place})" for place in guilty]
-    told += [name for place, name in enumerate(names) if place not in set(guilty)]
-    more = f", ... ({units.count(one.size)})" if len(told) > MOST_NAMES and one.size else ""
-    return ", ".join(told[:MOST_NAMES]) + more or "n/a"
+    wording = [f"{names[place]} (at {place})" for place in guilty]
+    wording += [name for place, name in enumerate(names) if place not in set(guilty)]
+    more = f", ... ({units.count(one.size)})" if len(wording) > MOST_NAMES and one.size else ""
+    return ", ".join(wording[:MOST_NAMES]) + more or "n/a"
 
 
 def _guilty(one: BatchLine, console: Console) -> None:
@@ -217,8 +217,8 @@ def _guilty(one: BatchLine, console: Console) -> None:
         for place in one.culprits
     ]
     if named:
-        told = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
-        block(console, Text(printable(f"batch {_count(one.batch)}: {told}"), "red"), hang=INDENT)
+        wording = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
+        block(console, Text(printable(f"batch {_count(one.batch)}: {wording}"), "red"), hang=INDENT)
 
 
 def _saved_values(batches: list[BatchLine], console: Console) -> None:

@@ -36,7 +36,7 @@ def engine(job: Job) -> Path | None:
             for batch in _batches(job, provider):
                 step.run(batch)
             return None
-        made.tell(exported=str(exported.path))
+        made.describe(exported=str(exported.path))
         _run(job, provider, step, made.path)
         return made.path
 

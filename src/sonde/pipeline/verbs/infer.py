@@ -43,7 +43,7 @@ def infer(job: Job) -> Path | None:
         job.begin()
         with job.folder(world) as made:
             if made is not None:
-                made.tell(weights=str(weights))
+                made.describe(weights=str(weights))
             write_outputs(setting, data, made)
         path: Path | None = gathered(None if made is None else made.path, world)[0]
     return path

@@ -44,7 +44,7 @@ def to_onnx(job: Job) -> Path | None:
         file = give_weights(model, job, "onnx")
         with job.folder() as made:
             assert made is not None
-            made.tell(weights=str(file))
+            made.describe(weights=str(file))
             _export(job, model.to("cpu").eval(), provider, made.path)
             return made.path
 

@@ -48,7 +48,7 @@ def test(job: Job) -> dict[str, float]:
             metrics = _passes(setting, data, made)
             if made is not None:
                 (made.path / METRICS).write_text(as_json(metrics), "utf-8")
-                made.tell(metrics=metrics, weights=str(weights))
+                made.describe(metrics=metrics, weights=str(weights))
     log.info(", ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     return metrics
 

@@ -78,7 +78,7 @@ class _Training:
             self._epochs()
             if self.folder is not None:
                 checkpoint.save_weights(self.folder.path / WEIGHTS, self.setting.model)
-                self.folder.tell(epochs=self.done.epoch, metrics=self.history[-1] if self.history else {})
+                self.folder.describe(epochs=self.done.epoch, metrics=self.history[-1] if self.history else {})
         path = None if self.folder is None else self.folder.path
         shared: Path | None = distributed.gathered(path, self.world)[0]
         return shared
@@ -178,7 +178,7 @@ class _Training:
             checkpoint.save(self.folder.path / LATEST, self.setting.model, self.done, states)
         if better:
             checkpoint.save(self.folder.path / BEST, self.setting.model, self.done, states)
-        self.folder.tell(epochs=epoch, metrics=numbers)
+        self.folder.describe(epochs=epoch, metrics=numbers)
 
     def _deciding(self, numbers: dict[str, float], measured: dict[str, float]) -> float | None:
         """The number by which the best epoch is chosen; None in an epoch that was not validated."""
