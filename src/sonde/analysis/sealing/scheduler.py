@@ -58,6 +58,7 @@ def _local(distributed: Any, workers: int, memory: int | None) -> Iterator[Any]:
     except ImportError:
         raise MissingExtra.of("cryptography", "cluster", "A Dask cluster on this host") from None
     with (
+        _unprofiled(),
         tempfile.TemporaryDirectory(prefix="sonde-dask-", ignore_cleanup_errors=True) as scratch,
         distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1",
@@ -81,6 +82,15 @@ def _connected(distributed: Any, address: str) -> Iterator[Any]:
         yield client
     finally:
         client.close(timeout=5)
+
+
+@contextmanager
+def _unprofiled() -> Iterator[None]:
+    """Workers that start meanwhile do not sample their own stacks a hundred times a second."""
+    import dask
+
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        yield
 
 
 @contextmanager
