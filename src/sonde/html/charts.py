@@ -117,9 +117,9 @@ def host_heat(charts: Charts) -> str:
     along, hosts = charts.heat_axis, charts.hosts
     if along is None or not hosts:
         return ""
-    latest = sorted(late for late, _ in hosts[0].values.values())
+    chronic = max(sorted(late for late, _ in host.values.values())[len(host.values) // 2] for host in hosts)
     own = sorted(value for strip in charts.strips for value in strip.values.values())
-    high = max(latest[len(latest) // 2], LEAST_HEAT * own[len(own) // 2], 1.0)
+    high = max(chronic, LEAST_HEAT * own[len(own) // 2], 1.0)
     labelled = hosts if len(hosts) <= LABELLED else hosts[:LABELLED_OF_MANY]
     rows = [tag("div", tag("span", safe(host.host)) + _host(host, along, high), "strip wide") for host in labelled]
     rows += [

@@ -107,11 +107,11 @@ def _piece(row: tuple[Any, ...]) -> Piece:
 
 
 def strips(run: Run, along: Axis) -> list[Strip]:
-    """Each rank that trained, over the pieces; of a job that was started again, each piece as it went last."""
+    """Each rank that trained, over the pieces, without the warm-up; of a job that was started again, each piece as it went last."""
     rows = run.sql(
         f"""
         SELECT process, any_value(rank), {along.place}, avg(dur_ns - coalesce(communication_ns, 0))
-        FROM steps WHERE dur_ns IS NOT NULL GROUP BY 1, 3 ORDER BY 2 NULLS LAST, min(start_ns), 1, 3
+        FROM steps WHERE dur_ns IS NOT NULL AND NOT warmup GROUP BY 1, 3 ORDER BY 2 NULLS LAST, min(start_ns), 1, 3
         """
     ).fetchall()
     found: dict[str | int, Strip] = {}
