@@ -127,7 +127,7 @@ class _Bounds:
         return (most - least) / 2
 
     def _best(self) -> float:
-        """The margin is a concave function of the drift; where it is flat on top, the middle counts."""
+        """The middle of all drifts with at least half of the largest margin, which is a concave function of the drift."""
         left, right = -FASTEST, FASTEST
         for _ in range(ROUNDS):
             third = (right - left) / 3
@@ -136,7 +136,7 @@ class _Bounds:
             else:
                 right -= third
         top = (left + right) / 2
-        least = self._margin(top) - 1.0
+        least = min(self._margin(top) / 2, self._margin(top) - 1.0)
         return (self._limit(top, -FASTEST, least) + self._limit(top, FASTEST, least)) / 2
 
     def _reach(self, moment: float) -> Sequence[float]:

@@ -33,6 +33,7 @@ MOST = 512  # collectives of a run that are looked at
 ENOUGH = 4  # so few of them say nothing
 SHARP_NS = 1_000_000  # bounds that are wider are made narrower by when the ranks left
 USUAL = 0.95  # of the collectives; in the others a rank may have lost its core
+ANYTHING = 10**15  # ns: so wide a bound says nothing
 RANKS = 4  # of a host in an attempt that are looked at
 JUMP_NS = 10_000_000  # both clocks are read one after the other: a smaller difference may be a pause between
 # Whoever is in one of these waits for all others. In the others some ranks only send.
@@ -213,17 +214,17 @@ def _course(met: Sequence[_Met], host: str, reference: str, slack: float) -> lis
     left = np.array([one.leave - other.leave for one, other in pairs], np.int64)
     away = apart(times, left)
     scatter = float(np.quantile(away, USUAL))
-    if any(
-        one.shared or other.shared for one, other in pairs
-    ):  # what comes after the all-reduce is in the backward pass too
+    usual = away <= scatter
+    if any(one.shared or other.shared for one, other in pairs):
+        # What comes after the all-reduce is in the backward pass too: without a core, it takes long.
         slack += scatter
+        low, high = np.where(usual, low, low - ANYTHING), np.where(usual, high, high + ANYTHING)
     course = stretches(times, low, high, slack)
     if max((one.error_ns for one in course), default=0) <= SHARP_NS:
         return course
     # Neither host has a rank that comes last. But nobody leaves much later than the last one, for whom all is ready.
     shortest = _shortest(met)
     room = np.array([shortest[one.meeting] for one, _ in pairs], np.int64) + int(scatter)
-    usual = away <= scatter
     low, high = np.where(usual, np.maximum(low, left - room), low), np.where(usual, np.minimum(high, left + room), high)
     return stretches(times, low, high, slack)
 
