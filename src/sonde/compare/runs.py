@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from sonde.compare.divergence import Numbers, compare_numbers
+from sonde.compare.evaluation import MetricPair, compare_metrics
 from sonde.compare.fingerprint import compare_fingerprints
 from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER
 from sonde.compare.resume import Resume, restarts, resumes
@@ -40,6 +41,7 @@ class Comparison(Times):
     a: RunInfo = None  # type: ignore[assignment]  # given by keyword, behind fields with defaults
     b: RunInfo = None  # type: ignore[assignment]
     numbers: Numbers = None  # type: ignore[assignment]
+    evaluation: list[MetricPair] = field(default_factory=list)
     resume: list[Resume] = field(default_factory=list)  # empty: B does not go on from a checkpoint of A
     schema_version: int = SCHEMA_VERSION
 
@@ -122,6 +124,7 @@ def _comparison(a: Run, b: Run, mine: Summary, theirs: Summary) -> Comparison:
         a=_about(mine),
         b=_about(theirs),
         numbers=compare_numbers(a, b, compare_fingerprints(a, b)),
+        evaluation=compare_metrics(a, b),
         resume=resumes(a, b),
     )
 

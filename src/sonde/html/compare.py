@@ -44,6 +44,7 @@ def comparison_page(view: Comparison) -> str:
             "Layers", "Forward and backward of a step; the largest change first.", _named(view.layers, units.duration)
         ),
         section("Memory", "", _named(view.memory, _size)),
+        section("Evaluation", "As they were logged.", _evaluation(view)),
         section("Findings", "", _findings(view)),
         section("What else differs", "Recorded at the start of each run.", _settings(view)),
         section("Numbers", "Are both the same training?", tag("p", safe(view.numbers.text))),
@@ -161,6 +162,21 @@ def _named(rows: Sequence[Named], formatted: Callable[[float | None], str]) -> s
 
 def _size(value: float | None) -> str:
     return units.size(None if value is None else round(value))
+
+
+def _evaluation(view: Comparison) -> str:
+    rows = [
+        [
+            safe(one.name),
+            *(
+                units.MISSING if value is None else units.brief(value)
+                for value in (one.a_last, one.b_last, one.a_low, one.b_low, one.a_high, one.b_high)
+            ),
+        ]
+        for one in view.evaluation
+    ]
+    titles = ["<metric", "last in A", "last in B", "lowest in A", "lowest in B", "highest in A", "highest in B"]
+    return table(titles, rows) if rows else ""
 
 
 def _findings(view: Comparison) -> str:

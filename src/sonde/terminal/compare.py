@@ -40,6 +40,7 @@ def draw_comparison(view: Comparison, console: Console) -> None:
     _named(console, "Layers", view.layers, units.duration)
     _named(console, "Memory", view.memory, lambda value: units.size(None if value is None else round(value)))
     _items(view, console)
+    _evaluation(view, console)
     _findings(view, console)
     _settings(view, console)
     heading(console, "Numbers")
@@ -131,6 +132,29 @@ def _items(view: Comparison, console: Console) -> None:
             ["slowest items", "A", "B"],
             [(one.item, units.duration(one.a_ns), units.duration(one.b_ns)) for one in rows],
         )
+
+
+def _evaluation(view: Comparison, console: Console) -> None:
+    rows = view.evaluation[:MOST_ROWS]
+    if not rows:
+        return
+    heading(console, "Evaluation")
+    columns = {
+        "last in A": [one.a_last for one in rows],
+        "last in B": [one.b_last for one in rows],
+        "lowest in A": [one.a_low for one in rows],
+        "lowest in B": [one.b_low for one in rows],
+        "highest in A": [one.a_high for one in rows],
+        "highest in B": [one.b_high for one in rows],
+    }
+    drawn = [TextColumn("", [one.name for one in rows], right=False, least=12)]
+    drawn += [
+        TextColumn(title, [units.MISSING if value is None else units.brief(value) for value in values], need=place // 2)
+        for place, (title, values) in enumerate(columns.items())
+    ]
+    grid(console, drawn)
+    if len(view.evaluation) > MOST_ROWS:
+        note(console, f"{len(view.evaluation) - MOST_ROWS} more in --json.", "dim")
 
 
 def _findings(view: Comparison, console: Console) -> None:
