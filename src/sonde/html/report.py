@@ -74,6 +74,8 @@ def _head(view: Report) -> str:
         "median step": units.duration(steps.p50_ns),
         "steps/s": _rate(steps.per_s),
         "samples/s": _rate(steps.samples_per_s),
+        "tokens/s": None if view.tokens is None else _rate(view.tokens.per_s),
+        "padding": None if view.tokens is None or view.tokens.padding is None else units.share(view.tokens.padding),
         "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
         "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
         "separate trainings": None if run.trainings < 2 else units.count(run.trainings),

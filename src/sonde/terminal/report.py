@@ -101,6 +101,10 @@ def _speed(view: Report) -> list[str]:
         found.append(f"{_rate(view.steps.per_s)} steps/s")
     if view.steps.samples_per_s is not None:
         found.append(f"{_rate(view.steps.samples_per_s)} samples/s")
+    if view.tokens is not None and view.tokens.per_s is not None:
+        padding = view.tokens.padding
+        told = "" if padding is None else f" ({units.share(padding)} padding)"
+        found.append(f"{_rate(view.tokens.per_s)} tokens/s{told}")
     if view.steps.loss is not None:
         parts = view.steps.loss_parts
         found.append(f"loss {view.steps.loss:.4g}" + (f" (mean of {parts} backward passes)" if parts else ""))

@@ -21,6 +21,7 @@ from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.metrics import MetricSummary, metrics
 from sonde.analysis.questions.names import wall_ns
 from sonde.analysis.questions.samples import SampledLine, lines
+from sonde.analysis.questions.tokens import Tokens, tokens
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.tables.steps import ROWS
@@ -219,6 +220,7 @@ class Report:
     goodput: Goodput | None  # None: the job was not started again
     memory: list[MemoryRow]
     evaluation: list[MetricSummary]
+    tokens: Tokens | None
     items: ItemSummary
     layers: list[LayerTimes]
     lines: list[SampledLine]  # of untracked time
@@ -248,6 +250,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         goodput=goodput(run),
         memory=[_memory(one, extra.warm_ns) for one in memory_series(run)],
         evaluation=metrics(run),
+        tokens=tokens(run),
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         layers=layers(run) if "layer" in seen else [],
         lines=lines(run, MOST_LINES) if probe.SAMPLE in seen else [],
