@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from tests.analysis.boxes import batch, write_dump
+from tests.views.runs import changed
 from tests.web.growing import growing
 
 from sonde.analysis.run import Run
-from sonde.testing import build_run, build_training
+from sonde.testing import build_run, build_training, training_processes
 from sonde.web.app import OF_RUN, make_app
 from sonde.web.folder import SOON, RunsFolder
 
@@ -270,3 +271,12 @@ def _count_for_ever(run: Run) -> None:
 
     with suppress(duckdb.InterruptException):
         run.sql("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b").fetchall()
+
+
+def test_a_process_without_a_rank_is_rank_0(tmp_path: Path) -> None:
+    """Links that know of no rank and links that know one lead to the same step."""
+    trainer, *workers = training_processes(steps=12)
+    build_run(tmp_path / "one", [changed(trainer, rank=None, local_rank=None, world_size=None), *workers])
+    with browser(tmp_path) as client:
+        assert get(client, f"{RUN}/steps/-/5") == get(client, f"{RUN}/steps/0/5")
+        get(client, f"{RUN}/steps/1/5", 404)

@@ -9,6 +9,7 @@ import { brief, count, duration, MISSING, phaseName, plural, share, size } from 
 import { Chart, type Trace } from "../../parts/chart/Chart"
 import { STEP_TICKS } from "../../parts/chart/shape"
 import { Go } from "../../parts/Go"
+import { Linked } from "../../parts/Linked"
 import { Page } from "../../parts/Page"
 import { Part } from "../../parts/Part"
 import { Copy, Kind, Swatch } from "../../parts/Small"
@@ -79,7 +80,7 @@ function Compared({ data }: { data: Comparison }) {
           </p>
         ))}
         <p class="next">
-          <span class="label">Next</span> {data.next}
+          <span class="label">Next</span> <Linked text={data.next} whose={{ run: b.id, rank: null, layers: [] }} />
         </p>
       </section>
       <Times data={data} />

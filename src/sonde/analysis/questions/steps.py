@@ -96,10 +96,13 @@ def median_step(run: Run) -> float | None:
 
 
 def find_step(run: Run, rank: int | None, step: int, process: str | None = None) -> dict[str, Any]:
-    """The row of a step, in wall-clock time; of several, the first. Raises UnknownName."""
-    whose = "rank IS NULL" if rank is None else f"rank = {rank}"
+    """The row of a step, in wall-clock time; of several, the first. A process without a rank is rank 0. Raises UnknownName."""
+    given = "NULL" if rank is None else str(rank)
+    whose = f"coalesce(rank, 0) = {rank or 0}"
     whose += "" if process is None else f" AND process = {quoted(process)}"
-    rows = run.sql(f"SELECT * FROM steps WHERE step = {step} AND {whose} ORDER BY start_ns LIMIT 1").fetchall()
+    rows = run.sql(
+        f"SELECT * FROM steps WHERE step = {step} AND {whose} ORDER BY rank IS DISTINCT FROM {given}, start_ns LIMIT 1"
+    ).fetchall()
     if not rows:
         low, high = run.sql(f"SELECT min(step), max(step) FROM steps WHERE {whose}").fetchall()[0]
         of = "this process" if rank is None else f"rank {rank}"
