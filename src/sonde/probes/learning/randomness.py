@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import sys
-import zlib
 from typing import Any
 
 PIECES = 2  # each shorter than the longest text that arguments may have by default
 
 
 def packed() -> list[str]:
-    """The state of the host's generator, compressed; about 4 KB."""
+    """The state of the host's generator: about 7 KB, made in microseconds."""
     state = sys.modules["torch"].get_rng_state().numpy().tobytes()
-    text = base64.b85encode(zlib.compress(state, 1)).decode()
+    text = base64.b64encode(state).decode()
     size = -(-len(text) // PIECES)
     return [text[start : start + size] for start in range(0, len(text), size)]
 
@@ -23,9 +22,9 @@ def unpacked(texts: Any) -> Any:
     """The state as `torch.set_rng_state` takes it; None: a part of it is missing."""
     torch: Any = sys.modules["torch"]
     try:
-        content = zlib.decompress(base64.b85decode("".join(texts)))
+        content = base64.b64decode("".join(texts), validate=True)
         state = torch.frombuffer(bytearray(content), dtype=torch.uint8)
         torch.Generator().set_state(state)
-    except (ValueError, TypeError, RuntimeError, zlib.error, binascii.Error):
+    except (ValueError, TypeError, RuntimeError, binascii.Error):
         return None
     return state
