@@ -145,7 +145,7 @@ format: setup
 	$(NPM) run --silent format
 
 docs: setup
-	$(BIN)/python tests/test_docs.py
+	PYTHONPATH=. $(BIN)/python tests/test_docs.py
 	$(BIN)/python tests/test_api.py
 	$(BIN)/python tests/pipeline/test_config.py
 	$(BIN)/python tests/diagnosis/test_policy.py
