@@ -82,7 +82,7 @@ def run(rounds: int) -> dict[str, Any]:
 
 def _look(sample: Any) -> float:
     """CPU time of one look, in µs."""
-    sampler = sample.Sampler(HZ, threading.get_ident())
+    sampler = sample.StackSampler(HZ, threading.get_ident())
     sampler.look()
     begun = time.thread_time_ns()
     for _ in range(1000):

@@ -77,7 +77,7 @@ class Odd:
         return "growing memory"
 
 
-class Watch:
+class AdaptiveWatch:
     """Watches this process, and asks for depth at most so often."""
 
     def __init__(self, settings: Settings, clock: Callable[[], int] = monotonic_ns) -> None:
@@ -139,4 +139,4 @@ class Watch:
 
 def watch(settings: Settings) -> Callable[[], None]:
     """Watch from now on; the returned function ends it."""
-    return Watch(settings).start()
+    return AdaptiveWatch(settings).start()

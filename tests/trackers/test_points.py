@@ -12,10 +12,10 @@ from sonde.analysis.live.run import Live
 from sonde.analysis.run import open_run
 from sonde.testing import build_training
 from sonde.trackers import follow, points
-from sonde.trackers.follow import Feed
+from sonde.trackers.follow import TrackerFeed
 from sonde.trackers.points import Points
 from sonde.trackers.tensorboard import TensorBoard
-from sonde.trackers.tracker import Point
+from sonde.trackers.tracker import StepValues
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_ranks_have_their_own_names(tmp_path: Path) -> None:
 def test_tensorboard_reads_what_was_written(run: Path, tmp_path: Path) -> None:
     """Scalars by step, the verdict as text, and the page beside them."""
     folder = tmp_path / "board"
-    feed = Feed("tensorboard", lambda: TensorBoard(folder))
+    feed = TrackerFeed("tensorboard", lambda: TensorBoard(folder))
     live = Live(run)
     feed.add(Points(live).look(), 0)
     assert follow.finish(run, feed)
@@ -87,9 +87,9 @@ class Failing:
 
     def __init__(self) -> None:
         self.fails = True
-        self.got: list[Point] = []
+        self.got: list[StepValues] = []
 
-    def log(self, points: Sequence[Point]) -> None:
+    def log(self, points: Sequence[StepValues]) -> None:
         """Take or fail."""
         if self.fails:
             raise RuntimeError("no network")
@@ -101,14 +101,14 @@ class Failing:
         self.outcome = outcome
 
 
-def some(count: int) -> list[Point]:
-    return [Point(step, step, {"x": float(step)}) for step in range(count)]
+def some(count: int) -> list[StepValues]:
+    return [StepValues(step, step, {"x": float(step)}) for step in range(count)]
 
 
 def test_what_a_tracker_refuses_is_sent_later(capsys: pytest.CaptureFixture[str]) -> None:
     """And said once; it is not tried again at each look."""
     tracker = Failing()
-    feed = Feed("wandb", lambda: tracker)
+    feed = TrackerFeed("wandb", lambda: tracker)
     for point in some(3):
         feed.add([point], 1.0)
     tracker.fails = False
@@ -121,7 +121,7 @@ def test_what_is_given_up_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     """The oldest points go first; the outcome says how many."""
     monkeypatch.setattr(follow, "MOST_WAITING", 10)
     tracker = Failing()
-    feed = Feed("wandb", lambda: tracker)
+    feed = TrackerFeed("wandb", lambda: tracker)
     feed.add(some(25), 1.0)
     tracker.fails = False
     assert feed.finish({}, tmp_path)
@@ -135,6 +135,6 @@ def test_a_tracker_that_does_not_open_costs_nothing_else(tmp_path: Path) -> None
     def broken() -> Failing:
         raise MemoryError
 
-    feed = Feed("wandb", broken)
+    feed = TrackerFeed("wandb", broken)
     feed.add(some(3), 1.0)
     assert not feed.finish({}, tmp_path)

@@ -15,7 +15,7 @@ from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding, graded
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.speed import TRAIN
-from sonde.diagnosis.waits import Group, group
+from sonde.diagnosis.waits import RankGroup, group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class Late:
     """Ranks that the others wait for. `cause`: input, compute, or None; `phase`: what they spend most more on."""
 
     ranks: list[RankSpeed]  # the latest first
-    group: Group
+    group: RankGroup
     others: list[RankSpeed]
     gap_ns: float  # what the others wait in a step because of them
     share: float

@@ -71,7 +71,7 @@ class Waits:
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """Ranks that are late together. `name`: a rank, a host with its ranks, or a list; `short`: without them; `several`: it is a list."""
 
     name: str
@@ -123,21 +123,21 @@ def _loads(run: Run, ask: Asker, wanted: Sequence[tuple[str, int]]) -> dict[str,
     return found
 
 
-def group(late: Sequence[RankSpeed], ranks: Sequence[RankSpeed], most: float) -> Group:
+def group(late: Sequence[RankSpeed], ranks: Sequence[RankSpeed], most: float) -> RankGroup:
     """What ranks that are late are called together. `most`: of the ranks of a host so many, as a share, are the host."""
     numbers = sorted(one.rank for one in late if one.rank is not None)
     if len(late) < 2:
         one = f"rank {numbers[0]}" if numbers else "the process"
-        return Group(one, one, False, "rank")
+        return RankGroup(one, one, False, "rank")
     hosts = sorted({one.host for one in late})
     sizes = {host: sum(one.host == host for one in ranks) for host in hosts}
     there = {host: sum(one.host == host for one in late) for host in hosts}
     whole = all(there[host] > 1 and there[host] >= most * sizes[host] for host in hosts)
     if whole and len({one.host for one in ranks}) > len(hosts):
         names = f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
-        return Group(f"{names} ({listed(numbers)})", names, len(hosts) > 1, "host")
+        return RankGroup(f"{names} ({listed(numbers)})", names, len(hosts) > 1, "host")
     names = listed(numbers)
-    return Group(names, names, True, "neighbours" if numbers[-1] - numbers[0] == len(numbers) - 1 else "ranks")
+    return RankGroup(names, names, True, "neighbours" if numbers[-1] - numbers[0] == len(numbers) - 1 else "ranks")
 
 
 def listed(numbers: Sequence[int]) -> str:

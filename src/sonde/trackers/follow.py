@@ -24,7 +24,7 @@ from sonde.guard import failure_of
 from sonde.html import page
 from sonde.launch.beside import ENDED, step_aside
 from sonde.trackers.points import Points
-from sonde.trackers.tracker import Point, Tracker, opened
+from sonde.trackers.tracker import StepValues, Tracker, opened
 from sonde.views.charts import charts
 from sonde.views.report import report
 
@@ -45,7 +45,7 @@ def main(pipe: str, done: str, quiet: str, run: str, tracker: str, target: str) 
             os.set_inheritable(descriptor, False)
     environment.alone_in_trackers()
     step_aside()
-    feed = Feed(tracker, lambda: opened(tracker, Path(run).name, json.loads(target)))
+    feed = TrackerFeed(tracker, lambda: opened(tracker, Path(run).name, json.loads(target)))
     try:
         follow(int(pipe), Live(run), feed)
         _end_in_time(tracker)
@@ -59,7 +59,7 @@ def main(pipe: str, done: str, quiet: str, run: str, tracker: str, target: str) 
     sys.exit(int(not well))
 
 
-class Feed:
+class TrackerFeed:
     """Gives points to a tracker. What fails is said once, and tried again later; `dropped` counts what was given up."""
 
     def __init__(self, name: str, open: Callable[[], Tracker]) -> None:
@@ -67,11 +67,11 @@ class Feed:
         self._name = name
         self._open = open
         self._tracker: Tracker | None = None
-        self._waiting: list[Point] = []
+        self._waiting: list[StepValues] = []
         self._failed = ""
         self._pause = 0.0
 
-    def add(self, points: list[Point], passed: float) -> None:
+    def add(self, points: list[StepValues], passed: float) -> None:
         """Take points; `passed` seconds after the last time."""
         self._waiting += points
         self.dropped += max(len(self._waiting) - MOST_WAITING, 0)
@@ -108,7 +108,7 @@ class Feed:
         return self._tracker
 
 
-def follow(pipe: int, live: Live, feed: Feed) -> None:
+def follow(pipe: int, live: Live, feed: TrackerFeed) -> None:
     """Feed the tracker every few seconds until the program has ended, or nothing records any more."""
     points, pipes = Points(live), [pipe]
     while True:
@@ -124,7 +124,7 @@ def follow(pipe: int, live: Live, feed: Feed) -> None:
     feed.dropped += points.skipped
 
 
-def finish(run: Path, feed: Feed) -> bool:
+def finish(run: Path, feed: TrackerFeed) -> bool:
     """Make the report, and give it to the tracker; whether that went well."""
     with tempfile.TemporaryDirectory(prefix="sonde-tracker-") as folder, Run([run], threads=1) as opened_run:
         file = Path(folder, PAGE)

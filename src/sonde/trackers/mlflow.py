@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from sonde.trackers.tracker import Point
+    from sonde.trackers.tracker import StepValues
 
 MOST = 1_000  # metrics of one request
 LONGEST_TAG = 5_000  # characters
@@ -52,7 +52,7 @@ class Mlflow:
         self._id: str = known or self._new(run)
         self._client.set_tag(self._id, "sonde.run", run)
 
-    def log(self, points: Sequence[Point]) -> None:
+    def log(self, points: Sequence[StepValues]) -> None:
         """As metrics, with step and time."""
         metrics = [
             self._metric(name, value, point.time_ns // 1_000_000, point.step)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sonde.analysis.records.schema import PHASES, RESIDUAL
-from sonde.trackers.tracker import Point
+from sonde.trackers.tracker import StepValues
 
 if TYPE_CHECKING:
     from sonde.analysis.live.run import Live, LiveProcess
@@ -28,11 +28,11 @@ class Points:
         self._last: dict[str, int] = {}  # by process: the end of the last step that was taken
         self._seen: dict[str, int] = {}  # by process: how many steps that were
 
-    def look(self) -> list[Point]:
+    def look(self) -> list[StepValues]:
         """The points that are new, those of each rank in the order of time."""
         self._live.look()
         trainers = self._live.trainers[:MOST_RANKS]
-        found: list[Point] = []
+        found: list[StepValues] = []
         for one in trainers:
             found += self._of(one, "" if len(trainers) == 1 else f"rank {one.info.rank}/")
         self.skipped = sum(
@@ -40,7 +40,7 @@ class Points:
         )
         return found
 
-    def _of(self, one: LiveProcess, prefix: str) -> list[Point]:
+    def _of(self, one: LiveProcess, prefix: str) -> list[StepValues]:
         steps = one.window.steps()
         known = self._last.get(one.tail.folder.name)
         first = 0 if known is None else int(steps.end.searchsorted(known, side="right"))
@@ -61,11 +61,11 @@ class Points:
         return {f"sonde/{prefix}memory/{what}": reading.value for what, reading in found.items() if reading is not None}
 
 
-def _point(steps: StepWindow, begin: int, end: int, to_wall: int, prefix: str) -> Point:
+def _point(steps: StepWindow, begin: int, end: int, to_wall: int, prefix: str) -> StepValues:
     """One point of the steps from `begin` up to `end`. A phase that was not recorded has no value."""
     values = {f"sonde/{prefix}step/total_ms": float(steps.took[begin:end].mean()) / 1e6}
     for place, part in enumerate(PARTS):
         spent = [value for value in steps.spent[begin:end, place].tolist() if not math.isnan(value)]
         if spent:
             values[f"sonde/{prefix}step/{part}_ms"] = sum(spent) / len(spent) / 1e6
-    return Point(int(steps.step[end - 1]), int(steps.end[end - 1]) + to_wall, values)
+    return StepValues(int(steps.step[end - 1]), int(steps.end[end - 1]) + to_wall, values)

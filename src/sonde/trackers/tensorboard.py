@@ -15,7 +15,7 @@ from sonde.trackers.attach import attach as _attach
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sonde.trackers.tracker import Point
+    from sonde.trackers.tracker import StepValues
 
 
 def attach(folder: str | os.PathLike[str]) -> bool:
@@ -43,7 +43,7 @@ class TensorBoard:
         self._metadata: Any = create_summary_metadata
         self._writer: Any = EventFileWriter(str(folder))
 
-    def log(self, points: Sequence[Point]) -> None:
+    def log(self, points: Sequence[StepValues]) -> None:
         """As scalars, with step and time."""
         for point in points:
             values = [self._summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NAMES = ("wandb", "mlflow", "tensorboard")
 
 
-class Point(NamedTuple):
+class StepValues(NamedTuple):
     """The values of one step, or the means of several that ended at about the same time."""
 
     step: int
@@ -26,7 +26,7 @@ class Point(NamedTuple):
 class Tracker(Protocol):
     """An open run of a tracker. Any method may raise anything."""
 
-    def log(self, points: Sequence[Point]) -> None:
+    def log(self, points: Sequence[StepValues]) -> None:
         """Take these values."""
 
     def finish(self, outcome: Mapping[str, float | str], page: Path) -> None:

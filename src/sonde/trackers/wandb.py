@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from sonde.trackers.tracker import Point
+    from sonde.trackers.tracker import StepValues
 
 AXIS = "sonde/step/number"
 
@@ -51,7 +51,7 @@ class Wandb:
         self._run: Any = wandb.init(settings=settings, **about)
         self._run.define_metric("sonde/*", step_metric=AXIS)
 
-    def log(self, points: Sequence[Point]) -> None:
+    def log(self, points: Sequence[StepValues]) -> None:
         """As history, by the number of the step."""
         for point in points:
             self._run.log({**point.values, AXIS: point.step})

@@ -138,7 +138,7 @@ def test_a_failing_look_ends_sampling_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "fail.py").write_text(
         "from sonde.probes.sampling import sample\n"
         "def fail(self): raise ValueError('wrong')\n"
-        "sample.Sampler.look = fail\n"
+        "sample.StackSampler.look = fail\n"
         "import sys; sys.argv[1:] = ['0']\n" + PROGRAM
     )
     done = subprocess.run(

@@ -33,7 +33,7 @@ SEEN_S = 30.0  # until a network file system shows a new file to other hosts
 LOOK_S = 1.0
 
 
-class Outcome(NamedTuple):
+class PartOutcome(NamedTuple):
     """What a worker did. `fault`: why it cannot work on this run; None: it has sealed the part."""
 
     worker: str
@@ -55,13 +55,13 @@ def on_dask(where: Any, memory: int | None = None) -> Engine:
     return engine
 
 
-def seal_there(source: str, part: Part, memory: int | None, version: str) -> Outcome:
+def seal_there(source: str, part: Part, memory: int | None, version: str) -> PartOutcome:
     """Seal a part; on a worker."""
     from distributed import get_worker
 
     worker = f"{get_worker().address} on {host()}"
     fault = _fault(Path(source), part, version)
-    return Outcome(worker, [], fault) if fault else Outcome(worker, seal_part(source, part, memory))
+    return PartOutcome(worker, [], fault) if fault else PartOutcome(worker, seal_part(source, part, memory))
 
 
 def _fault(source: Path, part: Part, version: str) -> str | None:
@@ -154,13 +154,13 @@ class _Work:
             if time.monotonic() - last_seen > GONE_S:
                 raise ClusterError(f"All workers of the Dask scheduler {self._scheduler} have ended. {_KEPT}")
 
-    def _result(self, task: Any, part: Part) -> Outcome:
+    def _result(self, task: Any, part: Part) -> PartOutcome:
         from concurrent.futures import CancelledError
 
         from distributed.scheduler import KilledWorker
 
         try:
-            found: Outcome = task.result()
+            found: PartOutcome = task.result()
         except SondeError:
             raise
         except KilledWorker:

@@ -64,7 +64,7 @@ def install(settings: Settings) -> Callable[[], None]:
 def begin(hz: int) -> None:
     """Sample the threads of this process; the one that calls is that which trains."""
     if _now.sampler is None:
-        _now.sampler = Sampler(hz, _thread.get_ident())
+        _now.sampler = StackSampler(hz, _thread.get_ident())
         _now.sampler.start()
 
 
@@ -87,7 +87,7 @@ def running() -> bool:
     return _now.sampler is not None
 
 
-class Sampler:
+class StackSampler:
     """Looks at the threads of this process. `trainer`: the ident of the one that trains."""
 
     def __init__(self, hz: int, trainer: int, clock: Callable[[], int] = monotonic_ns) -> None:
@@ -197,7 +197,7 @@ class _Now:
     """The sampler of this process."""
 
     def __init__(self) -> None:
-        self.sampler: Sampler | None = None
+        self.sampler: StackSampler | None = None
 
     def before_fork(self) -> None:
         """No thread of ours runs while the process is copied."""
