@@ -9,6 +9,7 @@ import pytest
 from tests.remote.hosts import FaultyStore, content, push_as, ranks_on
 
 import sonde
+from sonde.analysis.seal import seal
 from sonde.errors import FolderRefused, MissingExtra, RemoteError, RunNotFound
 from sonde.remote.pull import pull
 from sonde.remote.push import push
@@ -225,3 +226,24 @@ def test_a_rank_that_two_hosts_say_they_are_is_named(
         push_as(monkeypatch, host, ranks_on(tmp_path / host, host, (0, 1, 2, 3)), "faulty://runs", id="job")
     notes = pull("faulty://runs/job", tmp_path / "back").notes
     assert notes == ["rank 0 was pushed by node-0 and node-1: two runs may have been pushed to one place"]
+
+
+def test_hosts_that_sealed_apart_are_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has parts of a run folder of its own; all ranks are there."""
+    url = f"file://{tmp_path}/store"
+    for host, ranks in (("a", (0, 1)), ("b", (2, 3))):
+        run = ranks_on(tmp_path / host, host, ranks)
+        with monkeypatch.context() as here:
+            here.setattr("sonde.analysis.parts.manifest.host", lambda name=host: name)
+            here.setattr("sonde.analysis.parts.plan.host", lambda name=host: name)
+            seal(run, force=True)
+        push_as(monkeypatch, host, run, url, id="job")
+    pulled = pull(f"{url}/job", tmp_path / "here").path
+    with sonde.open_run(pulled) as opened:
+        assert opened.sql("SELECT rank, count(*) FROM steps GROUP BY 1 ORDER BY 1").fetchall() == [
+            (0, 12),
+            (1, 12),
+            (2, 12),
+            (3, 12),
+        ]
+        assert opened.notes == []

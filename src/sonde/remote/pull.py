@@ -263,6 +263,7 @@ class _Pull:
         content = {
             "url": self._place.shown,
             "notes": self._notes,
+            "runs": sorted({one.run for one in self._found.values() if one.run}),
             "hosts": {prefix: vars(part) for prefix, part in self._parts.items()},
         }
         with opened(str(self._path)) as folder:

@@ -15,7 +15,9 @@ from sonde import units
 from sonde.analysis.parts.summary import PartSummary, SummaryFault, read_summary
 from sonde.analysis.records.locate import is_plain, stamp
 from sonde.store.file import RegularFile, read_small, why
-from sonde.store.folder import host
+from sonde.store.folder import PULLED_FILE, host
+from sonde.store.process import read_object
+from sonde.store.untrusted import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +29,7 @@ SUMMARY = "summary.json"
 LEDGER = "ledger.parquet"
 UNFINISHED = ".sealing-"  # how the names of unfinished files and folders begin
 VERSION = 1
+MOST_RUNS = 10_000  # of hosts, whose run folders were pulled into one
 MAX_BYTES = 64 << 20
 CHECKED = 32 << 20  # bytes of all parts, up to which each byte is checked when a run is opened
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*-[0-9]{4,9}")
@@ -96,17 +99,18 @@ def stamps(run: Path) -> list[tuple[str, tuple[int, int] | None]]:
 
 
 def read_parts(run: Path, id: str | None) -> Parts:
-    """The parts of a run folder. `id`: of the run; None if that is not known."""
+    """The parts of a run folder. `id`: of the run; None if that is not known. A run that was pulled has those of all its hosts."""
     folder = run.resolve() / PARTS
     if not folder.is_dir() or folder.is_symlink():
         return NONE
     notes: list[str] = []
     listed = _listed(folder, notes)
+    ids = None if id is None else {id, *Fields(read_object(run / PULLED_FILE, [])).texts("runs", MOST_RUNS)}
     whole = []
     for name in sorted(_found(folder) if listed is None else listed):
         about = None if listed is None else listed[name]
         try:
-            whole.append(_part(folder / name, id, None if about is None else about.digest, notes))
+            whole.append(_part(folder / name, ids, None if about is None else about.digest, notes))
         except SummaryFault as error:
             notes.append(_unusable(name, str(error), about))
     return Parts(whole, listed or {part.name: _line(part) for part in whole}, notes)
@@ -204,8 +208,8 @@ def _is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def _part(folder: Path, id: str | None, digest: str | None, notes: list[str]) -> SealedPart:
-    """A part that is whole, by its summary and the sizes of its files. Raises SummaryFault."""
+def _part(folder: Path, ids: set[str] | None, digest: str | None, notes: list[str]) -> SealedPart:
+    """A part that is whole, by its summary and the sizes of its files. `ids`: of runs it may be of. Raises SummaryFault."""
     if not folder.is_dir() or folder.is_symlink():
         raise SummaryFault("it is missing")
     try:
@@ -213,7 +217,7 @@ def _part(folder: Path, id: str | None, digest: str | None, notes: list[str]) ->
     except (OSError, SummaryFault) as error:
         fault = why(error) if isinstance(error, OSError) else str(error)
         raise SummaryFault(f"its {SUMMARY} {fault}") from None
-    if id is not None and summary.run != id:
+    if ids is not None and summary.run not in ids:
         raise SummaryFault(f"it belongs to another run, {summary.run}")
     if digest is not None and found != digest:
         raise SummaryFault(f"its {SUMMARY} is not the one that the manifest lists")
@@ -231,7 +235,7 @@ def _part(folder: Path, id: str | None, digest: str | None, notes: list[str]) ->
 def whole_part(folder: Path, id: str, processes: Iterable[str]) -> SealedPart | None:
     """A part that was sealed before, if it is whole and holds these processes; else None."""
     try:
-        part = _part(folder, id, None, [])
+        part = _part(folder, {id}, None, [])
     except SummaryFault:
         return None
     return part if {*part.summary.processes} <= {*processes} else None
