@@ -13,6 +13,7 @@
     ├── ResultsError               results cannot be written, or cannot be read
     ├── ExportError                a model cannot be exported, or the exported one cannot be run
     ├── PolicyError                the file with thresholds of the diagnosis has a wrong name or value     (also a ValueError)
+    ├── RuleError                  a rule of one's own, or its file, is wrong         (also a ValueError)
     ├── ConfigError                the configuration of a pipeline has a wrong key or a wrong value   (also a ValueError)
     ├── DataError                  a dataset of a pipeline gave something that cannot be used: which one, field, item
     ├── ModelError                 a model of a pipeline lacks a method, or gives something that cannot be used

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import time
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ parser.add_argument("--skip", type=int, default=0)
 parser.add_argument("--rate", type=float)
 parser.add_argument("--die", action="store_true", help="at the last step, the first time")
 given = parser.parse_args()
-restarted = bool(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+restarted = attempt > 0
 rank, world = (int(os.environ.get(name, usual)) for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1")))
 
 
@@ -41,7 +43,9 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 model: torch.nn.Module = torch.nn.Linear(4, 1)
 if world > 1:
-    torch.distributed.init_process_group("gloo")
+    # Each attempt has a store of its own: in torchrun's, a rank may find the address of one that was killed.
+    store = f"file://{os.path.abspath(f'store-{attempt}')}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=world)
     model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 step, epoch, batch = 0, 0, 0
@@ -68,5 +72,7 @@ while epoch < 3 and (step < given.stop or restarted):
         if step >= given.stop and not restarted:
             if given.die and rank == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if given.die:
+                time.sleep(60)  # torchrun ends this rank, and starts both again
             break
     epoch, begun = epoch + 1, 0

@@ -46,8 +46,10 @@ class Reader:
 
     def look(self) -> WatchView:
         """The run as it is now; of very many processes, as it was a moment ago: looking costs a small share of a core."""
-        if self._last is not None and time.monotonic() < self._due:
-            return self._last
+        return self.look_now() if self._last is None or time.monotonic() >= self._due else self._last
+
+    def look_now(self) -> WatchView:
+        """The run as it is now, whatever that costs."""
         begun = time.thread_time()
         self._last = self._look()
         self._due = 0.0 if self._live.unread else time.monotonic() + (time.thread_time() - begun) / SHARE
@@ -171,7 +173,7 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
     def end() -> None:
         done.set()
         thread.join()
-        _print_beside(reader.look())
+        _print_beside(reader.look_now())
         reader.close()
 
     return end

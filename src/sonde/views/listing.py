@@ -32,6 +32,7 @@ _ORDERS = {
     "samples": ("time_ns", "process", "thread"),
     "memory": ("time_ns", "process", "pid", "device", "rss", "allocated", "reserved", "peak"),
     "system": ("time_ns", "process", "pid", "metric"),
+    "metrics": ("time_ns", "step", "name"),
     "waits": ("attempt", "step"),
     "hosts": ("source <> 'reference'", "host", "from_ns"),
 }
