@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
 # What a rank does itself in a step: all but waiting for the others, and for what all of them do at a time of their own.
 OWN_NS = "(dur_ns - coalesce(communication_ns, 0) - coalesce(evaluation_ns, 0) - coalesce(checkpoint_ns, 0))"
+_FIRST_OF_SLOWEST = f"{OWN_NS}::HUGEINT * 1048576 - rank"  # of ranks that take equally long, the first
 _OF_ALL = "(SELECT p.attempt, s.* FROM steps s JOIN processes p USING (process) WHERE s.rank IS NOT NULL)"
 
 
 def slowest(source: str, key: str, ranks: str) -> str:
     """The slowest rank in each step, as a query. `source`: steps; `key`: what tells steps apart; `ranks`: that a step must have."""
     return f"""
-        SELECT {key}, count(DISTINCT rank) AS ranks, arg_max(process, {OWN_NS}) AS process, max({OWN_NS}) AS own_ns,
+        SELECT {key}, count(DISTINCT rank) AS ranks, arg_max(process, {_FIRST_OF_SLOWEST}) AS process, max({OWN_NS}) AS own_ns,
             (max({OWN_NS}) - list_median(list_sort(list({OWN_NS}))[:-2]))::BIGINT AS waited_ns
         FROM {source} WHERE dur_ns IS NOT NULL GROUP BY {key} HAVING count(DISTINCT rank) = ({ranks}) AND ranks > 1
     """
