@@ -16,11 +16,13 @@
 #   make clean   remove the environment and everything that was built (recorded runs stay)
 #
 # PYTHON=python3.13 chooses an interpreter. CORES=python tests without the C core, for a machine without a compiler.
+# AGAIN=1 runs tests that failed once more, alone: for CI, whose hosts are busy.
 
 SHELL := /bin/sh
 PYTHON ?=
 CORES ?= c python
 TIMES ?= 10
+AGAIN ?=
 FULL ?=
 TORCH ?= torch==2.13.0
 TORCH_OLDEST := torch==2.10.0
@@ -31,6 +33,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 TWO := -n 2 --dist worksteal  # halves of the tests side by side
+ONCE_MORE := || { echo "These failed beside others. Once more, alone:"; $(PYTEST) --last-failed --last-failed-no-failures none; }
 NPM := cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 PAGES := src/sonde/web/static/index.html
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)
@@ -170,7 +173,7 @@ tests: setup $(VENV)/.browser
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) $(TWO) tests/events || exit 1; \
 	done
-	$(PYTEST) $(TWO) --ignore=tests/events
+	$(PYTEST) $(TWO) --ignore=tests/events $(if $(AGAIN),$(ONCE_MORE))
 
 # The load ends with this shell, or after six hours.
 steady: setup $(VENV)/.browser
