@@ -37,6 +37,15 @@ def test_all_parts_of_two_runs_are_compared(tmp_path: Path) -> None:
     assert found.numbers.identical is True
 
 
+def test_a_run_that_visited_fewer_items_says_so(tmp_path: Path) -> None:
+    """The same loader arguments, and half of the steps of an epoch."""
+    a, b = (training(tmp_path / name, steps=steps, workers=2, epoch_steps=100) for name, steps in (("a", 60), ("b", 30)))
+    with open_run(a) as one, open_run(b) as other:
+        visited = {found.name: (found.a, found.b) for found in compare_runs(one, other).settings}["items.visited"]
+        counts = [run.sql("SELECT count(DISTINCT index) FROM items").fetchall()[0][0] for run in (one, other)]
+    assert visited == tuple(counts)
+
+
 def test_several_runs_are_ranked(tmp_path: Path) -> None:
     """The fastest first; the baseline is marked."""
     factors = {"middle": 1.0, "slow": 3.0, "quick": 0.3}

@@ -166,6 +166,7 @@ def summarize(run: Run) -> Summary:
     facts = found.facts
     seen = {(one.cat, one.name) for named in run.database.source.name_counts.values() for one in named}
     steps, width = _steps(run, found, (probe.PROBE, probe.ITER) in seen)
+    items = _items(run) if (probe.PROBE, probe.ITEM) in seen else ItemTimes(0, 0, None, [], [])
     return Summary(
         run=run.id,
         name=run.name,
@@ -180,9 +181,9 @@ def summarize(run: Run) -> Summary:
         ranks=_ranks(run, width) if steps.count else [],
         layers=_layers(run, width) if any(cat.startswith("layer") for cat, _ in seen) else [],
         memory=_memory(run),
-        items=_items(run) if (probe.PROBE, probe.ITEM) in seen else ItemTimes(0, 0, None, [], []),
+        items=items,
         findings=[FoundProblem(one.kind, one.severity, one.why, one.next) for one in found.findings],
-        setup=setup_of(run),
+        setup=setup_of(run) | ({"items.visited": items.different} if items.loads else {}),
         losses=_losses(run, "ASC", MOST_LOSSES),
         loss=next(iter(_losses(run, "DESC", 1)), None),
     )
