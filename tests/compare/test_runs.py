@@ -39,7 +39,9 @@ def test_all_parts_of_two_runs_are_compared(tmp_path: Path) -> None:
 
 def test_a_run_that_visited_fewer_items_says_so(tmp_path: Path) -> None:
     """The same loader arguments, and half of the steps of an epoch."""
-    a, b = (training(tmp_path / name, steps=steps, workers=2, epoch_steps=100) for name, steps in (("a", 60), ("b", 30)))
+    a, b = (
+        training(tmp_path / name, steps=steps, workers=2, epoch_steps=100) for name, steps in (("a", 60), ("b", 30))
+    )
     with open_run(a) as one, open_run(b) as other:
         visited = {found.name: (found.a, found.b) for found in compare_runs(one, other).settings}["items.visited"]
         counts = [run.sql("SELECT count(DISTINCT index) FROM items").fetchall()[0][0] for run in (one, other)]
