@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sonde import deepen, system
 from sonde.events import core
 from sonde.probes import step
-from sonde.probes.off import probe_guard
+from sonde.probes.disable import probe_guard
 from sonde.probes.phases import loss
 from sonde.probes.process import sampler
 from sonde.store.request import LAYERS, STACKS, DeepRequest

@@ -14,9 +14,9 @@ from sonde.blackbox import box
 from sonde.events import core, recorder
 from sonde.guard import guard
 from sonde.probes import at_uninstall, profile, step
+from sonde.probes.disable import switch_off
 from sonde.probes.layers import record as layers
 from sonde.probes.learning.sample import Learning
-from sonde.probes.off import switch_off
 from sonde.probes.sampling import sample
 from sonde.store import request as requests
 from sonde.store.probe import DEEPEN

@@ -215,14 +215,14 @@ def _install_blackbox(settings: config.Settings) -> Callable[[], None]:
 
 
 def _install_deepen(settings: config.Settings) -> Callable[[], None]:
-    from sonde.probes import asked
+    from sonde.probes import ondemand
 
     def deepen() -> None:
         from sonde.deepen import answer
 
         answer(settings)
 
-    ends = asked.watch(deepen)
+    ends = ondemand.watch(deepen)
     if not settings.adaptive:
         return ends
     from sonde.adaptive import watch

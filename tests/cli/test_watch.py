@@ -158,7 +158,7 @@ def test_an_option_of_another_command_is_refused_by_the_one_that_was_called(comm
 
 
 def test_what_keeps_a_program_loads_nothing_that_reads_runs() -> None:
-    """The keeper lives as long as the program, with all that was loaded before it was made."""
+    """The supervisor lives as long as the program, with all that was loaded before it was made."""
     program = "import sys, sonde.cli.watch; print([name for name in sys.modules if name.startswith('sonde.analysis')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.boxes import birth, certificate, raised, summary, with_marks, write_dump
 from tests.diagnosis.building import check, diagnosed, exited, kinds, launcher, of_kind, processes
 
-from sonde.analysis.postmortem.births import Birth
+from sonde.analysis.postmortem.firstnan import Birth
 from sonde.analysis.run import open_run
 from sonde.diagnosis.advice import what_to_do
 from sonde.diagnosis.diagnose import diagnose

@@ -163,19 +163,19 @@ def test_a_killed_screen_does_not_end_the_program(programs: Programs, terminals:
     until(lambda: b"stopped at" in output.read_bytes(), "the end")
 
 
-def keeper_of(programs: Programs) -> tuple[int, int]:
-    """The process of the keeper, and that of its program."""
+def supervisor_of(programs: Programs) -> tuple[int, int]:
+    """The process of the supervisor, and that of its program."""
     program = int(re.findall(rb"ready (\d+)", (the_run(programs) / "output.log").read_bytes())[0])
     return int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1]), program
 
 
-def test_a_killed_keeper_does_not_stop_the_program(programs: Programs, terminals: Callable[..., Terminal]) -> None:
+def test_a_killed_supervisor_does_not_stop_the_program(programs: Programs, terminals: Callable[..., Terminal]) -> None:
     """The screen says so and reads the output, which it goes on doing after it was left."""
     terminal = terminals("watch", str(script(programs.folder, STEPPING)))
     until(lambda: "forward" in terminal.text, "the first screen")
-    keeper, program = keeper_of(programs)
-    os.kill(keeper, signal.SIGKILL)
-    until(lambda: "keeper process was killed" in terminal.text, "the notice")
+    supervisor, program = supervisor_of(programs)
+    os.kill(supervisor, signal.SIGKILL)
+    until(lambda: "supervisor process was killed" in terminal.text, "the notice")
     output = the_run(programs) / "output.log"
     size = output.stat().st_size
     until(lambda: output.stat().st_size > size + 10_000, "more output than a terminal holds")
@@ -189,19 +189,19 @@ def test_a_killed_keeper_does_not_stop_the_program(programs: Programs, terminals
     assert b"stopped at" in output.read_bytes()
 
 
-def test_without_its_keeper_a_program_can_be_interrupted_and_no_exit_code_is_made_up(
+def test_without_its_supervisor_a_program_can_be_interrupted_and_no_exit_code_is_made_up(
     programs: Programs, terminals: Callable[..., Terminal]
 ) -> None:
-    """Ctrl-C reaches it without the keeper, too."""
+    """Ctrl-C reaches it without the supervisor, too."""
     terminal = terminals("watch", str(script(programs.folder, STEPPING)))
     until(lambda: "forward" in terminal.text, "the first screen")
-    os.kill(keeper_of(programs)[0], signal.SIGKILL)
-    until(lambda: "keeper process was killed" in terminal.text, "the notice")
+    os.kill(supervisor_of(programs)[0], signal.SIGKILL)
+    until(lambda: "supervisor process was killed" in terminal.text, "the notice")
     terminal.press(b"\x03")
     until(lambda: "(KeyboardInterrupt)" in terminal.text, "the end")
     terminal.press(b"q")
     assert terminal.wait() == 1
-    assert "the program's exit code is unknown, because Sonde's keeper process was killed" in terminal.text
+    assert "the program's exit code is unknown, because Sonde's supervisor process was killed" in terminal.text
     assert "exit code -9" not in terminal.text
     assert b"KeyboardInterrupt" in (the_run(programs) / "output.log").read_bytes()
 

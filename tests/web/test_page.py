@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from sonde.analysis.page import RunPage
 from sonde.analysis.run import Run
+from sonde.analysis.ui import RunPage
 from sonde.errors import SondeError
 from sonde.testing import build_training
 

@@ -16,7 +16,7 @@ from sonde.analysis.records.gaps import Gaps, measured, record_gaps
 from sonde.analysis.records.load import ArgumentReader, Loaded, ThreadRecords, notes_text
 from sonde.analysis.records.locate import EVENTS_FILE, LEDGER_TABLE, PROCESSES_FILE, is_plain
 from sonde.analysis.records.owners import owners
-from sonde.analysis.select import named_tables, refuse_writing
+from sonde.analysis.sqlparser import named_tables, refuse_writing
 from sonde.analysis.tables import (
     activations,
     batches,

@@ -12,7 +12,6 @@ from sonde.analysis.database import Database
 from sonde.analysis.drops import NO_FOLDER, Drops, ProcessDrops, drops_of
 from sonde.analysis.exits import Ending, ending
 from sonde.analysis.ledger.items import step_items
-from sonde.analysis.page import RunPage
 from sonde.analysis.parts.manifest import checked, has_parts, read_parts, stamps
 from sonde.analysis.records import schema
 from sonde.analysis.records.load import Offsets, load, offsets_of
@@ -20,7 +19,8 @@ from sonde.analysis.records.locate import PROCESSES_FILE, Folder, id_of, locate,
 from sonde.analysis.seal import seal
 from sonde.analysis.sealing.cluster import on_dask
 from sonde.analysis.sealing.scheduler import LOCAL
-from sonde.analysis.select import inside
+from sonde.analysis.sqlparser import inside
+from sonde.analysis.ui import RunPage
 from sonde.errors import RunBusy, SettingError, UnknownName
 from sonde.remote.cache import fetch
 from sonde.remote.place import is_url

@@ -10,9 +10,9 @@ import click
 
 from sonde import units
 from sonde.analysis.run import Run
+from sonde.cli.autoseal import sealed
 from sonde.cli.choose import choose, complete, directory, runs_dir
 from sonde.cli.console import out, print_json
-from sonde.cli.large import sealed
 from sonde.cli.outputfile import page_target
 from sonde.cli.progress import progress
 from sonde.compare.ranks import compare_ranks

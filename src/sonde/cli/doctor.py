@@ -22,9 +22,8 @@ from sonde.cli.choose import directory
 from sonde.cli.console import out, print_json
 from sonde.errors import SondeError
 from sonde.store import filesystem
-from sonde.terminal.doctor import draw_examination
+from sonde.terminal.doctor import Examination, FolderCheck, Proof, SettingRow, draw_examination
 from sonde.version import __version__
-from sonde.views.doctor import Examination, FolderCheck, Proof, SettingRow
 
 # What of the optional libraries switches something on.
 EXTRAS = ("torch", "numpy", "textual", "pytorch-ignite", "pylance", "onnx", "onnxruntime")

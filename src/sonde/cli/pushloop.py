@@ -1,6 +1,6 @@
 """The process beside `sonde run --push`: pushes every few minutes until the launcher says that the program has ended.
 
-`python -m sonde.cli.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/beside.py` starts.
+`python -m sonde.cli.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/companion.py` starts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sonde.analysis.exits import ending
 from sonde.errors import RemoteError, SondeError
-from sonde.launch.beside import ENDED, step_aside
+from sonde.launch.companion import ENDED, step_aside
 from sonde.remote.push import Pushed, push
 from sonde.store.folder import host
 

@@ -7,9 +7,9 @@ import sys
 import click
 
 from sonde.analysis.records.schema import COLUMNS
-from sonde.cli.answer import answer_options, print_answer
+from sonde.cli.autoseal import sealed
 from sonde.cli.choose import choose, directory, runs_dir
-from sonde.cli.large import sealed
+from sonde.cli.queryresult import answer_options, print_answer
 
 STARTS = ("(", "--", "/*")  # of a query without a space, such as one with line breaks only
 

@@ -10,10 +10,10 @@ import click
 from sonde import units
 from sonde.analysis.run import Run
 from sonde.analysis.seal import seal
+from sonde.cli.autoseal import sealed
 from sonde.cli.choose import choose, directory, one_run, runs_dir
 from sonde.cli.cluster import cluster_options, engine_of
 from sonde.cli.console import out, print_json
-from sonde.cli.large import sealed
 from sonde.cli.outputfile import page_target
 from sonde.cli.progress import progress
 from sonde.diagnosis.policy import Policy

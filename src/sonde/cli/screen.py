@@ -15,8 +15,8 @@ import click
 from sonde.analysis.exits import CRASHED, FINISHED
 from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live
 from sonde.analysis.records.locate import is_plain
-from sonde.cli.keeper import OUTPUT, SUFFIX, WatchedProgram
-from sonde.cli.verdict import VerdictProcess
+from sonde.cli.liveverdict import VerdictProcess
+from sonde.cli.supervisor import OUTPUT, SUFFIX, WatchedProgram
 from sonde.errors import SondeError
 from sonde.guard import guard
 from sonde.store.alive import ENDED
@@ -29,7 +29,7 @@ MOST = 1 << 20  # bytes of new output at one look
 LAST_LINES = 20
 SHARE = 0.04  # of a core: what looking may cost
 LOST = (
-    "Sonde's keeper process was killed. Your program continues and this screen reads its output; its exit "
+    "Sonde's supervisor process was killed. Your program continues and this screen reads its output; its exit "
     "code will be unknown"
 )
 
@@ -108,7 +108,7 @@ def on_screen(run: Path, refresh: float, watched: WatchedProgram | None, pane: s
     output = Output(run / watched.output) if watched is not None and watched.output else output_of(run)
     reader = Reader(run)
     app = Screen(
-        lambda: _with_keeper(reader.look(), watched),
+        lambda: _with_supervisor(reader.look(), watched),
         output.read if output is not None else None,
         refresh=refresh,
         interrupt=(lambda: watched.signal(signal.SIGINT)) if watched is not None else None,
@@ -122,11 +122,11 @@ def on_screen(run: Path, refresh: float, watched: WatchedProgram | None, pane: s
     if app.return_code:  # Textual has shown the exception
         raise SondeError("the screen failed")
     last = app.view
-    return None if last is None else lambda: _with_keeper(reader.again(last), watched)
+    return None if last is None else lambda: _with_supervisor(reader.again(last), watched)
 
 
-def _with_keeper(view: WatchView, watched: WatchedProgram | None) -> WatchView:
-    """Add what the keeper of a program knows, and the run does not say."""
+def _with_supervisor(view: WatchView, watched: WatchedProgram | None) -> WatchView:
+    """Add what the supervisor of a program knows, and the run does not say."""
     if watched is None:
         return view
     if watched.lost:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde import environment, launch
-from sonde.cli.keeper import WatchedProgram, keep
 from sonde.cli.options import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import print_note
+from sonde.cli.supervisor import WatchedProgram, keep
 from sonde.errors import CommandRefused, RunNotFound, SettingError, SondeError
 from sonde.guard import guard
 from sonde.store.folder import RUN_FILE
 
 if TYPE_CHECKING:
-    from sonde.analysis.page import RunPage
+    from sonde.analysis.ui import RunPage
 
 SCRIPTS = (".py", ".pyw", ".pyc", ".pyz", ".sh")
 PLAIN_SECONDS = 5.0
@@ -161,7 +161,7 @@ def _is_program(word: str) -> bool:
 
 
 def _chosen(word: str | None, options: launch.Options) -> Path:
-    """The run of that name, or the newest. Loads what reads runs, which the keeper of a program does without."""
+    """The run of that name, or the newest. Loads what reads runs, which the supervisor of a program does without."""
     from sonde.cli.choose import choose, runs_dir
 
     start = f"Start a program and watch it: sonde {'deep' if options.deep else 'watch'} train.py"
@@ -207,7 +207,7 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
         return _let_it_run(watched)
     look: Any = FAILED
     with guard("showing the screen"):
-        from sonde.cli import screen  # loads what the keeper does without
+        from sonde.cli import screen  # loads what the supervisor does without
 
         look = screen.on_screen(Path(watched.run), refresh or 1.0, watched, _pane(options))
     if look is not FAILED:
@@ -268,7 +268,7 @@ def _start_with_page(words: tuple[str, ...], options: launch.Options) -> int:
 @guard("showing the run in a browser", default=None)
 def _open_page(run: str) -> RunPage | None:
     """The server, and a tab of the browser. Without the extra `ui` the program runs on all the same."""
-    from sonde.analysis.page import RunPage
+    from sonde.analysis.ui import RunPage
 
     try:
         page = RunPage(Path(run))
@@ -312,7 +312,7 @@ def _leave(watched: WatchedProgram, look: Any, attach: Any) -> int:
         return 0
     if watched.lost and watched.runs():
         print_note(
-            f"Sonde's keeper process was killed. Your program continues (pid {watched.program}); this command reads its "
+            f"Sonde's supervisor process was killed. Your program continues (pid {watched.program}); this command reads its "
             "output until it ends."
         )
         return _let_it_run(watched)
@@ -327,9 +327,9 @@ def _leave(watched: WatchedProgram, look: Any, attach: Any) -> int:
 
 
 def _print_lost(watched: WatchedProgram) -> int:
-    """The keeper was killed, and with it the exit code is lost."""
+    """The supervisor was killed, and with it the exit code is lost."""
     further = _further(watched, "Next: sonde report")
-    print_note(f"the program's exit code is unknown, because Sonde's keeper process was killed. {further}")
+    print_note(f"the program's exit code is unknown, because Sonde's supervisor process was killed. {further}")
     return UNKNOWN
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde import config
-from sonde.diagnosis.apart import ask_apart
+from sonde.diagnosis.custom.process import ask_apart
 from sonde.diagnosis.facts import Facts, gather
 from sonde.diagnosis.policy import Policy
 from sonde.diagnosis.rules import RULES

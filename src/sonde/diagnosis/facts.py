@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
-from sonde.diagnosis.ends import Ends, gather_ends
+from sonde.diagnosis.exits import Ends, gather_ends
 from sonde.diagnosis.figures import Asker
 from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
 from sonde.diagnosis.learning.facts import Learning, gather_learning
-from sonde.diagnosis.lines import UntrackedLines, gather_lines
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
 from sonde.diagnosis.recompiles import Recompiles, gather_recompiles
+from sonde.diagnosis.samples import UntrackedLines, gather_lines
 from sonde.diagnosis.speed import Speed, gather_speed
 from sonde.diagnosis.waits import Waits, gather_waits
 

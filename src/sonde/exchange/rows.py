@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from sonde.analysis.questions.clocks import host_clocks, to_reference
+from sonde.analysis.questions.hosts import host_clocks, to_reference
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
 from sonde.exchange import values

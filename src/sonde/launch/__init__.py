@@ -10,9 +10,9 @@ records what can be seen from outside: memory and load of every process of the t
 
 from __future__ import annotations
 
-from sonde.launch.afterwards import draw_report, join_profiles
-from sonde.launch.beside import Beside
 from sonde.launch.command import Options, command_of
+from sonde.launch.companion import Beside
+from sonde.launch.finalreport import draw_report, join_profiles
 from sonde.launch.program import Launched, replace, start, wanted
 from sonde.launch.signals import attend, blocked
 

@@ -14,9 +14,9 @@ from sonde.errors import CommandRefused, SondeError
 from sonde.events import core
 from sonde.events.recorder import Recorder
 from sonde.guard import guard
-from sonde.launch import git, unseen
-from sonde.launch.acting import RulesProcess
+from sonde.launch import blindspots, git
 from sonde.launch.command import MISSING, REFUSED, Options, name_of
+from sonde.launch.customrules import RulesProcess
 from sonde.launch.rendezvous import meeting
 from sonde.store.claim import agree
 from sonde.store.folder import create_run, discard_run, join_run
@@ -199,7 +199,7 @@ class _Desk:
         """Begin to record beside the program."""
         if self.run is None:
             return
-        reason = unseen.ignored(command)
+        reason = blindspots.ignored(command)
         if reason is not None:
             self.notices.append(f"Cannot record {' '.join(redact(command[:3]))}: {reason}.")
         with guard("starting to sample the host"):
@@ -238,13 +238,13 @@ class _Desk:
                 self._recorder.facts["program_exit"] = ending.exit_code
             self._recorder.note_end("finish")
         with guard("reading the recording"):
-            reported = unseen.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)
-            lost = unseen.without_folder(self.run)
-            self.notices += lost or unseen.nothing(self.run, self._pythons(), reported=reported)
+            reported = blindspots.ignored(self._command) is not None or bool(self._sampler and self._sampler.unseen)
+            lost = blindspots.without_folder(self.run)
+            self.notices += lost or blindspots.nothing(self.run, self._pythons(), reported=reported)
 
     def _pythons(self) -> set[str]:
         """The interpreters that the program is known to have run with."""
-        first = shutil.which(self._command[0]) if unseen.is_python(self._command[0]) else None
+        first = shutil.which(self._command[0]) if blindspots.is_python(self._command[0]) else None
         return {first or "", *(self._sampler.pythons if self._sampler else ())} - {""}
 
     def discard(self) -> None:

@@ -14,7 +14,7 @@ import psutil
 from sonde import ranks, system
 from sonde.events import core
 from sonde.guard import guard
-from sonde.launch import gpu, unseen
+from sonde.launch import blindspots, gpu
 from sonde.store.probe import MEMORY, PROCESS, SYSTEM, UNSEEN
 from sonde.store.record import ESSENTIAL
 from sonde.store.redact import redact
@@ -158,9 +158,9 @@ class Sampler:
             command, program = process.cmdline(), process.exe()
         except GONE:
             return True
-        if command and (unseen.is_python(program) or unseen.is_python(command[0])):
+        if command and (blindspots.is_python(program) or blindspots.is_python(command[0])):
             self.pythons |= _interpreter(process, command[0], program)
-            reason = unseen.ignored(["python", *command[1:]]) or unseen.cleaned(process.pid, self._run)
+            reason = blindspots.ignored(["python", *command[1:]]) or blindspots.cleaned(process.pid, self._run)
             if reason is not None:
                 self._report(process.pid, redact(command), reason)
         return True
@@ -193,7 +193,7 @@ def _interpreter(process: psutil.Process, named: str, program: str) -> set[str]:
     """The path that a Python was started by; nothing if it may be ours as well as any other venv's."""
     found = program
     with suppress(*GONE):
-        found = unseen.interpreter(named, program, process.cwd(), unseen.path_of(process.pid))
+        found = blindspots.interpreter(named, program, process.cwd(), blindspots.path_of(process.pid))
     return set() if found == program == os.path.realpath(sys.executable) else {found}
 
 

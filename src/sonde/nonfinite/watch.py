@@ -36,8 +36,8 @@ from sonde.nonfinite import (
 from sonde.nonfinite.alarm import Alarm
 from sonde.nonfinite.forward import CallEnd
 from sonde.nonfinite.models import WatchedModels
+from sonde.probes.disable import probe_guard
 from sonde.probes.layers.backward import tensors_of
-from sonde.probes.off import probe_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sonde.guard import guard
 from sonde.probes import frameworks, metrics, profile, step
+from sonde.probes.disable import switch_off
 from sonde.probes.files import install as files
 from sonde.probes.layers import record as layers
 from sonde.probes.learning import fingerprint, model, sample
 from sonde.probes.loader import install as loader
-from sonde.probes.off import switch_off
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
 from sonde.probes.process import children, environment, gc, group, recompile, sampler, stacks
 from sonde.probes.sampling import sample as sampling

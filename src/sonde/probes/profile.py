@@ -12,7 +12,7 @@ from sonde.events.recorder import process_folder
 from sonde.guard import guard
 from sonde.hooks.torch.profiler import TorchProfile
 from sonde.probes import step
-from sonde.probes.off import switch_off
+from sonde.probes.disable import switch_off
 from sonde.store.folder import FOLDER_MODE, PROFILES
 from sonde.store.probe import PROBE, PROFILER
 

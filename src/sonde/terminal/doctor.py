@@ -1,6 +1,8 @@
-"""Draws `sonde doctor`: whether recording works here, how, and what it cannot see."""
+"""Draws what `sonde doctor` found: whether recording works here, how, and what it cannot see."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.text import Text
@@ -8,9 +10,56 @@ from rich.text import Text
 from sonde import units
 from sonde.terminal.layout import grid, heading, items, note, pairs
 from sonde.terminal.table import TextColumn
-from sonde.views.doctor import Examination
 
 MOST_PATCHED = 3  # for one reason
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """A setting, its value, and where that came from."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class FolderCheck:
+    """Where runs go."""
+
+    path: str
+    filesystem: str | None
+    writes: str  # mapped, mapped elsewhere, block
+    why: str
+    free: int | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What came of a real recording: what it said of itself, and what was read back."""
+
+    ok: bool
+    told: str
+    patched: list[str] = field(default_factory=list)
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All that the doctor found."""
+
+    sonde: str
+    python: str
+    program: str
+    platform: str
+    core: str
+    core_note: str | None  # why not the C core
+    enabled: bool | None
+    folder: FolderCheck
+    proof: Proof
+    settings: list[SettingRow]
+    unseen: list[str]
+    extras: dict[str, str | None]
 
 
 def draw_examination(found: Examination, console: Console) -> None:

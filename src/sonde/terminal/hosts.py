@@ -9,8 +9,8 @@ from sonde.terminal.table import TextColumn
 from sonde.views import hosts as words
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.clocks import HostClock
     from sonde.analysis.questions.goodput import Goodput
+    from sonde.analysis.questions.hosts import HostClock
 
 MOST = 8
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sonde import environment, ranks, session
 from sonde.events.recorder import is_multiprocessing_child
 from sonde.guard import guard, warn
-from sonde.launch.beside import ENDED
+from sonde.launch.companion import ENDED
 from sonde.trackers.tracker import check
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from sonde.analysis.run import Run
 from sonde.diagnosis.summary import summary
 from sonde.guard import failure_of
 from sonde.html import page
-from sonde.launch.beside import ENDED, step_aside
+from sonde.launch.companion import ENDED, step_aside
 from sonde.trackers.points import Points
 from sonde.trackers.tracker import StepValues, Tracker, opened
 from sonde.views.charts import charts

@@ -20,9 +20,9 @@ from sonde.store.certificate import amount, spot
 from sonde.store.probe import read_batch_key
 
 if TYPE_CHECKING:
-    from sonde.analysis.postmortem.births import Birth
     from sonde.analysis.postmortem.blackbox import BlackBox
     from sonde.analysis.postmortem.dumps import Raised
+    from sonde.analysis.postmortem.firstnan import Birth
     from sonde.analysis.run import Run
 
 REASONS = {

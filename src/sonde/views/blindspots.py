@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde import units
-from sonde.analysis.questions.clocks import host_clocks
+from sonde.analysis.questions.hosts import host_clocks
 from sonde.analysis.records.schema import BESIDE, quoted
 from sonde.store import probe
 from sonde.store.alive import LAUNCHER

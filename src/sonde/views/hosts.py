@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sonde import units
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.clocks import HostClock
     from sonde.analysis.questions.goodput import Attempt, Goodput
+    from sonde.analysis.questions.hosts import HostClock
 
 CLOCKS = "clocks, compared with that of the host of rank 0"
 CLOCKS_OF_PAGE = "Compared with the host of rank 0. Times in tables are those of each host; exports are corrected."

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.drops import REASONS, UNCOUNTED
-from sonde.analysis.questions.clocks import HostClock, host_clocks
 from sonde.analysis.questions.cost import Cost, cost
 from sonde.analysis.questions.deepened import DeepSteps, deepened
 from sonde.analysis.questions.goodput import Goodput, goodput
+from sonde.analysis.questions.hosts import HostClock, host_clocks
 from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
 from sonde.analysis.questions.memory import Series, memory_series

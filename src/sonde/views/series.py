@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.memory import memory_series
-from sonde.analysis.questions.series import (
+from sonde.analysis.questions.downsample import (
     BYTES,
     PERCENT,
     Points,
@@ -14,6 +13,7 @@ from sonde.analysis.questions.series import (
     of_samples,
     of_steps,
 )
+from sonde.analysis.questions.memory import memory_series
 from sonde.analysis.records.schema import BESIDE
 from sonde.store.probe import LOG, SYSTEM
 from sonde.views.charts import usage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sonde.analysis.postmortem.blackbox import black_box
-from sonde.analysis.questions.layertree import layer_history, layer_learning, layer_tree
+from sonde.analysis.questions.layers import layer_history, layer_learning, layer_tree
 from sonde.analysis.run import RECORDING, Run
 from sonde.compare.runs import compare_runs
 from sonde.views.blackbox import blackbox as page_of, chosen

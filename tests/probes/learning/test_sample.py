@@ -371,11 +371,11 @@ def test_a_failure_switches_it_off_and_training_goes_on(expected: set[str], monk
 
 
 def _places() -> list[tuple[Any, str]]:
-    from sonde.probes.learning import activations, leftover, parameters, trainable, unchanged
+    from sonde.probes.learning import activations, parameters, trainable, unchanged, zerograd
 
     return [
         (activations._Layer, "look"),
-        (leftover.Carried, "backward_begins"),
+        (zerograd.Carried, "backward_begins"),
         (trainable.Trainable, "called"),
         (parameters.Update, "end"),
         (unchanged.Weights, "keep"),

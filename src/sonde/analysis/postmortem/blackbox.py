@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sonde.analysis.postmortem.births import Birth, births
 from sonde.analysis.postmortem.dumps import REASONS, Dump, dumps_of
+from sonde.analysis.postmortem.firstnan import Birth, births
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.analysis.tables.sampled import BATCH, sampled, view
+from sonde.analysis.tables.learning import BATCH, sampled, view
 from sonde.store.probe import FIELD
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.analysis.tables.sampled import LAYER, MODEL, sampled, view
+from sonde.analysis.tables.learning import LAYER, MODEL, sampled, view
 from sonde.store.probe import GRADIENT
 
 if TYPE_CHECKING:

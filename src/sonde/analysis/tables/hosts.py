@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde.analysis.clocks import ClockStretch, apart, stretches
 from sonde.analysis.records import schema
 from sonde.analysis.records.schema import quoted
-from sonde.analysis.tables.clocks import ClockStretch, apart, stretches
 from sonde.analysis.tables.steps import ROWS
 from sonde.lazy import numpy as np
 from sonde.store import probe

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde import units
+from sonde.diagnosis.drops import QUERY, REMEDY, drops_for_space, lost_for_space
 from sonde.diagnosis.evidence import PHASE_WORDS, enough_steps, finding
 from sonde.diagnosis.figures import Figure
-from sonde.diagnosis.space import QUERY, REMEDY, drops_for_space, lost_for_space
 from sonde.finding import INFO, Finding
 
 # The rule that looks at the share of a phase.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.diagnosis.ends import End, FailedSpan
 from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.exits import End, FailedSpan
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.rules.killed import signal_of
 from sonde.finding import CRITICAL, WARN, Finding

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.diagnosis.ends import Stuck
 from sonde.diagnosis.evidence import finding, rank_word
+from sonde.diagnosis.exits import Stuck
 from sonde.diagnosis.rules.killed import signal_of
 from sonde.finding import CRITICAL, WARN, Finding
 from sonde.store import probe

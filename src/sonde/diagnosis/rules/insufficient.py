@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sonde import units
 from sonde.analysis.run import RECORDING
+from sonde.diagnosis.drops import QUERY, REMEDY, drops_for_space, lost_for_space
 from sonde.diagnosis.evidence import enough_steps, finding
 from sonde.diagnosis.figures import Figure
-from sonde.diagnosis.space import QUERY, REMEDY, drops_for_space, lost_for_space
 from sonde.finding import INFO, Finding
 from sonde.store.alive import LAUNCHER
 

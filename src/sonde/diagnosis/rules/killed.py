@@ -6,8 +6,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.diagnosis.ends import End
 from sonde.diagnosis.evidence import finding
+from sonde.diagnosis.exits import End
 from sonde.diagnosis.figures import Figure
 from sonde.diagnosis.health import Host
 from sonde.finding import CRITICAL, WARN, Finding

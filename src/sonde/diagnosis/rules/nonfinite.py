@@ -12,7 +12,7 @@ from sonde.finding import CRITICAL, WARN, Finding
 from sonde.store.certificate import announcement
 
 if TYPE_CHECKING:
-    from sonde.analysis.postmortem.births import Birth
+    from sonde.analysis.postmortem.firstnan import Birth
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.health import LossFacts
     from sonde.diagnosis.policy import Policy

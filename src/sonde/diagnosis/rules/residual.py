@@ -15,8 +15,8 @@ BYPASSED = 0.2  # of backward: a model whose forward is shorter is called in ano
 if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.figures import Figure
-    from sonde.diagnosis.lines import SampledLine
     from sonde.diagnosis.policy import Policy
+    from sonde.diagnosis.samples import SampledLine
     from sonde.finding import Finding
 
 

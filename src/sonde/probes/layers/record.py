@@ -19,10 +19,10 @@ from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
 from sonde.probes import step
+from sonde.probes.disable import probe_guard
 from sonde.probes.layers import backward as graph, names
 from sonde.probes.layers.backward import nbytes, tensors_of
 from sonde.probes.layers.models import LayerOptions, Models, RecordedLayer
-from sonde.probes.off import probe_guard
 from sonde.store.probe import LAYER_INFO
 from sonde.store.record import ESSENTIAL
 

@@ -21,11 +21,11 @@ from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.outermost import replaced, until_gone
 from sonde.native import fingerprints
 from sonde.probes import step
+from sonde.probes.disable import switch_off
 from sonde.probes.layers import names as naming
 from sonde.probes.layers.backward import tensors_of
 from sonde.probes.learning import randomness
 from sonde.probes.learning.rate import at_step
-from sonde.probes.off import switch_off
 from sonde.store.probe import FINGERPRINT, FINGERPRINT_DEVICE
 from sonde.values import digest
 from sonde.weak import WeakTable

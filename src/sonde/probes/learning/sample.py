@@ -15,11 +15,11 @@ from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_made, optimizer_step
 from sonde.probes import step
+from sonde.probes.disable import switch_off
 from sonde.probes.layers import names as naming
 from sonde.probes.learning import fields, scale
 from sonde.probes.learning.activations import Activations
 from sonde.probes.learning.interval import Pace, Timed
-from sonde.probes.learning.leftover import Carried
 from sonde.probes.learning.names import LayerNames
 from sonde.probes.learning.parameters import Update
 from sonde.probes.learning.pending import PendingNumbers
@@ -28,8 +28,8 @@ from sonde.probes.learning.structure import Structures
 from sonde.probes.learning.tensors import capturing, unseen
 from sonde.probes.learning.trainable import Trainable
 from sonde.probes.learning.unchanged import Weights
+from sonde.probes.learning.zerograd import Carried
 from sonde.probes.loader import listeners
-from sonde.probes.off import switch_off
 from sonde.probes.phases import optimizer as optimizers
 from sonde.store.probe import LEARNING, loader_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sonde.events import args, recorder
 from sonde.guard import guard
-from sonde.probes.off import probe_guard
+from sonde.probes.disable import probe_guard
 from sonde.store import filesystem, folder
 from sonde.store.ledger import LedgerWriter, Packer, pack_digest, pack_text
 from sonde.store.usage import BYTES, RunUsage

@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from sonde.hooks.torch import loader as hooks
+from sonde.probes.disable import probe_guard
 from sonde.probes.loader import ledger
-from sonde.probes.off import probe_guard
 from sonde.store.probe import batch_key
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sonde.guard import guard
 from sonde.hooks.torch import private
 from sonde.hooks.torch.collectives import collective, ddp_logged, ddp_made
 from sonde.probes import step
-from sonde.probes.off import switch_off
+from sonde.probes.disable import switch_off
 from sonde.store.probe import COMMUNICATION, DDP, PROBE
 from sonde.weak import WeakTable
 

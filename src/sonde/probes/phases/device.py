@@ -17,7 +17,7 @@ from sonde.hooks.torch.backward import backward
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_step
 from sonde.probes import step
-from sonde.probes.off import probe_guard
+from sonde.probes.disable import probe_guard
 from sonde.probes.process import allocator
 from sonde.store.probe import BACKWARD, DEVICE, FORWARD, OPTIMIZER, PROBE
 

@@ -16,7 +16,7 @@ from sonde.guard import guard
 from sonde.hooks.points import quiet
 from sonde.hooks.torch import private
 from sonde.hooks.torch.allocator import device_stats, peaks_reset
-from sonde.probes.off import probe_guard
+from sonde.probes.disable import probe_guard
 from sonde.store.probe import DEVICE_PEAK, PROBE
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from sonde.events import core, recorder
 from sonde.guard import guard
 from sonde.hooks.torch.loader import start_in_workers
 from sonde.probes import step
-from sonde.probes.off import switch_off
+from sonde.probes.disable import switch_off
 from sonde.probes.sampling.frames import Tree
 from sonde.probes.sampling.threads import Thread, Threads
 from sonde.store.probe import SAMPLE, SAMPLE_STACK, SAMPLE_THREAD_BITS

@@ -28,7 +28,7 @@ class OwnFindings(NamedTuple):
 
 def ask_apart(run: Path, files: Sequence[str], seconds: float = SECONDS) -> OwnFindings:
     """Ask all rules of some files about a run. A rule that takes too long ends it: it is named, and those after it are not asked."""
-    command = [sys.executable, "-P", "-m", "sonde.diagnosis.own", str(run), *files]
+    command = [sys.executable, "-P", "-m", "sonde.diagnosis.custom.rules", str(run), *files]
     try:
         done = subprocess.run(  # noqa: S603  our own words
             command,

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sonde.analysis.run import open_run
-from sonde.cli import large, main
+from sonde.cli import autoseal, main
 from sonde.store.folder import boot_id, host
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, build_training
 
 
 @pytest.fixture(autouse=True)
 def three_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "PROCESSES", 2)
+    monkeypatch.setattr(autoseal, "PROCESSES", 2)
 
 
 def call(*args: str) -> Result:

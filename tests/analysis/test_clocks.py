@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sonde.analysis.tables.clocks import apart, stretches
+from sonde.analysis.clocks import apart, stretches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

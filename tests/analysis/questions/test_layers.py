@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sonde.analysis.questions.layertree import LayerNode, layer_history, layer_tree
+from sonde.analysis.questions.layers import LayerNode, layer_history, layer_tree
 from sonde.analysis.run import Run
 from sonde.errors import UnknownName
 from sonde.testing import build_training

@@ -1,6 +1,6 @@
 """Asks rules of one's own about a run that still grows, and does what they want: stop, dump, deepen.
 
-`python -m sonde.cli.acting RUN FILE...` runs beside the program, started by its launcher; it ends with it. It takes at most 5 % of the time
+`python -m sonde.cli.customrules RUN FILE...` runs beside the program, started by its launcher; it ends with it. It takes at most 5 % of the time
 of a core, and does the same for one rule at most every 10 minutes.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonde.cli.deepen import STEPS, first_step, trainers
-from sonde.diagnosis.apart import ask_apart
+from sonde.diagnosis.custom.process import ask_apart
 from sonde.errors import SondeError
 from sonde.store import request as requests
 from sonde.store.folder import FILE_MODE

@@ -28,7 +28,7 @@ from tests.diagnosis.building import (
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.diagnosis.diagnose import diagnose
-from sonde.diagnosis.ends import frames_of
+from sonde.diagnosis.exits import frames_of
 from sonde.finding import CRITICAL, INFO, WARN
 from sonde.store import probe
 from sonde.store.folder import host

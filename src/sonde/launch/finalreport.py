@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from sonde import environment
-from sonde.launch import unseen
+from sonde.launch import blindspots
 from sonde.launch.signals import forget, until
 from sonde.store.folder import PROFILES
 
@@ -24,7 +24,7 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
     meant for the program: `timeout` sends to the launcher, and once more to its group. What goes wrong with the report is not
     told here: the program's own last words are the more important ones.
     """
-    if unseen.nothing(run, ()):
+    if blindspots.nothing(run, ()):
         return None
     return _done(["sonde", "report", run], mask, errors=False)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sonde import environment
 from sonde.guard import guard
-from sonde.launch.afterwards import exit_code_of
+from sonde.launch.finalreport import exit_code_of
 from sonde.launch.signals import forget, until
 
 if TYPE_CHECKING:

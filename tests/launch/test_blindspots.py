@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.launch.unseen import cleaned, ignored, interpreter, is_python, nothing, path_of, without_folder
+from sonde.launch.blindspots import cleaned, ignored, interpreter, is_python, nothing, path_of, without_folder
 from sonde.store.folder import create_run, host
 
 

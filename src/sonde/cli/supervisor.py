@@ -29,15 +29,15 @@ DEAD = (b"Z", b"X")  # for the kernel: those that ended, and that nobody has wai
 
 
 class WatchedProgram:
-    """A program and its keeper. `run` is None if nothing is recorded; the output then goes to the terminal as it is.
+    """A program and its supervisor. `run` is None if nothing is recorded; the output then goes to the terminal as it is.
 
-    `lost`: the keeper was killed. The program's exit code will be unknown. Its output is read here from then on, because a
+    `lost`: the supervisor was killed. The program's exit code will be unknown. Its output is read here from then on, because a
     program whose output is not read would block.
     """
 
-    def __init__(self, keeper: int, program: int, terminal: int, run: str | None, output: str | None) -> None:
+    def __init__(self, supervisor: int, program: int, terminal: int, run: str | None, output: str | None) -> None:
         """Use `keep` instead."""
-        self.keeper = keeper
+        self.supervisor = supervisor
         self.program = program
         self.run = run
         self.output = output
@@ -47,7 +47,7 @@ class WatchedProgram:
         self._began = system.start_ticks(program)
         self._code: int | None = None
         self._over = threading.Event()
-        threading.Thread(target=self._attend, name="sonde keeper", daemon=True).start()
+        threading.Thread(target=self._attend, name="sonde supervisor", daemon=True).start()
 
     def resize(self, columns: int, rows: int) -> None:
         """Tell the program how large its terminal is."""
@@ -55,12 +55,12 @@ class WatchedProgram:
             set_size(self._terminal, columns, rows)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program, by way of its keeper."""
+        """Send a signal to the program, by way of its supervisor."""
         with suppress(ProcessLookupError):
             if self.lost and self.runs():
                 os.killpg(self.program, number)
             elif not self._over.is_set():
-                os.kill(self.keeper, number)
+                os.kill(self.supervisor, number)
 
     def runs(self) -> bool:
         """Whether the program runs, as far as the kernel tells."""
@@ -75,13 +75,13 @@ class WatchedProgram:
         return self._code
 
     def wait(self) -> int | None:
-        """Wait for the end of the program; its exit code, or None if the keeper was killed."""
+        """Wait for the end of the program; its exit code, or None if the supervisor was killed."""
         self._over.wait()
         return self._code
 
     def _attend(self) -> None:
-        """Wait for the end of the keeper, which ends with the program and has its exit code."""
-        _, status = os.waitpid(self.keeper, 0)
+        """Wait for the end of the supervisor, which ends with the program and has its exit code."""
+        _, status = os.waitpid(self.supervisor, 0)
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
             self._code = code
@@ -100,18 +100,18 @@ def keep(line: Sequence[str], options: launch.Options, columns: int, rows: int) 
     ear, mouth = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    keeper = os.fork()
-    if keeper == 0:
+    supervisor = os.fork()
+    if supervisor == 0:
         os.close(ear)
-        _become_keeper(line, options, terminal, program_end, mouth)
+        _become_supervisor(line, options, terminal, program_end, mouth)
     os.close(program_end)
     os.close(mouth)
     answer = _hear(ear)
     if "refused" in answer or not answer:
         os.close(terminal)
-        os.waitpid(keeper, 0)
+        os.waitpid(supervisor, 0)
         _raise(answer)
-    watched = WatchedProgram(keeper, answer["program"], terminal, answer["run"], answer["output"])
+    watched = WatchedProgram(supervisor, answer["program"], terminal, answer["run"], answer["output"])
     watched.notices += answer["notices"]
     return watched
 
@@ -122,7 +122,7 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
 
 
 def _hear(ear: int) -> dict[str, Any]:
-    """What the keeper tells when the program was started, or could not be."""
+    """What the supervisor tells when the program was started, or could not be."""
     with os.fdopen(ear, "rb") as file:
         answer: dict[str, Any] = json.loads(file.read() or b"{}")
     return answer
@@ -134,10 +134,12 @@ def _raise(answer: dict[str, Any]) -> None:
     raise CommandRefused(answer.get("refused", "Could not start the program."), answer.get("code", FAILED))
 
 
-# ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the supervisor ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _become_keeper(line: Sequence[str], options: launch.Options, terminal: int, program_end: int, mouth: int) -> None:
+def _become_supervisor(
+    line: Sequence[str], options: launch.Options, terminal: int, program_end: int, mouth: int
+) -> None:
     """Never returns: the process ends with the exit code of the program."""
     code = FAILED
     try:

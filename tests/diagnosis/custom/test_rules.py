@@ -10,13 +10,13 @@ from click.testing import CliRunner, Result
 
 from sonde.analysis.run import open_run
 from sonde.cli import main
-from sonde.diagnosis.apart import ask_apart
-from sonde.diagnosis.own import load_rules
+from sonde.diagnosis.custom.process import ask_apart
+from sonde.diagnosis.custom.rules import load_rules
 from sonde.errors import RuleError
 from sonde.testing import build_training
 from sonde.views.report import report
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "own-rules.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "own-rules.md"
 PYTHON, TOML, *_ = re.findall(r"```(?:python|toml)\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sonde.analysis.questions.clocks import to_reference
+from sonde.analysis.questions.hosts import to_reference
 from sonde.analysis.run import open_run
 from sonde.exchange import chrome
 from sonde.testing import MS, build_run, synthetic_run, training_processes
