@@ -35,6 +35,8 @@ export interface LaneSlices {
   name: Float64Array
   count: Float64Array
   seq: Float64Array
+  /** Time inside of spans: less than `dur` where there are gaps between several. */
+  busy: Float64Array
 }
 
 export interface Slices {
@@ -59,6 +61,7 @@ export function byLane({ head, values }: Numbers<SlicesHead>): Slices {
       name: column(3),
       count: column(4),
       seq: column(5),
+      busy: column(6),
     })
     at += slices
   }

@@ -191,6 +191,11 @@ class Database:
         some = (beside, self._raw[len(beside) :])
         return [schema.raw_events(rows, SUFFIX, KIND) if rows else "" for rows in some]
 
+    @property
+    def raw(self) -> list[str]:
+        """The queries that select the raw rows that are loaded, as numbers."""
+        return self._raw
+
     def write_processes(self) -> None:
         """Write the table of processes as it is known now."""
         self._create("process_rows", ALL, [_process_row(row) for row in self.rows])

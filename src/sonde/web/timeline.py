@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sonde.analysis.questions.lanes import chosen, condition, lanes as all_lanes
+from sonde.analysis.questions.lanes import chosen, lanes as all_lanes
 from sonde.analysis.questions.timeline import names_like, slices, span, sums
 from sonde.lazy import numpy as np
 from sonde.web.asking import Ask, BadRequest
@@ -26,13 +26,12 @@ def lanes(run: Run, ask: Ask) -> object:
 def timeline(run: Run, ask: Ask) -> object:
     """The slices of some lanes, in as much detail as there are pixels."""
     first, last = _window(run, ask)
-    some, where = _wanted(run, ask)
-    names, found = slices(run, some, where, first, last, ask.integer("pixels", 1000, 10, 10_000))
+    names, found = slices(run, _wanted(run, ask), first, last, ask.integer("pixels", 1000, 10, 10_000))
     head = {"from": first, "to": last, "names": [name for _, name in names], "cats": [cat for cat, _ in names]}
     if ask.choice("format", ("json", "bin")) == "json":
         return head | {"lanes": [{"lane": id, "slices": rows} for id, rows in found.items()]}
     rows = [row for some_rows in found.values() for row in some_rows]
-    columns = np.array(rows, np.float64).reshape(-1, 6).T
+    columns = np.array(rows, np.float64).reshape(-1, 7).T
     counts = [{"lane": id, "slices": len(some_rows)} for id, some_rows in found.items()]
     return packed(head | {"lanes": counts}, list(columns))
 
@@ -48,8 +47,7 @@ def search(run: Run, ask: Ask) -> object:
 def selection(run: Run, ask: Ask) -> object:
     """The sum of each name in a stretch of time."""
     first, last = _window(run, ask)
-    _, where = _wanted(run, ask)
-    return {"from": first, "to": last, "names": sums(run, where, first, last), "approximate": False}
+    return {"from": first, "to": last, "names": sums(run, _wanted(run, ask), first, last)}
 
 
 def event(run: Run, ask: Ask) -> object:
@@ -58,10 +56,8 @@ def event(run: Run, ask: Ask) -> object:
     return span(run, ask.path["lane"], some, ask.place("seq"), ask.optional("start"))
 
 
-def _wanted(run: Run, ask: Ask) -> tuple[list[Lane], str]:
-    ids = [one for one in ask.query.get("lanes", "").split(",") if one]
-    some = chosen(all_lanes(run), ids)
-    return some, condition(some, not ids)
+def _wanted(run: Run, ask: Ask) -> list[Lane]:
+    return chosen(all_lanes(run), [one for one in ask.query.get("lanes", "").split(",") if one])
 
 
 def _window(run: Run, ask: Ask) -> tuple[int, int]:

@@ -1,5 +1,5 @@
 // Draws the window of the timeline onto a canvas: axis, slices, the summed stretch, and the way from an item to its step.
-import type { Slices, Stop } from "../../api/timeline"
+import type { LaneSlices, Slices, Stop } from "../../api/timeline"
 import { colour, lineColour, phaseColour, readableOn } from "../../app/theme"
 import type { Range } from "../../parts/chart/window"
 import { phaseOf, sliceName } from "../step/bars"
@@ -87,7 +87,7 @@ function lane(context: CanvasRenderingContext2D, scene: Scene, row: Row, x: (ns:
     const many = (own.count[place] as number) > 1
     const fill = nameColour(name, cat)
     const fits = !sought || `${cat}.${name}`.toLowerCase().includes(sought)
-    context.globalAlpha = fits ? (many ? 0.7 : 1) : 0.18
+    context.globalAlpha = fits ? (many ? density(own, place) : 1) : 0.18
     context.fillStyle = fill
     const y = row.top + 3 + BAR * (own.depth[place] as number)
     context.fillRect(left, y, wide > 3 ? wide - 0.6 : wide, BAR - 2)
@@ -106,6 +106,12 @@ function lane(context: CanvasRenderingContext2D, scene: Scene, row: Row, x: (ns:
     }
   }
   context.globalAlpha = 1
+}
+
+/** How strongly several spans are drawn as one: by the share of its time that is inside of them. */
+function density(own: LaneSlices, place: number): number {
+  const dur = own.dur[place] as number
+  return 0.25 + 0.6 * (dur > 0 ? Math.min(1, (own.busy[place] as number) / dur) : 1)
 }
 
 /** Arrows from each stop to the next, and the step around its spans. */

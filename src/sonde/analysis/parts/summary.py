@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # to be raised when the same events would give other tables
 # The files of a part. `beside` has the events that `events` lacks: all but those that only steps, batches and items are made of.
-TABLES = ("events", "beside", "steps", "losses", "batches", "items", "layers", "ledger")
+TABLES = ("events", "beside", "steps", "losses", "batches", "items", "layers", "ledger", "pyramid")
 MAX_BYTES = 256 << 20
 
 # What is kept of each process: more than the tables show, so that ends can be told again when all processes are known.
@@ -36,12 +36,24 @@ class TableFile(NamedTuple):
     digest: str
 
 
+class LaneSpans(NamedTuple):
+    """The spans of a thread: how many, how deep, and the levels that it has in the pyramid. No `lowest`: each is there by itself."""
+
+    process: str
+    lane: int | None
+    thread: str | None
+    spans: int
+    depth: int
+    lowest: int | None
+    highest: int
+
+
 class PartSummary(NamedTuple):
     """What is known of the processes of a part. Everything that is listed by process has its name as in the run folder.
 
     `rows`: all facts about each process, as it told them itself. `names`: the kinds of its events. `exits`: what it saw of the
     ends of others. `gaps`: medians of the time between two records with only Sonde's own code between them. `named`: time in the
-    program's own spans outside of phases. `files`: by table.
+    program's own spans outside of phases. `files`: by table. `lanes`: what the pyramid holds; None: the part has none.
     """
 
     run: str
@@ -52,6 +64,7 @@ class PartSummary(NamedTuple):
     gaps: dict[str, list[tuple[float, int]]]
     named: dict[str, list[tuple[str, str, int]]]
     files: dict[str, TableFile]
+    lanes: list[LaneSpans] | None
 
     @property
     def processes(self) -> list[str]:
@@ -103,6 +116,9 @@ def _summary(found: Mapping[str, Any]) -> PartSummary:
             _file(name): TableFile(int(rows), int(size), str(digest))
             for name, (rows, size, digest) in found["files"].items()
         },
+        lanes=None
+        if found.get("lanes") is None
+        else [_lane(*one) for one in found["lanes"]],  # earlier parts have none
     )
 
 
@@ -123,6 +139,16 @@ def _row(found: Mapping[str, Any]) -> Row:
             raise TypeError(name)
         row[name] = value
     return row
+
+
+def _lane(
+    process: str, lane: int | None, thread: str | None, spans: int, depth: int, lowest: int | None, highest: int
+) -> LaneSpans:
+    number = None if lane is None else int(lane)
+    name = None if thread is None else str(thread)
+    return LaneSpans(
+        str(process), number, name, int(spans), int(depth), None if lowest is None else int(lowest), int(highest)
+    )
 
 
 def _name(kind: str, cat: str, name: str, lane: int, open: bool, count: int) -> NameCount:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from sonde.analysis.records.schema import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from sonde.analysis.parts.manifest import SealedPart
+    from sonde.analysis.parts.summary import LaneSpans
 
 
 class PartTables:
@@ -19,18 +20,31 @@ class PartTables:
     def __init__(self) -> None:
         self._parts: list[tuple[str, list[SealedPart]]] = []
         self.processes: set[str] = set()  # as the tables call them
+        self.lanes: list[LaneSpans] = []  # of the pyramids
+        self.with_pyramid: set[str] = set()  # the processes of which there is one
 
     def add(self, parts: list[SealedPart], prefix: str) -> None:
         """Know the parts of a folder. `prefix`: what stands before the names of its processes."""
         self._parts.append((prefix, parts))
         self.processes.update(prefix + process for part in parts for process in part.summary.processes)
+        for summary in (part.summary for part in parts if part.summary.lanes is not None):
+            self.with_pyramid.update(prefix + process for process in summary.processes)
+            self.lanes += [lane._replace(process=prefix + lane.process) for lane in summary.lanes or ()]
 
-    def selects(self, table: str, columns: Iterable[str]) -> list[str]:
-        """The queries that give these columns of all rows of a table. A column may be given as SQL: `expression AS name`."""
+    def selects(self, table: str, columns: Iterable[str], of: Collection[str] | None = None) -> list[str]:
+        """The queries that give these columns of all rows of a table. A column may be given as SQL: `expression AS name`.
+
+        `of`: only the files of parts that have one of these processes.
+        """
         wanted = list(columns)
         found = []
         for prefix, parts in self._parts:
-            files = [file for part in parts if (file := part.file(table)) is not None]
+            files = [
+                file
+                for part in parts
+                if (file := part.file(table)) is not None
+                and (of is None or any(prefix + process in of for process in part.summary.processes))
+            ]
             if files:
                 listed = ", ".join(quoted(str(file)) for file in files)
                 named = ", ".join(_column(one, prefix) for one in wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 
+Thread = tuple[str, int]  # a process, and the number of one of its threads
+
+
 @dataclass(frozen=True)
 class Lane:
-    """One lane. `depth`: that of its innermost spans. `threads`: the (process, lane) pairs of the table `events` that it shows."""
+    """One lane. `depth`: that of its innermost spans. `threads`: the (process, lane) pairs of the table `events` that it shows.
+
+    `events`: its spans.
+    """
 
     id: str
     host: str
@@ -49,9 +55,7 @@ def lanes(run: Run) -> list[Lane]:
 
 
 def _counted(run: Run) -> list[Lane]:
-    rows = run.sql(
-        "SELECT process, lane, any_value(thread), count(*), max(depth) FROM events WHERE kind = 'span' GROUP BY process, lane ORDER BY 1, 2"
-    ).fetchall()
+    rows = sorted([*_sealed(run), *_read(run)], key=lambda row: (row[0], row[1] or 0))
     about = {row["process"]: row for row in run.rows}
     owner = owners(run.rows)
     found: dict[str, Lane] = {}
@@ -67,6 +71,26 @@ def _counted(run: Run) -> list[Lane]:
     return sorted(found.values(), key=_order)
 
 
+Counted = tuple[str, int | None, str | None, int, int]  # process, lane, thread, how many spans, and how deep
+
+
+def _sealed(run: Run) -> list[Counted]:
+    """The lanes that the parts of a sealed run tell of."""
+    return [(one.process, one.lane, one.thread, one.spans, one.depth) for one in run.database.parts.lanes]
+
+
+def _read(run: Run) -> list[Counted]:
+    """The lanes of all other processes."""
+    known = run.database.parts.with_pyramid
+    others = [row["process"] for row in run.rows if row["process"] not in known]
+    if not others:
+        return []
+    chosen = f"AND process IN ({', '.join(map(quoted, others))})" if known else ""
+    return run.sql(
+        f"SELECT process, lane, any_value(thread), count(*), max(depth) FROM events WHERE kind = 'span' {chosen} GROUP BY process, lane"
+    ).fetchall()
+
+
 def _order(one: Lane) -> tuple[Any, ...]:
     late = one.role == "launcher"
     return (late, one.rank is None, one.rank or 0, one.process, one.worker is not None, one.worker or 0, one.id)
@@ -77,11 +101,14 @@ def chosen(found: list[Lane], ids: list[str]) -> list[Lane]:
     return [one for one in found if one.id in set(ids)] if ids else found
 
 
-def condition(some: list[Lane], everything: bool) -> str:
+def condition(some: list[Lane]) -> str:
     """Rows of `events` that lie in these lanes, as SQL."""
-    if everything:
-        return "true"
-    pairs = [pair for one in some for pair in one.threads]
-    processes = ", ".join({quoted(process) for process, _ in pairs}) or "NULL"
-    listed = ", ".join(f"({quoted(process)}, {lane or 0})" for process, lane in pairs) or "(NULL, NULL)"
+    return of_threads((process, lane or 0) for one in some for process, lane in one.threads)
+
+
+def of_threads(threads: Iterable[Thread]) -> str:
+    """Rows of some threads, as SQL."""
+    pairs = sorted(threads)
+    processes = ", ".join(sorted({quoted(process) for process, _ in pairs})) or "NULL"
+    listed = ", ".join(f"({quoted(process)}, {lane})" for process, lane in pairs) or "(NULL, NULL)"
     return f"process IN ({processes}) AND (process, coalesce(lane, 0)) IN ({listed})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sonde.analysis.questions.detail import spans_between
 from sonde.analysis.questions.lanes import condition, lane_id
 from sonde.analysis.records.owners import owners
 from sonde.analysis.records.schema import quoted
@@ -17,36 +18,36 @@ if TYPE_CHECKING:
 Name = tuple[str, str]  # category and name
 
 
-def _inside(where: str, first: int, last: int) -> str:
-    return f"kind = 'span' AND {where} AND start_ns <= {last} AND (dur_ns IS NULL OR start_ns + dur_ns >= {first})"
-
-
 def slices(
-    run: Run, some: list[Lane], where: str, first: int, last: int, pixels: int
+    run: Run, some: list[Lane], first: int, last: int, pixels: int
 ) -> tuple[list[Name], dict[str, list[list[Any]]]]:
-    """Names, and for each lane (start, dur, depth, place of the name, count, seq); times since the start of the run."""
+    """Names, and for each lane (start, dur, depth, place of the name, count, seq, busy); times since the start of the run."""
     started = run.started or 0
     width = max((last - first) // pixels, 1)
     low = first + started
-    rows = run.sql(
-        f"""
+    spans = spans_between(run, some, low, last + started, width)
+    rows = (
+        []
+        if not spans
+        else run.database.connection.execute(
+            f"""
         WITH found AS (
-            SELECT process, coalesce(lane, 0) AS lane, depth, cat, name, start_ns, dur_ns, seq,
-                   CASE WHEN dur_ns < {width} THEN (start_ns - {low}) // {width} ELSE -1 - seq END AS piece
-            FROM events WHERE {_inside(where, low, last + started)}
+            SELECT *, CASE WHEN NOT single OR end_ns - start_ns < {width} THEN (start_ns - {low}) // {width} ELSE -1 - seq END AS piece
+            FROM ({spans})
         )
-        SELECT process, lane, min(start_ns) - {started}, max(start_ns + dur_ns) - {started}, depth, arg_max((cat, name), coalesce(dur_ns, 0)),
-               count(*), min(seq)
+        SELECT process, lane, min(start_ns) - {started}, max(end_ns) - {started}, depth, arg_max((cat, name), coalesce(longest_ns, 0)),
+               sum(count)::BIGINT, min(seq), sum(busy_ns)::BIGINT
         FROM found GROUP BY process, lane, depth, piece ORDER BY process, lane, 3
         """
-    ).fetchall()
+        ).fetchall()
+    )
     names: dict[Name, int] = {}
     place = {pair: one.id for one in some for pair in ((process, lane or 0) for process, lane in one.threads)}
     found: dict[str, list[list[Any]]] = {one.id: [] for one in some}
-    for process, lane, start, end, depth, name, count, seq in rows:
+    for process, lane, start, end, depth, name, count, seq, busy in rows:
         number = names.setdefault(_pair(name), len(names))
         dur = None if end is None else end - start
-        found[place[process, lane]].append([start, dur, depth, number, count, seq if count == 1 else None])
+        found[place[process, lane]].append([start, dur, depth, number, count, seq if count == 1 else None, busy])
     return list(names), found
 
 
@@ -55,16 +56,21 @@ def _pair(name: Any) -> Name:
     return cat or "", word or ""
 
 
-def sums(run: Run, where: str, first: int, last: int) -> list[dict[str, Any]]:
+def sums(run: Run, some: list[Lane], first: int, last: int) -> list[dict[str, Any]]:
     """For each name: how many spans, and how long they are inside of this stretch."""
     started = run.started or 0
     low, high = first + started, last + started
-    rows = run.sql(
-        f"""
-        SELECT name, cat, count(*), sum(greatest(least(start_ns + dur_ns, {high}) - greatest(start_ns, {low}), 0))::BIGINT, max(dur_ns)
-        FROM events WHERE {_inside(where, low, high)} GROUP BY name, cat ORDER BY 4 DESC NULLS LAST, 1 LIMIT 500
+    spans = spans_between(run, some, low, high, 1)
+    rows = (
+        []
+        if not spans
+        else run.database.connection.execute(
+            f"""
+        SELECT name, cat, count(*), sum(greatest(least(end_ns, {high}) - greatest(start_ns, {low}), 0))::BIGINT, max(busy_ns)
+        FROM ({spans}) GROUP BY name, cat ORDER BY 4 DESC NULLS LAST, 1 LIMIT 500
         """
-    ).fetchall()
+        ).fetchall()
+    )
     return [dict(zip(("name", "cat", "count", "busy_ns", "longest_ns"), row, strict=True)) for row in rows]
 
 
@@ -104,7 +110,7 @@ def span(run: Run, lane: str, some: list[Lane], seq: int, start: int | None = No
     started = run.started or 0
     near = "start_ns" if start is None else f"abs(start_ns - {start + started})"
     rows = run.sql(
-        f"SELECT {_COLUMNS} FROM events WHERE kind = 'span' AND seq = {seq} AND {condition(some, False)} ORDER BY {near} LIMIT 1"
+        f"SELECT {_COLUMNS} FROM events WHERE kind = 'span' AND seq = {seq} AND {condition(some)} ORDER BY {near} LIMIT 1"
     ).fetchall()
     if not rows:
         raise UnknownName(f"There is no span {seq} in the lane {lane}.")

@@ -18,10 +18,11 @@ from sonde.analysis import exits
 from sonde.analysis.database import Database
 from sonde.analysis.ledger.sealed import write_sealed
 from sonde.analysis.parts.manifest import PARTS, SUMMARY, UNFINISHED, whole_part
-from sonde.analysis.parts.summary import COLUMNS, PartSummary, TableFile, text_of
+from sonde.analysis.parts.summary import COLUMNS, LaneSpans, PartSummary, TableFile, text_of
 from sonde.analysis.records import schema
 from sonde.analysis.records.gaps import measured, record_gaps
 from sonde.analysis.records.load import load
+from sonde.analysis.sealing.pyramid import build_pyramid
 from sonde.analysis.tables import batches, steps
 from sonde.analysis.training.named import named_time
 from sonde.errors import FolderRefused, RunUnreadable, SondeError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 # Version 2 of the format writes whole numbers as differences, unless a column has few values: then as a dictionary.
 _FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 262144, DICTIONARY_SIZE_LIMIT 4096"
+_PYRAMID_FORMAT = _FORMAT.replace("262144", "16384")  # a window reads a small piece of each level
 _EVENTS = ", ".join(f'"{name}"::{type}' for name, type in schema.EVENTS)
 # What is written of the tables that are made of events.
 _MADE = {
@@ -114,23 +116,25 @@ def _write(source: Path, part: Part, beside: Path, spill: Path, memory: int | No
         writer = _PartWriter(database, beside)
         writer.events()
         writer.ledger()
+        writer.pyramid()
         for table, query in _MADE.items():
             database.make(table)
             writer.copy(table, query)
-        write_text(beside / SUMMARY, text_of(_summary(part, database, loaded, writer.files)))
+        write_text(beside / SUMMARY, text_of(_summary(part, database, loaded, writer)))
     finally:
         database.close()
     return True
 
 
 class _PartWriter:
-    """Writes the tables of one part into a folder, and reads each back. `files`: what was written."""
+    """Writes the tables of one part into a folder, and reads each back. `files`: what was written; `lanes`: those of the pyramid."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self._database = database
         self._connection = database.connection
         self._folder = folder
         self.files: dict[str, TableFile] = {}
+        self.lanes: list[LaneSpans] | None = None
 
     def events(self) -> None:
         """The events: those that tables are made of apart, so that questions about the others need not read them."""
@@ -149,12 +153,18 @@ class _PartWriter:
             ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {_parquet(path)}").fetchall()
             self._note(path, rows)
 
-    def copy(self, table: str, query: str) -> Path | None:
+    def pyramid(self) -> None:
+        """What a timeline shows of many events."""
+        self.lanes, query = build_pyramid(self._connection, self._database.raw)
+        if query:
+            self.copy("pyramid", query, _PYRAMID_FORMAT)
+
+    def copy(self, table: str, query: str, form: str = _FORMAT) -> Path | None:
         """Write the rows of a query; None: there are none."""
         path = self._folder / f"{table}.parquet"
         create(path)
         ((rows,),) = self._connection.execute(
-            f"COPY ({query}) TO {_quoted(path)} ({_FORMAT}, USE_TMP_FILE false)"
+            f"COPY ({query}) TO {_quoted(path)} ({form}, USE_TMP_FILE false)"
         ).fetchall()
         if not rows:
             path.unlink()
@@ -185,7 +195,7 @@ class _PartWriter:
 _UNCHANGED = "The run is unchanged; check the disk, then seal again."
 
 
-def _summary(part: Part, database: Database, loaded: Loaded, files: dict[str, TableFile]) -> PartSummary:
+def _summary(part: Part, database: Database, loaded: Loaded, writer: _PartWriter) -> PartSummary:
     connection = database.connection
     names = {row["process"]: sorted(seen.named) for row, seen in zip(loaded.rows, loaded.seen, strict=True)}
     trained = measured(loaded.rows)
@@ -199,7 +209,8 @@ def _summary(part: Part, database: Database, loaded: Loaded, files: dict[str, Ta
         named=named_time(
             connection, "events", [row["process"] for row in trained], [one for some in names.values() for one in some]
         ),
-        files=files,
+        files=writer.files,
+        lanes=writer.lanes,
     )
 
 
