@@ -141,6 +141,7 @@ def test_public_names_are_the_intended_ones() -> None:
         "flow",
         "init",
         "log",
+        "log_items",
         "mark",
         "open_run",
         "pipeline",

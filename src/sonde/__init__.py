@@ -8,6 +8,7 @@
         sonde.counter("queue", 3)                         a number at a time
         sonde.mark("warm-up done")                        a moment
         sonde.log(loss=0.3, step=7)                       numbers by name
+        sonde.log_items(loss=losses)                      a value for each item of the batch
 
     with sonde.flow.trace(items=4) as trace:              the actual values of a few items, stage by stage
         train_one_epoch(model, loader)
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from sonde.pipeline.pipeline import Pipeline
     from sonde.probes.block import trace_step
     from sonde.probes.layers.record import trace_model_instance
+    from sonde.probes.learning.items import log_items
     from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
     from sonde.session import Session
 
@@ -61,6 +63,7 @@ __all__ = [
     "flow",
     "init",
     "log",
+    "log_items",
     "mark",
     "open_run",
     "pipeline",
@@ -87,6 +90,7 @@ _HOMES = {
     "counter": ("sonde.events", "counter"),
     "flow": ("sonde.flow", ""),
     "log": ("sonde.events.log", "log"),
+    "log_items": ("sonde.probes.learning.items", "log_items"),
     "mark": ("sonde.events", "mark"),
     "open_run": ("sonde.analysis.run", "open_run"),
     "load_ipython_extension": ("sonde.notebook", "load_ipython_extension"),  # IPython asks for it

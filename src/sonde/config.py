@@ -54,6 +54,7 @@ class Settings(NamedTuple):
     watch_nonfinite: str
     fingerprint: int
     learning: int
+    item_losses: bool
     io: bool
     profile_step: tuple[int, int] | None
     sample: int
@@ -310,6 +311,10 @@ TABLE = (
         "`sonde run --learning` records them every 50 steps.",
     ),
     Setting(
+        "item_losses", "SONDE_ITEM_LOSSES", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
+        'Record the loss of each item wherever a loss module with `reduction="none"` is called, as `sonde.log_items` does.',
+    ),
+    Setting(
         "io", "SONDE_IO", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
         "Record which files are read, how many bytes and how long, for each item of a loader.",
     ),
@@ -346,6 +351,7 @@ PROBES = (
     "watch_nonfinite",
     "fingerprint",
     "learning",
+    "item_losses",
     "io",
     "profile_step",
     "sample",

@@ -195,7 +195,7 @@ def test_the_schema_has_the_parts_that_were_promised() -> None:
         *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "hosts", "goodput", "memory"),
         "evaluation",
         "tokens",
-        *("items", "layers", "lines", "deepened", "overhead", "blind_spots", "drops", "black_box"),
+        *("items", "hard_items", "layers", "lines", "deepened", "overhead", "blind_spots", "drops", "black_box"),
     ]
     finding = ["kind", "severity", "confidence", "why", "next", "evidence", "because"]
     assert list(SCHEMA["$defs"]["finding"]["properties"]) == finding

@@ -25,6 +25,7 @@ from sonde.analysis.tables import (
     gradients,
     hosts,
     items,
+    itemvalues,
     layers,
     memory,
     metrics,
@@ -228,7 +229,7 @@ class Database:
         self._made.add(table)
         if table in ("phases", "memory", "waits", "hosts"):
             self.make("steps")
-        if table in ("items", "fields", "reads"):
+        if table in ("items", "item_values", "fields", "reads"):
             self.make("batches")
         if table == "files" or (table == "items" and self._watched_files()):
             self.make("reads")
@@ -244,6 +245,8 @@ class Database:
             batches.create(self.connection, self.source, self.rows, self.parts)
         elif table == "items":
             items.create(self.connection, self.parts, watched=self._watched_files())
+        elif table == "item_values":
+            itemvalues.create(self.connection, self.ledgers)
         elif table == "hosts":
             self._see(hosts.MEETINGS, ["beside", "events"])
             hosts.create(self.connection, self.rows, self.infos, self.source.name_counts)

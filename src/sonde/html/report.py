@@ -13,9 +13,19 @@ from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
 from sonde.views import hosts as words
 from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
-from sonde.views.words import black_box_line, deep_line, notable_items, own_cost, phase_name
+from sonde.views.words import (
+    black_box_line,
+    deep_line,
+    hard_items_line,
+    item_name,
+    measured,
+    notable_items,
+    own_cost,
+    phase_name,
+)
 
 if TYPE_CHECKING:
+    from sonde.analysis.questions.hard import HardItem, HardItems
     from sonde.analysis.questions.items import StepItem
     from sonde.html.interactive import Interactive
     from sonde.views.charts import Charts
@@ -53,6 +63,7 @@ def _main(view: Report, charts: Charts, *, in_place: bool) -> str:
         _hosts(view),
         _slowest(view),
         _items(view),
+        "".join(map(_hard_items, view.hard_items)),
         _memory(view, None if in_place else charts),
         "" if in_place else _usage(charts),
         _layers(view),
@@ -450,6 +461,32 @@ def _items(view: Report) -> str:
         safe(caption),
         table(["<item", "<", "median", "max", "of median", "loads"], rows),
     )
+
+
+def _hard_items(found: HardItems) -> str:
+    caption = hard_items_line(found)
+    highest = max((one.mean for one in found.hardest if one.mean is not None), default=0.0)
+    rows = [
+        [
+            safe(item_name(one.index, one.id)),
+            draw.meter(max(one.mean or 0.0, 0.0) / highest if highest > 0 else 0, "f-forward"),
+            measured(one.mean),
+            measured(one.highest),
+            measured(one.latest),
+            _rise(one),
+            units.count(one.times),
+            tag("span", units.count(one.nonfinite), "bad" if one.nonfinite else "soft"),
+        ]
+        for one in found.hardest
+    ]
+    titles = ["<item", "<", "mean", "highest", "latest", "<largest rise", "times", "not finite"]
+    return section(
+        f"Hardest items: {safe(found.name)}", safe(caption), table(titles, rows) if rows else tag("p", safe(caption))
+    )
+
+
+def _rise(one: HardItem) -> str:
+    return units.MISSING if one.rise is None else f"+{measured(one.rise)} at step {one.rise_step:,}"
 
 
 # ── memory and layers ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -94,6 +94,9 @@ CHANGED = "learning.changed"
 # Marks with facts as arguments, written when these change: of a model, and of its layers with parameters ("model/layer").
 LEARNING_MODEL = "learning.model"
 LEARNING_LAYER = "learning.layer"
+# A category: marks, the values of a call of `sonde.log_items`, named by what was logged. The arguments: `call` (its number), `count` (of
+# values), `first` (place of the first one here), `ago` (ns since the call) and `values` (base64 of little-endian float32).
+ITEM_VALUES = "item.values"
 # What `--io` records. Marks: `file`, whose key is a number of this process, with `path` and `size`; and `read`, a file in one item (or
 # outside of items): the key is that of the batch, the arguments are `file` (that number), `position` in the batch, `opens`, `calls`,
 # `bytes`, `ns`, `native` (read by native code) and `disk` (bytes that came from a device). One that is missing is not known.

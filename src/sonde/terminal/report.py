@@ -14,13 +14,23 @@ from sonde.terminal.table import TextColumn, lines
 from sonde.views import hosts as hosts_words
 from sonde.views.report import MemoryRow, PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
 from sonde.views.safe import printable, shorten
-from sonde.views.words import black_box_line, deep_line, notable_items, own_cost, phase_name
+from sonde.views.words import (
+    black_box_line,
+    deep_line,
+    hard_items_line,
+    item_name,
+    measured,
+    notable_items,
+    own_cost,
+    phase_name,
+)
 
 WIDEST = 100
 NARROW = 60
 MOST_FINDINGS = 4  # beside the verdict
 MOST_RANKS = 8
 MOST_MEMORY = 6
+MOST_HARD = 5
 MOST_LAYERS = 6
 MOST_METRICS = 6
 BAR = 24  # cells
@@ -57,6 +67,7 @@ def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
     _evaluation(view, console)
     _slowest(view, console)
     _items(view, console)
+    _hard_items(view, console)
     _layers(view, console)
     _foot(view, console)
 
@@ -417,6 +428,24 @@ def _items(view: Report, console: Console) -> None:
         return
     subtitle = f"{units.count(found.seen)} seen, median {units.duration(found.p50_ns)}, p99 {units.duration(found.p99_ns)}, max {units.duration(found.max_ns)}"
     _title(console, "items", subtitle)
+
+
+def _hard_items(view: Report, console: Console) -> None:
+    for found in view.hard_items:
+        _title(console, f"hardest items: {printable(found.name)}", hard_items_line(found))
+        shown = found.hardest[:MOST_HARD]
+        if shown:
+            _grid(
+                console,
+                [
+                    TextColumn("item", [item_name(one.index, one.id) for one in shown], right=False, least=8),
+                    TextColumn("mean", [measured(one.mean) for one in shown]),
+                    TextColumn("highest", [measured(one.highest) for one in shown], need=3),
+                    TextColumn("latest", [measured(one.latest) for one in shown], need=2),
+                    TextColumn("times", [units.count(one.times) for one in shown], need=1),
+                    TextColumn("not finite", [units.count(one.nonfinite) for one in shown], need=4),
+                ],
+            )
 
 
 def _layers(view: Report, console: Console) -> None:

@@ -22,6 +22,7 @@ _ORDERS = {
     "phases": ("step NULLS LAST", "process", "start_ns NULLS LAST", "phase"),
     "batches": ("start_ns", "process", "loader", "round", "batch"),
     "items": ("start_ns", "process", "loader", "round", "batch", "position"),
+    "item_values": ("step NULLS LAST", "process", "loader", "round", "batch", "position", "name"),
     "files": ("bytes DESC NULLS LAST", "process", "file"),
     "reads": ("time_ns", "process", "position", "file"),
     "losses": ("step NULLS LAST", "process", "optimizer"),

@@ -14,6 +14,7 @@ from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.questions.cost import Cost, cost
 from sonde.analysis.questions.deepened import DeepSteps, deepened
 from sonde.analysis.questions.goodput import Goodput, goodput
+from sonde.analysis.questions.hard import HardItems, hard_items
 from sonde.analysis.questions.hosts import HostClock, host_clocks
 from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
@@ -222,6 +223,7 @@ class Report:
     evaluation: list[MetricSummary]
     tokens: Tokens | None
     items: ItemSummary
+    hard_items: list[HardItems]
     layers: list[LayerTimes]
     lines: list[SampledLine]  # of untracked time
     deepened: list[DeepSteps]
@@ -252,6 +254,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         evaluation=metrics(run),
         tokens=tokens(run),
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
+        hard_items=hard_items(run, MOST_ITEMS),
         layers=layers(run) if "layer" in seen else [],
         lines=lines(run, MOST_LINES) if probe.SAMPLE in seen else [],
         deepened=deepened(run) if probe.DEEPEN in seen else [],

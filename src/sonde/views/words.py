@@ -8,6 +8,7 @@ from sonde import units
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.deepened import DeepSteps
+    from sonde.analysis.questions.hard import HardItems
     from sonde.analysis.questions.items import StepItem
     from sonde.views.report import Report, SlowStep
 
@@ -23,6 +24,23 @@ def phase_name(phase: str) -> str:
 def notable_items(one: SlowStep) -> list[StepItem]:
     """The items that took a part of the step worth telling."""
     return [item for item in one.items if item.dur_ns is None or item.dur_ns >= NOTABLE * one.dur_ns]
+
+
+def item_name(index: int | None, id: str | None) -> str:
+    """What an item is called: by its key, or else by its index."""
+    return id if id is not None else units.MISSING if index is None else str(index)
+
+
+def hard_items_line(found: HardItems) -> str:
+    """Of how many items something is known: `100 items in training, median 0.31; 8 values fit no batch`."""
+    where = {"train": " in training", "evaluate": " in evaluation"}.get(found.purpose, "")
+    told = f"{units.plural(found.items, 'item')}{where}, median {measured(found.middle)}"
+    return told + (f"; {units.plural(found.untied, 'value fits', 'values fit')} no batch" if found.untied else "")
+
+
+def measured(value: float | None) -> str:
+    """A number in four digits; n/a if it is not known."""
+    return units.MISSING if value is None else units.brief(value)
 
 
 def black_box_line(view: Report) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite, nan
+from statistics import fmean
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 SORT = ("median_ns", "index", "id", "loads", "max_ns", "total_ns")
 COLUMNS = ("index", "id", "loads", "median_ns", "max_ns", "total_ns", "times")
 MOST_LOADS = 1000
+LOSS = "loss"  # of the names that `sonde.log_items` may be given
 MOST_FILES = 100
 _EACH = f'SELECT "index", id, loads, median_ns, most_ns AS max_ns, total_ns FROM ({each_item(f"items WHERE {LOADED}")})'
 
@@ -66,13 +69,15 @@ def item(run: Run, ask: Ask) -> object:
         else {"index": None if key is not None else int(given), "id": key, "loads": len(loads) or len(used)}
     )
     own = about.get("median_ns")
+    losses = _losses(run, where)
     first = next((one["step"] for one in loads or used if one["step"] is not None), None)
     return {
         "item": about | {"times": own / median if own and median else None},
         "loads": loads or used,
         "files": _files(run, where),
         "values": [*map(_value, values_of_item(run, index, key)), *traced_values(run, ask, index, key)],
-        "loss": None,
+        "loss": _mean(losses),
+        "losses": losses,
         "replay": None if first is None else f"sonde flow replay {run.id} {_script(run)}:DATASET --step {first}",
         "left_out": max(all_loads - len(loads), 0),
     }
@@ -95,6 +100,28 @@ def _files(run: Run, where: str) -> list[dict[str, object]]:
             f"GROUP BY 1 ORDER BY bytes DESC NULLS LAST, path LIMIT {MOST_FILES}"
         )
     )
+
+
+def _losses(run: Run, where: str) -> list[dict[str, object]]:
+    """What the program has logged for this item."""
+    return rows(
+        run.sql(
+            "SELECT name, purpose, step, rank, loader, round, batch, position, value FROM item_values "
+            f"WHERE {where} ORDER BY step NULLS LAST, name LIMIT {MOST_LOADS}"
+        )
+    )
+
+
+def _mean(losses: list[dict[str, object]]) -> float | None:
+    """The mean loss in training; of an item that was never trained with, in evaluation."""
+    for purpose in ("train", "evaluate"):
+        values = [one["value"] for one in losses if one["name"] == LOSS and one["purpose"] == purpose]
+        numbers = [value for value in values if isinstance(value, float) and isfinite(value)]
+        if numbers:
+            return fmean(numbers)
+        if values:
+            return nan
+    return None
 
 
 def _value(one: StoredValue) -> dict[str, object]:

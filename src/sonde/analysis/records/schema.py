@@ -194,6 +194,22 @@ ITEMS = (
     ("bytes", "BIGINT"),
     ("process", "VARCHAR"),
 )
+ITEM_VALUES = (
+    ("host", "VARCHAR"),
+    ("rank", "BIGINT"),
+    ("pid", "BIGINT"),
+    ("loader", "BIGINT"),
+    ("round", "BIGINT"),
+    ("batch", "BIGINT"),
+    ("step", "BIGINT"),
+    ("purpose", "VARCHAR"),
+    ("position", "BIGINT"),
+    ("index", "BIGINT"),
+    ("id", "VARCHAR"),
+    ("name", "VARCHAR"),
+    ("value", "DOUBLE"),
+    ("process", "VARCHAR"),
+)
 READS = (
     ("host", "VARCHAR"),
     ("rank", "BIGINT"),
@@ -357,6 +373,7 @@ COLUMNS: dict[str, Columns] = {
     "losses": LOSSES,
     "batches": BATCHES,
     "items": ITEMS,
+    "item_values": ITEM_VALUES,
     "files": FILES,
     "reads": READS,
     "layers": LAYERS,

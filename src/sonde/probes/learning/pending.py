@@ -29,7 +29,7 @@ class PendingNumbers:
     """The numbers of this process that were asked for and not read yet."""
 
     def __init__(self) -> None:
-        self._asked: list[tuple[list[Any], Write]] = []
+        self._asked: list[tuple[list[Any], Write]] = []  # tensors of one device, and who gets their numbers
         self._copies: list[_Copy] = []
         self.left_out = 0
 
@@ -41,6 +41,13 @@ class PendingNumbers:
             self._asked.append(([scalars[place] for place in away], lambda values: write(_filled(known, values))))
         elif scalars:
             write([one if type(one) in NUMBERS else one.item() for one in scalars])
+
+    def add_vector(self, vector: Any, write: Write) -> None:
+        """Call `write` with the numbers of a tensor with one dimension."""
+        if vector.is_cpu:
+            write(vector.tolist())
+        else:
+            self._asked.append(([vector], write))
 
     def order(self) -> None:
         """Let devices send what was asked for until now."""
@@ -70,9 +77,9 @@ def _filled(known: list[float | None], values: list[float]) -> list[float]:
 
 def _ordered(asked: list[tuple[list[Any], Write]]) -> _Copy:
     torch = sys.modules["torch"]
-    vector = torch.stack([one.float() for scalars, _ in asked for one in scalars])
+    vector = torch.cat([one.float().reshape(-1) for tensors, _ in asked for one in tensors])
     values = torch.empty_like(vector, device="cpu", pin_memory=True)
     values.copy_(vector, non_blocking=True)
     done = torch.cuda.Event()
     done.record()
-    return _Copy(values, done, [(len(scalars), write) for scalars, write in asked])
+    return _Copy(values, done, [(sum(one.numel() for one in tensors), write) for tensors, write in asked])
