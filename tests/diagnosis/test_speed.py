@@ -83,11 +83,11 @@ def test_a_loader_with_workers_that_delivers_in_bursts_is_input_bound(tmp_path: 
 
 
 def test_what_if_tells_how_many_workers_would_do(tmp_path: Path) -> None:
-    """A batch of 40 ms beside 10 ms of computing: four workers hide it all, and take 200 ms of 60 steps to start."""
+    """A batch of 40 ms beside 10 ms of computing: four workers hide all but the first, and take 200 ms of 60 steps to start."""
     built = processes(phases=phases(input_wait=40), item_ns=lambda rank, index: 10 * MS)
     found = diagnosed(tmp_path, built)
-    assert found.verdict.evidence["what_if"] == {"workers": 4, "speedup": 3.75}
-    assert "With 4 workers: about 3.8x as fast." in found.verdict.why
+    assert found.verdict.evidence["what_if"] == {"workers": 4, "prefetch": 2, "speedup": 3.5}
+    assert "The limit is loading items. With 4 workers: about 3.5x as fast." in found.verdict.why
     assert found.verdict.next.startswith("The DataLoader has num_workers=0: try 4")
 
 

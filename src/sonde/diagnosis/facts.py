@@ -11,13 +11,14 @@ from sonde.diagnosis.figures import Asker
 from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
 from sonde.diagnosis.learning.facts import Learning, gather_learning
-from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading
+from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading, gather_pipeline
 from sonde.diagnosis.recompiles import Recompiles, gather_recompiles
 from sonde.diagnosis.samples import UntrackedLines, gather_lines
 from sonde.diagnosis.speed import Speed, gather_speed
 from sonde.diagnosis.waits import Waits, gather_waits
 
 if TYPE_CHECKING:
+    from sonde.analysis.questions.loader import LoaderPipeline
     from sonde.analysis.run import Run
     from sonde.diagnosis.policy import Policy
 
@@ -40,6 +41,7 @@ class Facts:
     chosen: tuple[str, ...]  # the options by which steps or ranks were left out, as they are given
     imported: bool = False  # it is the trace of another tool
     lines: UntrackedLines = field(default_factory=UntrackedLines)
+    pipeline: LoaderPipeline | None = None  # only where training waits for data
 
 
 def gather(run: Run, policy: Policy) -> Facts:
@@ -48,13 +50,14 @@ def gather(run: Run, policy: Policy) -> Facts:
     loaders = gather_loaders(ask)
     speed = gather_speed(ask, policy, max((one.workers or 0 for one in loaders), default=0))
     loading = gather_loading(ask, policy, speed, loaders)
+    health = gather_health(ask, policy, bool(speed.trained))
     return Facts(
         run.state,
         speed,
         gather_waits(run, ask, policy, speed),
         loading,
         gather_files(ask, policy, loading),
-        gather_health(ask, policy, bool(speed.trained)),
+        health,
         gather_learning(ask, policy, bool(speed.trained)),
         gather_recompiles(ask, speed),
         gather_ends(run, ask, speed.trained),
@@ -63,6 +66,7 @@ def gather(run: Run, policy: Policy) -> Facts:
         _chosen(run.meta.get("settings")),
         bool(run.meta.get("imported")),
         gather_lines(ask, speed),
+        gather_pipeline(run, policy, loading, health),
     )
 
 

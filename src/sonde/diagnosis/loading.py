@@ -6,15 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sonde.analysis.questions.items import LOADED, sampled, slow_items
+from sonde.analysis.questions.loader import LoaderPipeline, loader_pipeline
 from sonde.diagnosis.figures import Asker, Figures, literal
 from sonde.store import probe
 
 if TYPE_CHECKING:
+    from sonde.analysis.run import Run
+    from sonde.diagnosis.health import Health
     from sonde.diagnosis.policy import Policy
     from sonde.diagnosis.speed import Speed
 
 MOST_ITEMS = 10  # that are listed
 LITTLE = 0.1
+READY = "(start_ns + wait_ns - made_ns)"  # how long a finished batch waited
 _KEY = probe.key_columns("key")
 _SPANS = f"kind = 'span' AND cat = '{probe.PROBE}' AND key IS NOT NULL AND NOT open"
 # Many programs make a new loader for each epoch: those that look the same count as one.
@@ -93,10 +97,43 @@ def gather_loading(ask: Asker, policy: Policy, speed: Speed, loaders: list[Loade
     source = f"batches WHERE purpose <> 'evaluate' AND {here}"
     batches = ask.one(source, {"count": "count(*)", "workers": "count(DISTINCT worker)", "mean_fetch": "avg(fetch_ns)"})
     some = sampled(source, batches["count"].or_zero(), "batch")
-    batches |= ask.one(some, {part: f"median({part}_ns)" for part in ("fetch", "wait", "collate")})
+    parts = {part: f"median({part}_ns)" for part in ("fetch", "wait", "collate")}
+    if main.workers != 0:
+        parts |= {"ready": f"median({READY}) FILTER ({READY} >= 0)", "empty": "avg((made_ns > start_ns)::INTEGER)"}
+    batches |= ask.one(some, parts)
     if main.workers is None:  # its iteration was not seen
         main = replace(main, workers=int(batches["workers"].or_zero()))
     return _with_items(ask, policy, Loading(loaders, main, batches, startup=startup))
+
+
+def gather_pipeline(run: Run, policy: Policy, loading: Loading, health: Health) -> LoaderPipeline | None:
+    """How batches come to the training; only where it waits for them."""
+    if loading.main is None:
+        return None
+    return pipeline_of(run, policy, health, loading.main.numbers)
+
+
+def pipeline_of(run: Run, policy: Policy, health: Health, loaders: list[int] | None = None) -> LoaderPipeline | None:
+    """The same of these loaders, or of those that training waits for the most, with what is known of the hosts."""
+    used = {}
+    for host in health.hosts:
+        cores = host.figures["cores"].or_zero()
+        if cores and host.own.value:
+            used[host.host] = host.own.value / 100 / cores
+    return loader_pipeline(
+        run,
+        loaders,
+        most_workers=_most_workers(health, policy),
+        start_ns=1e6 * policy["input_bound.start_ms"],
+        busy={str(row["process"]): used[row["host"]] for row in run.rows if row["host"] in used},
+    )
+
+
+def _most_workers(health: Health, policy: Policy) -> float:
+    """Loading may wait for disks as well as compute, so that a few more workers than cores can help; many cannot."""
+    cores = max((host.figures["cores"].or_zero() for host in health.hosts), default=0.0)
+    most: float = policy["input_bound.most_workers"]
+    return min(most, max(4.0, 2 * cores)) if cores else most
 
 
 def _loader(

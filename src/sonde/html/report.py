@@ -11,7 +11,8 @@ from sonde.html.document import document
 from sonde.html.flame import flame
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
-from sonde.views import hosts as words
+from sonde.views import hosts as words, loader as loader_words
+from sonde.views.charts import Line
 from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
 from sonde.views.words import (
     black_box_line,
@@ -54,6 +55,7 @@ def _main(view: Report, charts: Charts, *, in_place: bool) -> str:
         "".join(_finding(one) for one in view.findings[1:] if one.because != view.verdict.kind),
         _breakdown(view),
         f'<div id="charts">{"".join(drawn)}</div>' if in_place else "".join(drawn),
+        _loader(view),
         _sampled(view, charts),
         _evaluation(view, charts),
         _learning(charts),
@@ -237,6 +239,52 @@ def _over_time(view: Report, charts: Charts) -> str:
 def _loss(charts: Charts) -> str:
     drawn = draw.lines(charts.losses, charts.losses_ns, lambda value: f"{value:.3g}", from_zero=False)
     return section("Loss", "Non-finite values are left out.", drawn)
+
+
+def _loader(view: Report) -> str:
+    """How batches come to the training: stages, the depth of the queue over time, and what other settings would bring."""
+    found = view.loader
+    if found is None:
+        return ""
+    rows = [
+        [
+            tag("b", safe(one.name)) if one.name == found.limit else safe(one.name),
+            units.duration(one.ns),
+            loader_words.gain(one),
+        ]
+        for one in found.stages
+    ]
+    content = table(["<stage", "each batch", "as fast without it"], rows)
+    if found.depth is not None and len(found.depth.at_ns) > 1:
+        last = found.depth.at_ns[-1] or 1.0
+        points = [(at / last, ready) for at, ready in zip(found.depth.at_ns, found.depth.ready, strict=True)]
+        most = (found.prefetch or 1) * found.workers
+        content += tag("h3", "Finished batches that are ready") + tag(
+            "p", safe(f"At most {most} are made ahead."), "soft"
+        )
+        content += draw.lines([Line("ready batches", "", points)], round(last), units.brief)
+    if found.settings:
+        settings = [
+            [safe(loader_words.setting_name(one, found)), units.duration(one.ns), units.times(one.speedup)]
+            for one in found.settings
+        ]
+        content += tag("h3", "What other settings would bring")
+        content += table(["<setting", "each batch", "as fast"], settings)
+    told = [loader_words.ready_line(found), _simulated(view) or loader_words.why_not(found)]
+    content += "".join(tag("p", safe(_sentence(one)), "soft") for one in told if one)
+    caption = f"{loader_words.setting_line(found)}; {units.duration(found.ns)} for each batch."
+    return section("Loader", safe(caption), content)
+
+
+def _simulated(view: Report) -> str | None:
+    found = view.loader
+    if found is None or not found.settings or found.error is None:
+        return None
+    return f"From a simulation with the recorded times; for the recorded setting it is off by {units.share(abs(found.error))}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _sampled(view: Report, charts: Charts) -> str:

@@ -11,7 +11,7 @@ from sonde.views.listing import IMPORTANT, Listing
 
 NOT_KNOWN = "n/a"
 SHOWN_NUMBERS = 6  # of a list in a cell
-MOMENTS = ("start_ns", "end_ns", "time_ns", "last_ns")
+MOMENTS = ("start_ns", "end_ns", "time_ns", "last_ns", "made_ns")
 SIZES = ("rss", "allocated", "reserved", "peak")
 
 

@@ -11,7 +11,7 @@ from sonde import units
 from sonde.terminal.hosts import MOST as MOST_HOSTS, attempt_columns, clock_columns
 from sonde.terminal.layout import INDENT, MARGIN, block
 from sonde.terminal.table import TextColumn, lines
-from sonde.views import hosts as hosts_words
+from sonde.views import hosts as hosts_words, loader as loader_words
 from sonde.views.report import MemoryRow, PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
 from sonde.views.safe import printable, shorten
 from sonde.views.words import (
@@ -60,6 +60,7 @@ def draw_card(view: Report, console: Console, *, narrow: bool = False) -> None:
         console.print()
         block(console, Text(printable(black_box_line(view))), hang=LABEL)
     _step_time(view, console)
+    _loader(view, console)
     _ranks(newest_attempt(view.ranks), console, view.run.trainings > 1)
     _attempts(view, console)
     _hosts(view, console)
@@ -241,6 +242,30 @@ def _in_steps(phases: list[PhaseRow], count: int) -> list[TextColumn]:
 def _bars(phases: list[PhaseRow], width: int) -> list[str]:
     room = BAR if width >= 80 else BAR // 2
     return ["", *("█" * round((one.share or 0) * room) or ("▏" if one.share else "") for one in phases)]
+
+
+WAITING = {"INPUT_BOUND", "INPUT_STRAGGLER", "WORKER_STARTUP", "SLOW_ITEMS"}
+
+
+def _loader(view: Report, console: Console) -> None:
+    """How batches come to the training, if something is wrong with that."""
+    found = view.loader
+    if found is None or not WAITING & {one.kind for one in view.findings}:
+        return
+    _title(console, "loader", f"{loader_words.setting_line(found)}; {units.duration(found.ns)} for each batch")
+    columns = [
+        TextColumn("", [one.name for one in found.stages], right=False, styles=["bold" if one.name == found.limit else "" for one in found.stages]),
+        TextColumn("each batch", [units.duration(one.ns) for one in found.stages]),
+        TextColumn("without it", [loader_words.gain(one) for one in found.stages], need=1),
+    ]  # fmt: skip
+    _grid(console, columns)
+    said = {
+        "ready": loader_words.ready_line(found),
+        "what if": loader_words.what_if_line(found) or loader_words.why_not(found),
+    }
+    for name, text in said.items():
+        if text is not None:
+            block(console, Text(f"{name}  {text}"), hang=INDENT)
 
 
 # ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────

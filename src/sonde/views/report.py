@@ -18,6 +18,7 @@ from sonde.analysis.questions.hard import HardItems, hard_items
 from sonde.analysis.questions.hosts import HostClock, host_clocks
 from sonde.analysis.questions.items import NONE, ItemSummary, StepItem, items, items_of
 from sonde.analysis.questions.layers import LayerTimes, layers
+from sonde.analysis.questions.loader import LoaderPipeline
 from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.metrics import MetricSummary, metrics
 from sonde.analysis.questions.names import wall_ns
@@ -27,6 +28,7 @@ from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.tables.steps import ROWS
 from sonde.diagnosis.diagnose import Diagnosis, diagnose, explains
+from sonde.diagnosis.loading import pipeline_of
 from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, LongStep, Speed, Spread
 from sonde.finding import INFO, Finding
 from sonde.store import probe
@@ -44,6 +46,7 @@ SCHEMA_VERSION = 1
 MOST_SLOWEST = 5  # steps that are listed
 MOST_ITEMS = 10
 MOST_LINES = 10
+MOST_BATCHES = 100_000  # of a run whose training does not wait for them: of more, the loader is left out
 MOST_ITEMS_OF = 3  # of a step
 WORST = 1.05  # a rank is called the slowest only if it is so many times the median of the ranks
 
@@ -222,6 +225,7 @@ class Report:
     memory: list[MemoryRow]
     evaluation: list[MetricSummary]
     tokens: Tokens | None
+    loader: LoaderPipeline | None  # None: no loader with workers was seen, and training waits for none
     items: ItemSummary
     hard_items: list[HardItems]
     layers: list[LayerTimes]
@@ -253,6 +257,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         memory=[_memory(one, extra.warm_ns) for one in memory_series(run)],
         evaluation=metrics(run),
         tokens=tokens(run),
+        loader=_loader(run, found),
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         hard_items=hard_items(run, MOST_ITEMS),
         layers=layers(run) if "layer" in seen else [],
@@ -263,6 +268,17 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         drops=_drops(run),
         black_box=_box(found),
     )
+
+
+def _loader(run: Run, found: Diagnosis) -> LoaderPipeline | None:
+    """How batches come to the training: what the rules know, or else, of a run with workers that is not long, now."""
+    if found.facts.pipeline is not None:
+        return found.facts.pipeline
+    some = [one for named in run.database.source.name_counts.values() for one in named]
+    batches = sum(one.count for one in some if (one.cat, one.name) == (probe.PROBE, probe.FETCH))
+    if not batches or batches > MOST_BATCHES or not any(one.workers for one in found.facts.loading.loaders):
+        return None
+    return pipeline_of(run, found.policy, found.facts.health)
 
 
 def _box(found: Diagnosis) -> Box:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sonde.analysis.records.schema import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from sonde.analysis.parts.manifest import SealedPart
@@ -31,10 +31,17 @@ class PartTables:
             self.with_pyramid.update(prefix + process for process in summary.processes)
             self.lanes += [lane._replace(process=prefix + lane.process) for lane in summary.lanes or ()]
 
-    def selects(self, table: str, columns: Iterable[str], of: Collection[str] | None = None) -> list[str]:
+    def selects(
+        self,
+        table: str,
+        columns: Iterable[str],
+        of: Collection[str] | None = None,
+        later: Mapping[str, str] | None = None,
+    ) -> list[str]:
         """The queries that give these columns of all rows of a table. A column may be given as SQL: `expression AS name`.
 
-        `of`: only the files of parts that have one of these processes.
+        `of`: only the files of parts that have one of these processes. `later`: columns that parts of earlier versions lack, with
+        their types; they are null there.
         """
         wanted = list(columns)
         found = []
@@ -48,7 +55,12 @@ class PartTables:
             if files:
                 listed = ", ".join(quoted(str(file)) for file in files)
                 named = ", ".join(_column(one, prefix) for one in wanted)
-                found.append(f"SELECT {named} FROM read_parquet([{listed}])")
+                rows = f"read_parquet([{listed}])"
+                if later:
+                    none = ", ".join(f"NULL::{type} AS {name}" for name, type in later.items())
+                    every = f"read_parquet([{listed}], union_by_name = true)"
+                    rows = f"(SELECT * FROM {every} UNION ALL BY NAME SELECT {none} WHERE false)"
+                found.append(f"SELECT {named} FROM {rows}")
         return found
 
     def files(self) -> list[Path]:

@@ -172,6 +172,7 @@ BATCHES = (
     ("wait_ns", "BIGINT"),
     ("fetch_ns", "BIGINT"),
     ("collate_ns", "BIGINT"),
+    ("made_ns", "BIGINT"),
     ("indices", "BIGINT[]"),
     ("process", "VARCHAR"),
 )

@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROWS = "batch_rows"
-_GAPS = ("step", "epoch", "worker", "size", "start_ns", "wait_ns", "fetch_ns", "collate_ns")
+_GAPS = ("step", "epoch", "worker", "size", "start_ns", "wait_ns", "fetch_ns", "collate_ns", "made")
 _COLUMNS = dict.fromkeys(("number", "key", "purpose", *_GAPS), "BIGINT")
 SEALED = (*_COLUMNS, *PROCESS_COLUMNS)  # what a sealed part has of them, but for the number
+LATER = {"made": "BIGINT"}  # what parts that were sealed before lack
 TOGETHER = 1 << 20  # fetches and items that are read at a time
 _PURPOSES = ", ".join(f"'{word}'" for word in WORDS)
 _MADE = {
     **probe.key_columns("key"),
     "purpose": f"[{_PURPOSES}][purpose + 1]",
+    "made_ns": "b.start_ns + b.made",
     "indices": f"nullif({FUNCTION}(b.process, b.key), [])",  # read only where a query asks for it
 }
 
@@ -54,7 +56,7 @@ def create(
         wanted = Wanted({}, [], {probe.SAMPLES})
         sizes = source.read(rows[number]["process"], wanted).counters[probe.SAMPLES]
         found.add(_columns(number, None, fetches.of(number, sizes)))
-    found.register(connection, sealed.selects("batches", ["NULL::BIGINT AS number", *SEALED[1:]]))
+    found.register(connection, sealed.selects("batches", ["NULL::BIGINT AS number", *SEALED[1:]], later=LATER))
     columns = ", ".join(f'{_MADE.get(name, f"b.{name}")} AS "{name}"' for name, _ in schema.BATCHES)
     connection.execute(f"CREATE OR REPLACE VIEW batches AS SELECT {columns} FROM {ROWS} b")
 
@@ -214,6 +216,9 @@ def _columns(number: int, waited: _Waited | None, fetched: _Fetched) -> dict[str
     columns["start_ns"] = np.where(asked, np.append(some.start, gaps), own[place])
     for name, values in (("worker", fetched.worker), ("fetch_ns", fetched.lasting), ("collate_ns", fetched.collating)):
         columns[name] = np.where(right, np.append(values, NONE)[place], NONE)
+    # When it was finished, counted from the start of the wait: that is a small number.
+    known = (columns["fetch_ns"] != NONE) & (columns["start_ns"] != NONE)
+    columns["made"] = np.where(known, own[place] + columns["fetch_ns"] - columns["start_ns"], NONE)
     return columns
 
 
