@@ -69,8 +69,8 @@ class Programs:
 
     @property
     def runs(self) -> list[Path]:
-        """The run folders, oldest first."""
-        return sorted(path for path in self.dir.iterdir() if (path / "run.json").exists()) if self.dir.exists() else []
+        """The run folders."""
+        return [path for path in self.dir.iterdir() if (path / "run.json").exists()] if self.dir.exists() else []
 
     @property
     def only(self) -> Path:
