@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.events.harness import COUNTER, MARK, NO_STEP, Process
+from tests.events.harness import COUNTER, MARK, NO_STEP, PLENTY, FolderHost, Process
 
 
 def test_a_note_is_a_mark_or_a_counter_of_its_span(recording: Any, done: Callable[[], Process]) -> None:
@@ -85,6 +85,18 @@ def test_a_count_ends_where_steps_do(recording: Any, done: Callable[[], Process]
     assert recording.advance(span) is True
     assert recording.advance(span) is False
     assert recording.get_context()[0] is None
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_recording_does_not_go_on_with_an_earlier_count(core: Any, host: FolderHost, counted: bool) -> None:
+    """But a step that somebody has set before is meant for it."""
+    if counted:
+        core.count_steps(3)
+    else:
+        core.set_context(3, None)
+    core.begin(host, PLENTY)
+    assert core.get_context()[0] == (None if counted else 3)
+    assert core.advance(core.Span("update")) is False
 
 
 def test_without_a_recording_only_the_step_changes(core: Any) -> None:

@@ -478,6 +478,17 @@ def test_nothing_is_left_when_the_recording_ends() -> None:
     train(net, optimizer, 1)
 
 
+def test_what_a_recording_without_training_was_told_ends_with_it() -> None:
+    """The step and the epoch are not those of the next recording."""
+    with record():
+        ai.update(step=7, epoch=2)
+    assert core.get_context() == (None, None)
+    net = model()
+    with record() as recorded:
+        train(net, sgd(net), 2)
+    assert updates(recorded) == [(0, 0), (1, 0)]
+
+
 def test_many_steps_are_all_recorded_on_the_quick_way() -> None:
     """Each with all its phases, whatever was on the way."""
     net = model()

@@ -759,8 +759,10 @@ def get_context() -> tuple[int | None, int | None]:
 
 def begin(host: Host, cap: int, /) -> None:
     """Record from now on, up to `cap` bytes for the run. The process folder is opened at the first record."""
-    global _recording
+    global _recording, _step, _counted
     end()
+    if _counted:  # for another recording
+        _step, _counted = NO_STEP, False
     _recording = Recording(host, cap, _names, (_step, _epoch))
 
 

@@ -237,6 +237,8 @@ static PyObject *begin(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "OK:begin", &host, &cap))
         return NULL;
     Py_XDECREF(end(module, NULL));
+    if (counted) /* for another recording */
+        g.step = NO_STEP, counted = 0;
     g.host = Py_NewRef(host);
     g.cap = cap;
     PyObject *longest = PyObject_GetAttrString(host, "longest");

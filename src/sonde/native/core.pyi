@@ -180,7 +180,10 @@ def set_context(step: int | None, epoch: int | None, /) -> None:
 
 def get_context() -> tuple[int | None, int | None]: ...
 def begin(host: Host, cap: int, /) -> None:
-    """Record from now on, up to `cap` bytes for the run. The process folder is opened at the first record."""
+    """Record from now on, up to `cap` bytes for the run. The process folder is opened at the first record.
+
+    Steps that were counted before are forgotten; a step that somebody has set stays.
+    """
 
 def end() -> None:
     """Record no more, spill every ring, close the files. Open spans stay open in the file. Harmless when not begun."""

@@ -109,8 +109,7 @@ def leave_manual() -> None:
 
 
 def _leave() -> None:
-    if now.begun:
-        core.set_context(-1, -1)  # the next recording is about another training
+    core.set_context(-1, -1)  # the next recording is about another training, even if this one has seen none
     _use_fast_paths(False)
     now.installed = now.exact = False
     now.patched = frozenset()
