@@ -19,6 +19,7 @@ import sonde  # noqa: E402
 from sonde import guard, session  # noqa: E402
 from sonde.compat.traceml.integrations.huggingface import TraceMLTrainer  # noqa: E402
 from sonde.compat.traceml.integrations.lightning import TraceMLCallback  # noqa: E402
+from sonde.events import core  # noqa: E402
 from sonde.testing import Recorded, record  # noqa: E402
 
 pytestmark = [
@@ -120,3 +121,4 @@ def test_a_disabled_callback_starts_no_recording(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("TRACEML_DISABLED", "1")
     fitted(tmp_path)
     assert session.current() is None
+    assert core.get_context() == (None, None)

@@ -51,7 +51,8 @@ class TrainerProgress:
     def epoch(self, number: int) -> None:
         """An epoch begins."""
         with _following:
-            core.set_context(None, number)
+            if step.now.installed:
+                core.set_context(None, number)
 
     def model(self, model: Any) -> None:
         """This is what is trained: record its layers, unless that is done."""
