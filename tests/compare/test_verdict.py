@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.compare.building import MS, kept
 
-from sonde.compare.summary import POINTS, FoundProblem, ItemTime, ItemTimes, Layer, Memory, Rank
+from sonde.compare.summary import POINTS, FoundProblem, ItemTime, ItemTimes, LayerCost, Memory, Rank
 from sonde.compare.verdict import compare_times
 
 INPUT = FoundProblem("INPUT_BOUND", "critical", "Steps wait.", "Set num_workers=2.")
@@ -146,7 +146,7 @@ def test_ranks_are_compared_one_by_one() -> None:
 def test_layers_are_compared_and_the_largest_change_comes_first() -> None:
     """Those that both have."""
     a, b = (
-        [Layer(name, ms * MS, [ms * MS] * 10) for name, ms in times.items()]
+        [LayerCost(name, ms * MS, [ms * MS] * 10) for name, ms in times.items()]
         for times in ({"x": 1, "y": 5}, {"x": 1, "y": 9, "z": 1})
     )
     found = compare_times(kept(layers=a), kept(layers=b))

@@ -19,12 +19,12 @@ from sonde.analysis.run import open_run
 from sonde.errors import RemoteError
 from sonde.exchange import otlp, prometheus
 from sonde.exchange.collector import Collector
-from sonde.exchange.otlp import Delivery
+from sonde.exchange.otlp import CollectorReply
 from sonde.store import record
 from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_run, build_training
 
 
-def sent(run: Path, receiver: Receiver) -> Delivery:
+def sent(run: Path, receiver: Receiver) -> CollectorReply:
     with open_run(run) as opened, Collector(receiver.url, sleep=lambda _: None) as collector:
         return otlp.export(opened, collector)
 

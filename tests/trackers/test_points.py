@@ -13,7 +13,7 @@ from sonde.analysis.run import open_run
 from sonde.testing import build_training
 from sonde.trackers import follow, points
 from sonde.trackers.follow import TrackerFeed
-from sonde.trackers.points import Points
+from sonde.trackers.points import StepPoints
 from sonde.trackers.tensorboard import TensorBoard
 from sonde.trackers.tracker import StepValues
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_points_are_the_steps_of_the_table(run: Path) -> None:
     """Total, each phase, and the memory at the last one; a phase that was not recorded has no value."""
-    found = Points(Live(run)).look()
+    found = StepPoints(Live(run)).look()
     with open_run(run) as opened:
         query = "SELECT step, dur_ns / 1e6, forward_ns / 1e6, residual_ns / 1e6 FROM steps ORDER BY step"
         expected = opened.sql(query).fetchall()
@@ -42,7 +42,7 @@ def test_points_are_the_steps_of_the_table(run: Path) -> None:
 
 def test_a_second_look_gives_nothing_twice(run: Path) -> None:
     """And nothing was skipped."""
-    several = Points(Live(run))
+    several = StepPoints(Live(run))
     assert len(several.look()) == 12
     assert several.look() == []
     assert several.skipped == 0
@@ -51,7 +51,7 @@ def test_a_second_look_gives_nothing_twice(run: Path) -> None:
 def test_many_steps_become_means(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the number of the last one of each group; the mean of all is that of the table."""
     monkeypatch.setattr(points, "MOST", 4)
-    found = Points(Live(run)).look()
+    found = StepPoints(Live(run)).look()
     assert [one.step for one in found] == [2, 5, 8, 11]
     with open_run(run) as opened:
         ((mean,),) = opened.sql("SELECT avg(dur_ns) / 1e6 FROM steps").fetchall()
@@ -60,7 +60,7 @@ def test_many_steps_become_means(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_ranks_have_their_own_names(tmp_path: Path) -> None:
     """Only where there are several."""
-    found = Points(Live(build_training(tmp_path / "run", ranks=2, steps=3))).look()
+    found = StepPoints(Live(build_training(tmp_path / "run", ranks=2, steps=3))).look()
     assert [(one.step, rank) for one in found for rank in (0, 1) if f"sonde/rank {rank}/step/total_ms" in one.values] == [
         (0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1),
     ]  # fmt: skip
@@ -71,7 +71,7 @@ def test_tensorboard_reads_what_was_written(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "board"
     feed = TrackerFeed("tensorboard", lambda: TensorBoard(folder))
     live = Live(run)
-    feed.add(Points(live).look(), 0)
+    feed.add(StepPoints(live).look(), 0)
     assert follow.finish(run, feed)
     read = EventAccumulator(str(folder))
     read.Reload()

@@ -50,7 +50,7 @@ class Delivery(NamedTuple):
     note: Note | None = None  # its parts and their numbers, no content
 
 
-class Fetch:
+class UnfinishedBatch:
     """A batch that is being put together in this thread."""
 
     __slots__ = ("all", "depth", "hides", "items", "position", "wanted", "where")
@@ -80,7 +80,7 @@ class Fetch:
 
 
 class _Thread(threading.local):
-    fetch: Fetch | None = None
+    fetch: UnfinishedBatch | None = None
 
 
 class TracePosition:

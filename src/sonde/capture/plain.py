@@ -178,7 +178,7 @@ def _document(result: TraceResult, item: str | None, scales: dict[str, Scale]) -
     stages: dict[str, list[TraceCall]] = {name: [] for name in result.stages}
     for call in _calls(result, item):
         stages[call.stage_name].append(call)
-    drawing = _Drawing(scales)
+    drawing = _Pictures(scales)
     known = result.known_items()
     return {
         "item": item,
@@ -206,7 +206,7 @@ def _document(result: TraceResult, item: str | None, scales: dict[str, Scale]) -
     }
 
 
-class _Drawing:
+class _Pictures:
     """Makes the pictures of one document, as long as there is room for them."""
 
     def __init__(self, scales: dict[str, Scale]) -> None:

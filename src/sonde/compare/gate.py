@@ -15,8 +15,9 @@ import numpy as np
 
 from sonde import units
 from sonde.compare import intervals
+from sonde.compare.ratio import CROWDED, MARGINS, Ratio
 from sonde.compare.summary import STEP, Summary
-from sonde.compare.verdict import CROWDED, LEAST_STEPS, MARGINS, NOT_COMPARABLE, Ratio, Times
+from sonde.compare.verdict import LEAST_STEPS, NOT_COMPARABLE, Times
 from sonde.diagnosis.speed import PARTS
 from sonde.errors import SettingError, nearest
 from sonde.finding import SEVERITIES

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+from sonde.compare.differences import ItemRow
 from sonde.compare.divergence import Numbers, compare_numbers
 from sonde.compare.evaluation import MetricPair, compare_metrics
 from sonde.compare.fingerprint import compare_fingerprints
 from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER
 from sonde.compare.resume import Resume, restarts, resumes
 from sonde.compare.summary import Summary, item_medians, summarize
-from sonde.compare.verdict import MIXED, NOT_COMPARABLE, ItemRow, Times, compare_times
+from sonde.compare.verdict import MIXED, NOT_COMPARABLE, Times, compare_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -88,7 +88,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerCost:
     """One layer, forward and backward together: the mean of each block, in ns."""
 
     layer: str
@@ -149,7 +149,7 @@ class Summary:
     notes: list[str]  # what is wrong with its files
     steps: Steps
     ranks: list[Rank]
-    layers: list[Layer]
+    layers: list[LayerCost]
     memory: dict[str, Memory]
     items: ItemTimes
     findings: list[FoundProblem]
@@ -236,7 +236,7 @@ def _summary(content: Mapping[str, Any]) -> Summary:
     found = {name: value for name, value in content.items() if name in known}
     found["steps"] = Steps(**content["steps"])
     found["ranks"] = [Rank(**one) for one in content["ranks"]]
-    found["layers"] = [Layer(**one) for one in content["layers"]]
+    found["layers"] = [LayerCost(**one) for one in content["layers"]]
     found["memory"] = {name: Memory(**one) for name, one in content["memory"].items()}
     items = dict(content["items"])
     found["items"] = ItemTimes(**{**items, "slowest": [ItemTime(**one) for one in items["slowest"]]})
@@ -330,7 +330,7 @@ def _ranks(run: Run, block: str) -> list[Rank]:
     ]
 
 
-def _layers(run: Run, block: str) -> list[Layer]:
+def _layers(run: Run, block: str) -> list[LayerCost]:
     """The costliest layers that hold no others."""
     every = layers(run)
     inner = [one for one in every if one.layer and not any(other.layer.startswith(f"{one.layer}.") for other in every)]
@@ -344,7 +344,7 @@ def _layers(run: Run, block: str) -> list[Layer]:
     means: dict[str, list[float]] = {}
     for layer, _, mean in rows:
         means.setdefault(layer, []).append(round(mean, 1))
-    return [Layer(name, float(np.mean(means[name])), means[name]) for name in chosen if name in means]
+    return [LayerCost(name, float(np.mean(means[name])), means[name]) for name in chosen if name in means]
 
 
 def _memory(run: Run) -> dict[str, Memory]:

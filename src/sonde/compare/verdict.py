@@ -7,14 +7,29 @@ beyond a margin, since two runs at different times differ by some percent for no
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sonde import units
 from sonde.compare import intervals
-from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
-from sonde.compare.summary import STEP, FoundProblem, ItemTime, Summary, as_blocks
+from sonde.compare.differences import (
+    ChangedSetting,
+    ComparedItems,
+    Findings,
+    Named,
+    Phase,
+    compared_findings,
+    compared_items,
+    compared_layers,
+    compared_memory,
+    compared_phase,
+    compared_ranks,
+    differing,
+    shown,
+)
+from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER, Interval
+from sonde.compare.ratio import CROWDED, MARGINS, Ratio, is_equal, ratio_of, signed
+from sonde.compare.summary import STEP, Summary
 from sonde.diagnosis.evidence import PHASE_WORDS
 from sonde.diagnosis.speed import PARTS
 from sonde.finding import CRITICAL, SEVERITIES
@@ -25,27 +40,11 @@ if TYPE_CHECKING:
 
 MIXED, NOT_COMPARABLE = "mixed", "not_comparable"
 VERDICTS = (FASTER, SLOWER, SAME, MIXED, INCONCLUSIVE, NOT_COMPARABLE)
-# What two runs of one program differ by at different times: on a quiet host, and beside others that use its cores (measured).
-MARGINS = {"p10": 0.03, "p50": 0.03, "mean": 0.05}
-CROWDED = {"p10": 0.08, "p50": 0.50, "mean": 0.30}
 LEAST_STEPS = 10
 BINS = 48  # of the distributions
 OTHER_BATCH = 0.02  # samples in a step
-SMALL = 0.01  # of a step: a phase that changes by less is not mentioned
 HARDWARE = {"cpu": "CPU", "cores": "number of cores", "devices": "devices"}
 MODEL = {"model.type": "model", "model.parameters": "number of parameters"}
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A number of both runs, and B / A with its interval. None: not known."""
-
-    a: float | None
-    b: float | None
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    verdict: str | None = None  # of lower is better
 
 
 @dataclass(frozen=True)
@@ -59,70 +58,12 @@ class StepTime(Ratio):
 
 
 @dataclass(frozen=True)
-class Phase:
-    """A phase of a step: its mean, and B - A with its interval, in ns."""
-
-    phase: str
-    a_ns: float | None
-    b_ns: float | None
-    difference_ns: float | None
-    low_ns: float | None
-    high_ns: float | None
-    verdict: str | None
-
-
-@dataclass(frozen=True)
-class Named:
-    """A rank, a layer or a kind of memory, and its ratio."""
-
-    name: str
-    ratio: Ratio
-
-
-@dataclass(frozen=True)
-class ComparedItems:
-    """The items that loaders loaded. `slower` and `faster`: of those that were among the slowest of either run."""
-
-    a: int
-    b: int
-    load: Ratio
-    rows: list[ItemRow]
-
-
-@dataclass(frozen=True)
-class ItemRow:
-    """An item that was among the slowest of one run. None: it was not among those of that run."""
-
-    item: str
-    a_ns: float | None
-    b_ns: float | None
-
-
-@dataclass(frozen=True)
 class Distribution:
     """Step times of both runs in the same bins: the share of the steps in each. `edges_ns` has one more."""
 
     edges_ns: list[float]
     a: list[float]
     b: list[float]
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Findings that only B has, only A has, and both."""
-
-    new: list[FoundProblem]
-    gone: list[FoundProblem]
-    both: list[FoundProblem]
-
-
-@dataclass(frozen=True)
-class ChangedSetting:
-    """Something that both runs were made with, and that differs. None: not recorded, or not there."""
-
-    name: str
-    a: Any
-    b: Any
 
 
 @dataclass(frozen=True)
@@ -151,9 +92,11 @@ def compare_times(a: Summary, b: Summary) -> Times:
     margins = CROWDED if crowded else MARGINS
     kept = [_steady(one) for one in (a, b)]
     step = _step_time(a, b, [blocks for blocks, _ in kept], [cut for _, cut in kept], margins)
-    phases = [_phase(a, b, part, margins["mean"]) for part in PARTS if part in a.steps.means or part in b.steps.means]
+    phases = [
+        compared_phase(a, b, part, margins["mean"]) for part in PARTS if part in a.steps.means or part in b.steps.means
+    ]
     settings = differing(a.setup, b.setup)
-    findings = _findings(a, b)
+    findings = compared_findings(a, b)
     verdict, reasons = _verdict(a, b, step, margins)
     if verdict in (FASTER, SLOWER, MIXED):
         reasons += _where(phases)
@@ -164,10 +107,10 @@ def compare_times(a: Summary, b: Summary) -> Times:
         step_time=step,
         throughput=_throughput(a, b, step),
         phases=phases,
-        ranks=_ranks(a, b, margins["p50"]),
-        layers=_layers(a, b, margins["mean"]),
-        memory=_memory(a, b),
-        items=_items(a, b, margins["p50"]),
+        ranks=compared_ranks(a, b, margins["p50"]),
+        layers=compared_layers(a, b, margins["mean"]),
+        memory=compared_memory(a, b),
+        items=compared_items(a, b, margins["p50"]),
         findings=findings,
         settings=settings,
         distribution=_distribution(a.steps.blocks, b.steps.blocks),
@@ -193,7 +136,7 @@ def _step_time(
         for one, cut in zip((a, b), cuts, strict=True)
     ]
     found = {
-        name: _ratio(
+        name: ratio_of(
             _value(a, name, parts[0], cuts[0]),
             _value(b, name, parts[1], cuts[1]),
             intervals.ratio(parts[0], parts[1], name),
@@ -215,18 +158,6 @@ def _value(one: Summary, name: str, blocks: NDArray[np.float64], cut: int) -> fl
         return float(intervals.STATISTICS[name](blocks.reshape(1, -1))[0])
     value: float | None = getattr(one.steps, f"{name}_ns")
     return value
-
-
-def _ratio(a: float | None, b: float | None, interval: Interval | None, margin: float) -> Ratio:
-    """The ratio of two numbers; the interval is moved to it, since it was made of blocks that keep fewer steps."""
-    if interval is None or not a or not b:
-        return Ratio(a, b)
-    moved = Interval(*(end * (b / a) / interval.ratio for end in interval))
-    low, high = (end if math.isfinite(end) else None for end in moved[1:])
-    found = Ratio(a, b, b / a, low, high, intervals.judge(moved, margin))
-    # A wide margin, on a busy host, keeps a difference from being claimed; it does not make it none.
-    doubtful = found.verdict == SAME and not _equal(found, min(margin, MARGINS["mean"]))
-    return replace(found, verdict=INCONCLUSIVE) if doubtful else found
 
 
 def _distribution(a: NDArray[np.float64], b: NDArray[np.float64]) -> Distribution | None:
@@ -266,7 +197,7 @@ def _verdict(a: Summary, b: Summary, step: StepTime, margins: dict[str, float]) 
             against = [texts[name] for name, one in known.items() if _contradicts(one, word)]
             return (word, sure) if not against else (INCONCLUSIVE, [*sure, *against, "These contradict each other."])
     decisive = "p10" if a.crowded or b.crowded else "p50"  # low quantiles are steady on a busy machine
-    if known and known[decisive].verdict == SAME and all(_equal(one, MARGINS[name]) for name, one in known.items()):
+    if known and known[decisive].verdict == SAME and all(is_equal(one, MARGINS[name]) for name, one in known.items()):
         return SAME, [
             texts[decisive],
             f"That is within the {units.share(margins[decisive])} by which equal runs may differ.",
@@ -278,12 +209,6 @@ def _contradicts(one: Ratio, word: str) -> bool:
     """Whether the number itself, however sure, says the opposite."""
     ratio = one.ratio or 1.0
     return ratio > 1 + MARGINS["mean"] if word == FASTER else ratio < 1 / (1 + MARGINS["mean"])
-
-
-def _equal(one: Ratio, margin: float) -> bool:
-    """Whether nothing speaks for a difference: the interval holds 1, or lies within the margin."""
-    low, high = one.low or 0.0, math.inf if one.high is None else one.high
-    return low <= 1 <= high or (low >= 1 / (1 + margin) and high <= 1 + margin)
 
 
 def _unsure(a: Summary, b: Summary) -> list[str]:
@@ -328,32 +253,7 @@ def _plain(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-# ── what else differs ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _phase(a: Summary, b: Summary, part: str, margin: float) -> Phase:
-    """A phase that one run never had took no time in it."""
-    mine, theirs = (one.steps.phase(part) for one in (a, b))
-    if not a.steps.means or not b.steps.means:
-        return Phase(part, _mean(mine), _mean(theirs), None, None, None, None)
-    mine, theirs = (one if one.size else np.zeros((intervals.LEAST_BLOCKS, 1)) for one in (mine, theirs))
-    found = intervals.change(mine, theirs)
-    assert found is not None  # neither is empty
-    verdict = _verdict_of(found, margin * float(mine.mean()), SMALL * (a.steps.mean_ns or 0.0))
-    return Phase(part, _mean(mine), _mean(theirs), found.difference, found.low, found.high, verdict)
-
-
-def _mean(blocks: NDArray[np.float64]) -> float | None:
-    return float(blocks.mean()) if blocks.size else None
-
-
-def _verdict_of(change: Change, margin: float, floor: float) -> str:
-    least = max(margin, floor)
-    if change.low > least:
-        return SLOWER
-    if change.high < -least:
-        return FASTER
-    return SAME if -least <= change.low and change.high <= least else INCONCLUSIVE
+# ── what to know, and what to do next ────────────────────────────────────────────────────────────────────────────────
 
 
 def _where(phases: list[Phase]) -> list[str]:
@@ -362,88 +262,6 @@ def _where(phases: list[Phase]) -> list[str]:
     moved.sort(key=lambda one: -abs(one.difference_ns or 0.0))
     moves = [f"{PHASE_WORDS[one.phase]} {signed(one.difference_ns)}" for one in moved[:3]]
     return [f"In a step: {', '.join(moves)}."] if moves else []
-
-
-def signed(ns: float | None) -> str:
-    """`+1.2 ms`, `-3 ms`."""
-    if ns is None:
-        return units.MISSING
-    return ("+" if ns >= 0 else "") + units.duration(ns)
-
-
-def between(low: float | None, high: float | None) -> str:
-    """`0.97 to 1.03`; nothing where nothing is known."""
-    if low is None and high is None:
-        return ""
-    return " to ".join("?" if end is None else f"{end:.3f}" for end in (low, high))
-
-
-def _ranks(a: Summary, b: Summary, margin: float) -> list[Named]:
-    others = {one.rank: one for one in b.ranks}
-    found = []
-    for one in a.ranks:
-        other = others.get(one.rank)
-        if one.rank is not None and other is not None:
-            interval = _interval(one.blocks, other.blocks)
-            found.append(Named(f"rank {one.rank}", _ratio(one.p50_ns, other.p50_ns, interval, margin)))
-    return found
-
-
-def _layers(a: Summary, b: Summary, margin: float) -> list[Named]:
-    """Layers that both have, the largest change first."""
-    others = {one.layer: one for one in b.layers}
-    found = [
-        Named(
-            one.layer,
-            _ratio(one.mean_ns, others[one.layer].mean_ns, _interval(one.blocks, others[one.layer].blocks), margin),
-        )
-        for one in a.layers
-        if one.layer in others
-    ]
-    return sorted(found, key=lambda one: -abs((one.ratio.b or 0.0) - (one.ratio.a or 0.0)))
-
-
-def _memory(a: Summary, b: Summary) -> list[Named]:
-    """The mean while it trained, with its interval; and the most, which is one moment and has none."""
-    found = []
-    for name, one in a.memory.items():
-        other = b.memory.get(name)
-        if other is not None:
-            means = float(np.mean(one.blocks)), float(np.mean(other.blocks))
-            found.append(Named(f"{name}, mean", _ratio(*means, _interval(one.blocks, other.blocks), MARGINS["mean"])))
-            found.append(Named(f"{name}, peak", Ratio(one.peak, other.peak, other.peak / one.peak)))
-    return found
-
-
-def _interval(one: list[float], other: list[float]) -> Interval | None:
-    return intervals.ratio(np.array(one, np.float64).reshape(-1, 1), np.array(other, np.float64).reshape(-1, 1), "mean")
-
-
-def _items(a: Summary, b: Summary, margin: float) -> ComparedItems:
-    blocks = [as_blocks(one.items.points) for one in (a, b)]
-    load = _ratio(a.items.p50_ns, b.items.p50_ns, intervals.ratio(blocks[0], blocks[1], "p50"), margin)
-    mine, theirs = ({item.name: item for item in one.items.slowest} for one in (a, b))
-    names = sorted({*mine, *theirs}, key=lambda name: -max(_of(mine, name) or 0.0, _of(theirs, name) or 0.0))
-    rows = [ItemRow(name, _of(mine, name), _of(theirs, name)) for name in names]
-    return ComparedItems(a.items.different, b.items.different, load, rows)
-
-
-def _of(items: dict[str, ItemTime], name: str) -> float | None:
-    return items[name].median_ns if name in items else None
-
-
-def _findings(a: Summary, b: Summary) -> Findings:
-    mine, theirs = ({one.kind for one in run.findings} for run in (a, b))
-    return Findings(
-        new=[one for one in b.findings if one.kind not in mine],
-        gone=[one for one in a.findings if one.kind not in theirs],
-        both=[one for one in b.findings if one.kind in mine],
-    )
-
-
-def differing(a: dict[str, Any], b: dict[str, Any]) -> list[ChangedSetting]:
-    """What differs between two setups, in the order of the first."""
-    return [ChangedSetting(name, a.get(name), b.get(name)) for name in {**a, **b} if a.get(name) != b.get(name)]
 
 
 def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
@@ -501,11 +319,3 @@ def _next(verdict: str, step: StepTime, settings: list[ChangedSetting], findings
 
 
 CAUSES = ("loader", "optimizer", "threads", "version", "torch", "git", "precision", "model")
-
-
-def shown(value: object) -> str:
-    """A value of a setting in a few words."""
-    if value is None:
-        return "not recorded"
-    text = (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,7 +10,7 @@ from sonde.diagnosis.exits import Ends, gather_ends
 from sonde.diagnosis.figures import Asker
 from sonde.diagnosis.files import FileFacts, gather_files
 from sonde.diagnosis.health import Health, gather_health
-from sonde.diagnosis.learning.facts import Learning, gather_learning
+from sonde.diagnosis.learning.facts import LearningFacts, gather_learning
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading, gather_pipeline
 from sonde.diagnosis.recompiles import Recompiles, gather_recompiles
 from sonde.diagnosis.samples import UntrackedLines, gather_lines
@@ -33,7 +33,7 @@ class Facts:
     loading: Loading
     files: FileFacts
     health: Health
-    learning: Learning
+    learning: LearningFacts
     recompiles: Recompiles
     ends: Ends
     box: BlackBox

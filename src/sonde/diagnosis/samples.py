@@ -20,7 +20,7 @@ SOURCE = (
 
 
 @dataclass(frozen=True)
-class SampledLine:
+class HotLine:
     """A line of the program. `looks`: how often it was seen; `time`: what these stand for, in ns."""
 
     function: str
@@ -38,7 +38,7 @@ class UntrackedLines:
     """All of it. Nothing is known where stacks were not sampled."""
 
     total: Figure = NOTHING
-    top: list[SampledLine] = field(default_factory=list)
+    top: list[HotLine] = field(default_factory=list)
 
 
 def gather_lines(ask: Asker, speed: Speed) -> UntrackedLines:
@@ -53,6 +53,6 @@ def gather_lines(ask: Asker, speed: Speed) -> UntrackedLines:
     return UntrackedLines(total, [_line(*row) for row in found])
 
 
-def _line(function: str, file: str, line: int, looks: int, total: int) -> SampledLine:
+def _line(function: str, file: str, line: int, looks: int, total: int) -> HotLine:
     where = f"s.function = {literal(function)} AND s.file = {literal(file)} AND s.line = {line}"
-    return SampledLine(function, file, line, looks, Figure(total, f"SELECT sum(s.dur_ns) FROM {SOURCE} AND {where}"))
+    return HotLine(function, file, line, looks, Figure(total, f"SELECT sum(s.dur_ns) FROM {SOURCE} AND {where}"))

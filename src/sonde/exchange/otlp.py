@@ -35,7 +35,7 @@ INT64 = 2**63
 PARTS = (*PHASES, RESIDUAL)
 
 
-class Delivery(NamedTuple):
+class CollectorReply(NamedTuple):
     """What a collector was given. `rejected`: what it says that it did not keep, and `why`."""
 
     spans: int
@@ -44,7 +44,9 @@ class Delivery(NamedTuple):
     why: str
 
 
-def export(run: Run, collector: Collector, progress: Progress | None = None, verdict: str | None = None) -> Delivery:
+def export(
+    run: Run, collector: Collector, progress: Progress | None = None, verdict: str | None = None
+) -> CollectorReply:
     """Send a run to a collector, a few thousand spans at a time. Raises RemoteError if it does not take them."""
     sender = _Sender(collector, run.id, run.name)
     traces = _Traces(run)
@@ -61,7 +63,7 @@ def export(run: Run, collector: Collector, progress: Progress | None = None, ver
     _send_steps(run, sender, traces, processes)
     _send_totals(run, sender, processes, verdict)
     sender.flush()
-    return Delivery(sender.spans, sender.values, sender.rejected, sender.why)
+    return CollectorReply(sender.spans, sender.values, sender.rejected, sender.why)
 
 
 class _Traces:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.compare.verdict import between, shown, signed
+from sonde.compare.differences import shown
+from sonde.compare.ratio import between, signed
 from sonde.html.document import document
 from sonde.html.markup import safe, section, table, tag
 from sonde.html.style import STYLE
@@ -14,8 +15,10 @@ from sonde.views.words import phase_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sonde.compare.differences import Named
+    from sonde.compare.ratio import Ratio
     from sonde.compare.runs import Comparison
-    from sonde.compare.verdict import Distribution, Named, Ratio
+    from sonde.compare.verdict import Distribution
 
 HEIGHT = 1000
 WIDTH = 1000

@@ -219,7 +219,7 @@ static PyObject *end(PyObject *module, PyObject *none)
             errno = 0;
     }
     if (g.torn)
-        tell_torn(NULL);
+        report_torn(NULL);
     forget_process();
     unwatch_bus();
     file_close(&g.usage);

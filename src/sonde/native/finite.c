@@ -1,7 +1,7 @@
 /* Is this tensor finite? And the calls, gradients and backward passes of which that is asked. `native/finite.pyi` says what is what.
 
    A model has hundreds of layers, and each runs a few microseconds: so the good case, in which all is finite, is here, without
-   a Python frame. Whatever is found is told to Python, which judges it. `nonfinite/fallback.py` has plain hooks where this was not built. */
+   a Python frame. Whatever is found is reported to Python, which decides what it means. `nonfinite/fallback.py` has plain hooks where this was not built. */
 #include "shared/callable.h"
 #include "shared/errors.h"
 #include "shared/tensor.h"
@@ -161,7 +161,7 @@ static int look_at_view(const View *view)
     return look_apart(view, format, data);
 }
 
-/* Bits of what is in it; UNKNOWN: not of a kind that can be told here. Never an exception. */
+/* Bits of what is in it; UNKNOWN: not of a kind that can be read here. Never an exception. */
 static int look(PyObject *tensor)
 {
     View view;
@@ -224,7 +224,7 @@ typedef struct {
 static PyTypeObject *call_type, *hook_type;
 static int mode;
 static int suspected;      /* Python wants to know of the end of a backward pass */
-static int bad_gradient;   /* one was told in this pass */
+static int bad_gradient;   /* one was reported in this pass */
 static Hook *good;         /* the last hook whose gradient was finite; owned */
 static PyObject *weights;  /* a list of weak references to parameters */
 static PyObject *passed;   /* what the backward pass that began last began with, while it runs; owned */
@@ -285,7 +285,7 @@ RARE static PyObject *root_of(const Frame *frame)
     return found;
 }
 
-RARE static int tell_output(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, int bits, Situation *at)
+RARE static int report_output(Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, int bits, Situation *at)
 {
     Py_ssize_t count = args_in(flags), named = names ? PyTuple_Size(names) : 0;
     PyObject *given = PyTuple_New(count + named);
@@ -374,7 +374,7 @@ static int is_steady(const Call *call)
 }
 
 /* The call has ended: returns 0, or -1 with an exception that the program shall get. */
-static int judge(Thread *thread, Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, Situation *at)
+static int check_output(Thread *thread, Call *call, PyObject *result, PyObject *const *args, size_t flags, PyObject *names, Situation *at)
 {
     PyObject *given = args_in(flags) > 1 ? args[1] : NULL;
     PyObject *tensors = NULL;
@@ -395,11 +395,11 @@ static int judge(Thread *thread, Call *call, PyObject *result, PyObject *const *
     }
     /* Its input is what the last layer gave, which was finite then: if it is not now, this call has changed it. */
     at->changed = given && (given == result || (bits && at->adjacent && is_tensor(given) && look_well(given)));
-    int told = bits ? tell_output(call, result, args, flags, names, bits, at) : 0;
-    if (told == 0 && !at->parted)
+    int reported = bits ? report_output(call, result, args, flags, names, bits, at) : 0;
+    if (reported == 0 && !at->parted)
         leaf_ended(thread, call, tensors, result, given, at, bits);
     Py_XDECREF(tensors);
-    return told;
+    return reported;
 }
 
 static Frame *frame_begun(Thread *thread, PyObject *layer, PyObject *given)
@@ -454,7 +454,7 @@ static PyObject *call_call(PyObject *self, PyObject *const *args, size_t flags, 
     Py_INCREF(self);
     PyObject *result = PyObject_Vectorcall(call->function, args, flags, names);
     at.parted = frame_ended(thread, frame);
-    if (result && mode == ON && judge(thread, call, result, args, flags, names, &at) < 0)
+    if (result && mode == ON && check_output(thread, call, result, args, flags, names, &at) < 0)
         Py_CLEAR(result);
     Py_DECREF(self);
     return result;
@@ -712,7 +712,7 @@ static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
 }
 
 static PyMethodDef functions[] = {
-    {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be told here."},
+    {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be read here."},
     {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
     {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
     {"passing", passing, METH_O, "What is called in the place of a backward pass."},
@@ -720,7 +720,7 @@ static PyMethodDef functions[] = {
     {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch and of the watch."},
     {"turn", turn, METH_O, "0: off, 1: on, 2: only losses are looked at."},
     {"renew", renew, METH_NOARGS, "What comes now comes after no layer."},
-    {"suspect", suspect, METH_O, "Say whether the end of each backward pass is to be told."},
+    {"suspect", suspect, METH_O, "Say whether the end of each backward pass is to be reported."},
     {"weigh", weigh, METH_O, "The list of weak references to parameters."},
     {"at", at, METH_NOARGS, "What is open, and what was seen last."},
     {NULL, NULL, 0, NULL},

@@ -16,7 +16,7 @@ class Call:
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 def look(tensor: object, /) -> int:
-    """Bits of what is in it: 1 infinity, 2 NaN; -1: it cannot be told here."""
+    """Bits of what is in it: 1 infinity, 2 NaN; -1: it cannot be read here."""
 
 def look_into(value: object, /) -> int:
     """The same for plain containers of tensors and numbers."""
@@ -51,12 +51,12 @@ def prepare(
     tracing: Callable[[], Any],  # the state of a tracer; None: there is none
     found: Callable[[Any], tuple[Any, ...]],  # the tensors of a result
     look: Callable[[Any], int],  # the look at a tensor that is not plain
-    output: Function,  # what is told of an output that is not finite,
+    output: Function,  # what is called for an output that is not finite,
     gradient: Function,  # a gradient,
     loss: Function,  # a loss,
     ended: Function,  # the end of a pass,
     later: Callable[[int], object],  # and a pass later on
-    blame: Callable[[BaseException], object],  # what is told of a failure of ours
+    blame: Callable[[BaseException], object],  # what is called for a failure of ours
     calm: frozenset[str],  # the names of nodes that make nothing of a gradient
 ) -> None:
     """Take what is needed of torch and of the watch."""
@@ -68,7 +68,7 @@ def renew() -> None:
     """A batch has come: what this thread calls now comes after no layer."""
 
 def suspect(on: bool, /) -> None:
-    """Say whether the end of each backward pass is to be told."""
+    """Say whether the end of each backward pass is to be reported."""
 
 def weigh(weights: list[Any], /) -> None:
     """The weak references to parameters whose gradients are looked at."""

@@ -11,7 +11,7 @@ typedef struct {
     CALLABLE_HEAD
     PyObject *layer;
     PyObject *forward, *backward; /* spans; may be NULL */
-    int measured, gradients, tentative, told;
+    int measured, gradients, tentative, reported;
     int start, hops, offset; /* where the lowest node is, if hops >= 0 */
     uint8_t hop[MOST_HOPS];
 } Call;
@@ -380,8 +380,8 @@ static int call_ended(Call *call, Passage *passage, PyObject *result, PyObject *
         int left = leave(call->forward, ok == 0 && call->measured ? new_bytes(tensors, given) : -1, NULL);
         ok = ok < 0 ? ok : left;
     }
-    if (ok == 0 && call->tentative && !call->told) {
-        call->told = 1;
+    if (ok == 0 && call->tentative && !call->reported) {
+        call->reported = 1;
         ok = done(PyObject_CallFunctionObjArgs(parts[DESCRIBE], call->layer, NULL));
     }
     if (ok == 0 && call->backward)

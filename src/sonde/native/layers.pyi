@@ -38,7 +38,7 @@ def prepare(
     search: Function,  # (nodes, first number, input): the lowest node, and where it is
     demote: Callable[[Any], None],  # a layer is none, for it calls one
     describe: Callable[[Any], None],  # a layer was called for the first time
-    blame: Callable[[BaseException], object],  # what is told of a failure of ours
+    blame: Callable[[BaseException], object],  # what is called for a failure of ours
 ) -> None:
     """Take what is needed of torch and of Sonde."""
 

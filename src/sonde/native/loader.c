@@ -184,7 +184,7 @@ static PyObject *originals(PyObject *parts, PyObject *numbers)
     return found;
 }
 
-/* What a sampler gave, as a tuple; None: it cannot be told. NULL with an exception. */
+/* What a sampler gave, as a tuple; None: it is not known. NULL with an exception. */
 static PyObject *indices_of(PyObject *parts, PyObject *asked)
 {
     if (!under.account.batched && PyLong_CheckExact(asked))
@@ -194,7 +194,7 @@ static PyObject *indices_of(PyObject *parts, PyObject *asked)
     return PyObject_CallFunctionObjArgs(of(parts, PLAIN), asked, under.account.batched ? Py_True : Py_False, NULL);
 }
 
-/* How many items of an iterable dataset are asked for; -1: it cannot be told. */
+/* How many items of an iterable dataset are asked for; -1: not known. */
 static Py_ssize_t items_asked(PyObject *asked)
 {
     if (!under.account.batched)
@@ -203,7 +203,7 @@ static Py_ssize_t items_asked(PyObject *asked)
 }
 
 /* The ordinal of the first of the items that are asked of this worker now, as `_indices` of hooks/torch/loader.py counts them. -1, perhaps with an
-   exception: it cannot be told. */
+   exception: it is not known. */
 static long long ordinal_taken(PyObject *worker, PyObject *asked)
 {
     PyObject *before = PyDict_GetItemWithError(under.account.ordinals, worker);
@@ -217,7 +217,7 @@ static long long ordinal_taken(PyObject *worker, PyObject *asked)
     return set == 0 ? first : -1;
 }
 
-/* Ordinals in a row, as a tuple; None: they cannot be told. */
+/* Ordinals in a row, as a tuple; None: they are not known. */
 static PyObject *ordinals_from(long long first, PyObject *asked)
 {
     Py_ssize_t count = items_asked(asked);
@@ -343,7 +343,7 @@ static PyObject *come(PyObject *parts, PyObject **indices, PyObject **worker)
     return *indices ? PyLong_FromLongLong(under.number) : NULL;
 }
 
-static void tell_listeners(PyObject *listeners, PyObject *batch, PyObject *key, PyObject *data)
+static void notify_listeners(PyObject *listeners, PyObject *batch, PyObject *key, PyObject *data)
 {
     for (Py_ssize_t i = 0; i < PyTuple_Size(listeners); i++)
         call_one(PyTuple_GetItem(listeners, i), batch, key, data);
@@ -436,7 +436,7 @@ static void delivered(PyObject *parts, PyObject *number, PyObject *key, PyObject
         if (batch && !written)
             entered_late(parts, batch, key, flags);
         if (batch)
-            tell_listeners(listeners, batch, key, data);
+            notify_listeners(listeners, batch, key, data);
         Py_XDECREF(batch);
     }
     Py_XDECREF(listeners);

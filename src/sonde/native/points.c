@@ -24,7 +24,7 @@ static int in_backward(PyObject *task)
     return inside;
 }
 
-/* Is torch compiling this code, or in the middle of a backward pass? What cannot be told counts as yes. `compiler`: its dict. */
+/* Is torch compiling this code, or in the middle of a backward pass? What is not known counts as yes. `compiler`: its dict. */
 static int torch_at_work(PyObject *compiler, PyObject *flag, PyObject *task)
 {
     PyObject *compiling = PyDict_GetItemWithError(compiler, flag);
@@ -322,9 +322,9 @@ static PyObject *ends_call(PyObject *self, PyObject *const *args, size_t flags, 
         return go_slow(self, args, flags, names);
     Py_CLEAR(stepping);
     for (int i = 1; i < 4; i++) {
-        PyObject *told = PyList_GetItem(part(self, CALLED), i);
-        if (told != Py_None)
-            Py_XDECREF(i == 2 ? PyObject_CallFunctionObjArgs(told, args[0], NULL) : PyObject_CallNoArgs(told));
+        PyObject *callback = PyList_GetItem(part(self, CALLED), i);
+        if (callback != Py_None)
+            Py_XDECREF(i == 2 ? PyObject_CallFunctionObjArgs(callback, args[0], NULL) : PyObject_CallNoArgs(callback));
         if (interrupted())
             return NULL;
     }

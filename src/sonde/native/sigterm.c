@@ -155,8 +155,8 @@ static PyObject *pass_on(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 #endif
 
 static PyMethodDef functions[] = {
-    {"watch", watch, METH_VARARGS, "Be told of SIGTERM by another signal."},
-    {"unwatch", unwatch, METH_NOARGS, "Be told no longer."},
+    {"watch", watch, METH_VARARGS, "Be notified of SIGTERM by another signal."},
+    {"unwatch", unwatch, METH_NOARGS, "Be notified no longer."},
     {"pass_on", pass_on, METH_NOARGS, "Let the SIGTERM that came do what it does."},
     {NULL, NULL, 0, NULL},
 };

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.capture import tape as tapes
 from sonde.capture.attach import capture
-from sonde.capture.context import Fetch, Where, items_of
+from sonde.capture.context import UnfinishedBatch, Where, items_of
 from sonde.capture.decorate import is_traced
 from sonde.capture.definition import TraceDef, shown_name
 from sonde.guard import guard
@@ -80,7 +80,7 @@ class NotedFunction:
 
 
 @guard("identifying the item of a call", default=None)
-def _placed(stage: str, index: Any) -> Fetch | None:
+def _placed(stage: str, index: Any) -> UnfinishedBatch | None:
     """Say which item of the batch is at hand now: that with this index; or all of them, where they are collated."""
     tape = tapes.current()
     fetch = None if tape is None else tape.place.thread.fetch
@@ -99,7 +99,7 @@ def fetched(number: int, indices: Sequence[int], make: Callable[[], Any]) -> Any
     if tape is None:
         return make()
     place = tape.place
-    fetch = Fetch(Where(None, number, tuple(items_of(list(indices)))), wanted=True, hides=tape.hides)
+    fetch = UnfinishedBatch(Where(None, number, tuple(items_of(list(indices)))), wanted=True, hides=tape.hides)
     outer, place.thread.fetch = place.thread.fetch, fetch
     try:
         batch = make()

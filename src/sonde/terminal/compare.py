@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from sonde import units
-from sonde.compare.verdict import between, shown, signed
+from sonde.compare.differences import shown
+from sonde.compare.ratio import between, signed
 from sonde.terminal.layout import block, grid, heading, items, note, pairs
 from sonde.terminal.table import TextColumn
 from sonde.views.words import phase_name
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from sonde.compare.differences import Named
+    from sonde.compare.ratio import Ratio
     from sonde.compare.resume import Resume
     from sonde.compare.runs import Comparison, Ranking, Restarts
-    from sonde.compare.verdict import Named, Ratio
 
 MOST_ROWS = 10
 STYLES = {"faster": "bold green", "slower": "bold red", "same": "bold green", "mixed": "bold yellow"}

@@ -4,19 +4,16 @@ from sonde.golden import assert_trace_matches
 from sonde.testing.building import (
     MS as MS,
     START_NS as START_NS,
-    TRAINING as TRAINING,
     WALL_NS as WALL_NS,
     BuiltProcess,
     BuiltRecord,
-    FakeClock,
-    Recorded,
     build_process,
     build_run,
-    build_training,
-    record,
-    training_processes,
 )
+from sonde.testing.clock import FakeClock
+from sonde.testing.recorded import Recorded, record
 from sonde.testing.synthetic import Straggler, synthetic_run
+from sonde.testing.training import TRAINING as TRAINING, build_training, training_processes
 
 __all__ = [
     "BuiltProcess",

@@ -23,7 +23,7 @@ from sonde.diagnosis.summary import summary
 from sonde.guard import failure_of
 from sonde.html import page
 from sonde.launch.companion import ENDED, step_aside
-from sonde.trackers.points import Points
+from sonde.trackers.points import StepPoints
 from sonde.trackers.tracker import StepValues, Tracker, opened
 from sonde.views.charts import charts
 from sonde.views.report import report
@@ -110,7 +110,7 @@ class TrackerFeed:
 
 def follow(pipe: int, live: Live, feed: TrackerFeed) -> None:
     """Feed the tracker every few seconds until the program has ended, or nothing records any more."""
-    points, pipes = Points(live), [pipe]
+    points, pipes = StepPoints(live), [pipe]
     while True:
         ready, _, _ = select.select(pipes, [], [], EVERY)
         word = os.read(pipe, 1) if ready else None

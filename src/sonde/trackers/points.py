@@ -19,7 +19,7 @@ PARTS = (*PHASES, RESIDUAL)
 MEMORY = {"rss": "rss_bytes", "device.allocated": "device_bytes"}
 
 
-class Points:
+class StepPoints:
     """Takes what is new of a run. `skipped` counts steps that came too fast to be seen."""
 
     def __init__(self, live: Live) -> None:

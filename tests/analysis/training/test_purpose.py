@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sonde.analysis.training.purpose import WORDS, Purposes, purposes_of
-from sonde.analysis.training.windows import Forwards, Waits
+from sonde.analysis.training.windows import Forwards, ThreadWaits
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LOSS, FORWARD_TRAINING, batch_key
 
 MODES = {"f": FORWARD_TRAINING | FORWARD_GRAD, "n": FORWARD_TRAINING, "e": FORWARD_GRAD, "o": 0, "?": -(2**63)}
@@ -33,7 +33,7 @@ def judge(story: str, *, sparse: bool = False) -> Purposes:
         elif letter == "b":
             backwards.append(10 * at)
     start = np.array(starts, np.int64)
-    waits = Waits(np.array(keys, np.int64), start, start + 5)
+    waits = ThreadWaits(np.array(keys, np.int64), start, start + 5)
     went = Forwards(*np.array(forwards, np.int64).reshape(-1, 2).T)
     return purposes_of(waits, went, np.array(backwards, np.int64), sparse=sparse)
 

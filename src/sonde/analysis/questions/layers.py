@@ -86,7 +86,7 @@ class LayerNode:
 
 
 @dataclass(frozen=True)
-class History:
+class LayerHistory:
     """Numbers of a layer over the steps. A point stands for several steps where they are many: means, and the longest."""
 
     steps: list[int]
@@ -131,7 +131,7 @@ def layer_tree(run: Run) -> list[LayerNode]:
     return [one for name in sorted(tops, key=lambda name: (-_cost(made[name]), name)) for one in listed(name)]
 
 
-def layer_history(run: Run, layer: str, points: int) -> tuple[LayerTimes, History]:
+def layer_history(run: Run, layer: str, points: int) -> tuple[LayerTimes, LayerHistory]:
     """One layer over the steps. Raises UnknownName if there is none of this name."""
     found = next((one for one in layers(run) if one.layer == layer), None)
     if found is None:
@@ -145,7 +145,7 @@ def layer_history(run: Run, layer: str, points: int) -> tuple[LayerTimes, Histor
     ).fetchall()
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], [], []]
     steps, forward, backward, longest, activation = columns
-    return found, History(steps, forward, backward, longest, activation, width)
+    return found, LayerHistory(steps, forward, backward, longest, activation, width)
 
 
 _GRADIENTS = ("norm", "weight_norm", "update_norm", "update_ratio", "zeros", "nonfinite")

@@ -28,6 +28,29 @@ _EVALUATION, _WAIT = "evaluation", "input_wait"
 _OWN = f"cat = '{probe.SAMPLE}'"
 # A line of a stack; nothing in it separates the lines.
 _LINE = "replace(function || ' (' || regexp_extract(file, '[^/]*$') || ':' || line || ')', ';', ',')"
+# What was recorded: the lines of all stacks, the threads, and each sample.
+_RECORDED = f"""
+WITH RECURSIVE frames AS (
+    SELECT process, key AS node, (args->>'$.caller')::BIGINT AS caller, args->>'$.function' AS function,
+           args->>'$.file' AS file, (args->>'$.line')::BIGINT AS line, (args->>'$.own')::BOOLEAN AS own
+    FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'mark' AND name = '{probe.SAMPLE_FRAME}'
+), stacks AS (
+    SELECT process, node, function, file, line, own, {_LINE} AS leaf, {_LINE} AS stack FROM frames WHERE caller = 0
+    UNION ALL
+    SELECT f.process, f.node,
+           CASE WHEN f.own OR NOT s.own THEN f.function ELSE s.function END,
+           CASE WHEN f.own OR NOT s.own THEN f.file ELSE s.file END,
+           CASE WHEN f.own OR NOT s.own THEN f.line ELSE s.line END,
+           f.own OR s.own, f.leaf, s.stack || ';' || f.leaf
+    FROM (SELECT *, {_LINE} AS leaf FROM frames) f JOIN stacks s ON s.process = f.process AND s.node = f.caller
+), threads AS (
+    SELECT process, key AS number, (args->>'$.tid')::BIGINT AS tid, args->>'$.name' AS name
+    FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'mark' AND name = '{probe.SAMPLE_THREAD}'
+), seen AS (
+    SELECT process, step, start_ns, value::BIGINT AS dur_ns, key >> {probe.SAMPLE_THREAD_BITS} AS number,
+           key & {(1 << probe.SAMPLE_THREAD_BITS) - 1} AS node
+    FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'counter' AND name = '{probe.SAMPLE_STACK}'
+)"""
 
 
 def sampled(named: Mapping[str, Sequence[NameCount]]) -> list[str]:
@@ -43,33 +66,27 @@ def create(connection: duckdb.DuckDBPyConnection, named: Mapping[str, Sequence[N
         empty = ", ".join(f'NULL::{type} AS "{name}"' for name, type in schema.SAMPLES)
         connection.execute(f"CREATE OR REPLACE VIEW samples AS SELECT {empty} WHERE false")
         return
-    here = f"process IN ({', '.join(map(schema.quoted, processes))})"
-    codes = [(process, *name, code) for process in processes for name, code in _phases(named[process])]
-    listed = ", ".join(f"({', '.join(schema.quoted(word) for word in one)})" for one in codes)
     connection.execute(
         f"""
         CREATE OR REPLACE TABLE samples AS
-        WITH RECURSIVE frames AS (
-            SELECT process, key AS node, (args->>'$.caller')::BIGINT AS caller, args->>'$.function' AS function,
-                   args->>'$.file' AS file, (args->>'$.line')::BIGINT AS line, (args->>'$.own')::BOOLEAN AS own
-            FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'mark' AND name = '{probe.SAMPLE_FRAME}'
-        ), stacks AS (
-            SELECT process, node, function, file, line, own, {_LINE} AS leaf, {_LINE} AS stack FROM frames WHERE caller = 0
-            UNION ALL
-            SELECT f.process, f.node,
-                   CASE WHEN f.own OR NOT s.own THEN f.function ELSE s.function END,
-                   CASE WHEN f.own OR NOT s.own THEN f.file ELSE s.file END,
-                   CASE WHEN f.own OR NOT s.own THEN f.line ELSE s.line END,
-                   f.own OR s.own, f.leaf, s.stack || ';' || f.leaf
-            FROM (SELECT *, {_LINE} AS leaf FROM frames) f JOIN stacks s ON s.process = f.process AND s.node = f.caller
-        ), threads AS (
-            SELECT process, key AS number, (args->>'$.tid')::BIGINT AS tid, args->>'$.name' AS name
-            FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'mark' AND name = '{probe.SAMPLE_THREAD}'
-        ), seen AS (
-            SELECT process, step, start_ns, value::BIGINT AS dur_ns, key >> {probe.SAMPLE_THREAD_BITS} AS number,
-                   key & {(1 << probe.SAMPLE_THREAD_BITS) - 1} AS node
-            FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'counter' AND name = '{probe.SAMPLE_STACK}'
-        ), training AS (
+        {_RECORDED}, {_placed(processes, named)}, all_of_them AS (
+            SELECT * FROM placed UNION ALL
+            SELECT s.process, s.number, s.node, s.step, s.start_ns, s.dur_ns, NULL FROM seen s LEFT JOIN threads t USING (process, number)
+            WHERE NOT coalesce((s.process, t.tid) IN (SELECT (process, tid) FROM training), false)
+        )
+        SELECT {columns} FROM all_of_them s JOIN process_numbers p ON p.process = s.process
+        LEFT JOIN threads t ON t.process = s.process AND t.number = s.number LEFT JOIN stacks k ON k.process = s.process AND k.node = s.node ORDER BY s.start_ns
+        """
+    )
+
+
+def _placed(processes: Sequence[str], named: Mapping[str, Sequence[NameCount]]) -> str:
+    """Which phase each sample of a training thread lies in, as SQL: the innermost span that is a phase, else the outermost one."""
+    here = f"process IN ({', '.join(map(schema.quoted, processes))})"
+    codes = [(process, *name, code) for process in processes for name, code in _phases(named[process])]
+    listed = ", ".join(f"({', '.join(schema.quoted(word) for word in one)})" for one in codes)
+    return f"""
+        training AS (
             SELECT DISTINCT process, tid FROM events
             WHERE cat = '{probe.PROBE}' AND name = '{probe.UPDATE}' AND kind = 'mark' AND {here}
         ), spans AS (
@@ -98,15 +115,7 @@ def create(connection: duckdb.DuckDBPyConnection, named: Mapping[str, Sequence[N
             LEFT JOIN phases v ON v.process = l.process AND v.step = l.step AND v.phase = '{_EVALUATION}'
             LEFT JOIN phases w ON w.process = l.process AND w.step = l.step AND w.phase = '{_WAIT}' AND w.calls IS NULL
             LEFT JOIN phases f ON f.process = l.process AND f.step = l.step AND f.phase = 'forward'
-        ), all_of_them AS (
-            SELECT * FROM placed UNION ALL
-            SELECT s.process, s.number, s.node, s.step, s.start_ns, s.dur_ns, NULL FROM seen s LEFT JOIN threads t USING (process, number)
-            WHERE NOT coalesce((s.process, t.tid) IN (SELECT (process, tid) FROM training), false)
-        )
-        SELECT {columns} FROM all_of_them s JOIN process_numbers p ON p.process = s.process
-        LEFT JOIN threads t ON t.process = s.process AND t.number = s.number LEFT JOIN stacks k ON k.process = s.process AND k.node = s.node ORDER BY s.start_ns
-        """
-    )
+        )"""
 
 
 def _phases(named: Sequence[Any]) -> list[tuple[tuple[str, str], str]]:

@@ -35,7 +35,7 @@ from sonde.analysis.training.intervals import (
     sort_spans,
 )
 from sonde.analysis.training.purpose import EVALUATE, TRAIN, Purposes, all_trained, purposes_of
-from sonde.analysis.training.windows import Forwards, Rounds, Waits
+from sonde.analysis.training.windows import Forwards, Rounds, ThreadWaits
 from sonde.lazy import numpy as np
 from sonde.store.probe import FORWARD_GRAD, FORWARD_LEARNED, FORWARD_TRAINING, UPDATE_BACKWARD, iteration_of
 
@@ -85,9 +85,9 @@ class Timeline:
         """The updates of optimizers, one after the other; not those inside a backward pass."""
         return self._spans.take(np.flatnonzero((self._spans.code == OPTIMIZER) & (self._spans.key != NONE)))
 
-    def batches(self) -> tuple[Waits, Purposes, Ints]:
+    def batches(self) -> tuple[ThreadWaits, Purposes, Ints]:
         """The fetches, what they were for, and the row of the step that used their batch."""
-        waits = Waits(*(column[self._waits] for column in (self._spans.key, self._spans.start, self._spans.end)))
+        waits = ThreadWaits(*(column[self._waits] for column in (self._spans.key, self._spans.start, self._spans.end)))
         return waits, self.purposes, self._used_in()
 
     def trained(self, *, parts: bool = True) -> tuple[Ints, Ints]:
@@ -179,7 +179,7 @@ class Timeline:
         backwards = np.flatnonzero(spans.code == BACKWARD)
         if _in_turn(spans, waits, backwards):
             return all_trained(start[backwards])
-        fetches = Waits(*(column[waits] for column in (spans.key, start, spans.end)))
+        fetches = ThreadWaits(*(column[waits] for column in (spans.key, start, spans.end)))
         places = np.flatnonzero(spans.code == FORWARD)
         forwards = Forwards(start[places], spans.key[places])
         if not len(backwards):

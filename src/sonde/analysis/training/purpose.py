@@ -20,7 +20,7 @@ from sonde.analysis.training.windows import (
     NEVER,
     Forwards,
     Rounds,
-    Waits,
+    ThreadWaits,
     count_in,
     next_after,
     total,
@@ -52,7 +52,7 @@ class Purposes(NamedTuple):
 
 
 def purposes_of(
-    waits: Waits, forwards: Forwards, backwards: Ints, rounds: Rounds | None = None, *, sparse: bool = False
+    waits: ThreadWaits, forwards: Forwards, backwards: Ints, rounds: Rounds | None = None, *, sparse: bool = False
 ) -> Purposes:
     """The purposes of all fetches. `backwards`: their starts, in order. `sparse`: one of them decides for its iterator."""
     if not len(waits.key):
@@ -64,7 +64,7 @@ def purposes_of(
     if np.all(iterator[1:] >= iterator[:-1]):
         return decide(windows_of(waits, forwards, backwards, rounds))
     order = np.argsort(iterator, kind="stable")
-    found = decide(windows_of(Waits(*(column[order] for column in waits)), forwards, backwards, rounds))
+    found = decide(windows_of(ThreadWaits(*(column[order] for column in waits)), forwards, backwards, rounds))
     back = np.argsort(order)
     return Purposes(found.purpose[back], found.moment[back], found.part[back])
 
@@ -74,7 +74,7 @@ def all_trained(backwards: Ints) -> Purposes:
     return Purposes(np.full(len(backwards), TRAIN, np.uint8), backwards, np.broadcast_to(False, len(backwards)))
 
 
-def in_turn(waits: Waits, backwards: Ints) -> bool:
+def in_turn(waits: ThreadWaits, backwards: Ints) -> bool:
     """Whether each fetch is followed by one backward, as it mostly is: then nothing need be matched."""
     return bool(
         len(backwards) == len(waits.key) and np.all(waits.end <= backwards) and np.all(backwards[:-1] < waits.start[1:])

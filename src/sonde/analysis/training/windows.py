@@ -18,7 +18,7 @@ LEARNING = FORWARD_TRAINING | FORWARD_GRAD  # the modes of a forward in training
 _MODES = LEARNING | FORWARD_LOSS  # a loss function is in training mode wherever it is called
 
 
-class Waits(NamedTuple):
+class ThreadWaits(NamedTuple):
     """The fetches of one thread in the order of time."""
 
     key: Ints
@@ -68,7 +68,7 @@ class Windows(NamedTuple):
     whole: Flags  # the program asked for all of it
 
 
-def windows_of(waits: Waits, forwards: Forwards, backwards: Ints, rounds: Rounds | None) -> Windows:
+def windows_of(waits: ThreadWaits, forwards: Forwards, backwards: Ints, rounds: Rounds | None) -> Windows:
     """The windows of fetches that are sorted by their iterator; there is at least one."""
     iterator = iteration_of(waits.key)
     ends = np.append(iterator[1:] != iterator[:-1], True)

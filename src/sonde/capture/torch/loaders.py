@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.capture import tape as tapes
-from sonde.capture.context import ID_KEYS, Fetch, Where, items_of
+from sonde.capture.context import ID_KEYS, UnfinishedBatch, Where, items_of
 from sonde.capture.decorate import Noted, is_traced
 from sonde.capture.definition import TraceDef, shown_name
 from sonde.capture.torch.patched import (
@@ -64,7 +64,7 @@ def unwatch() -> None:
 class _Swapped:
     """What was replaced for the time of one fetch."""
 
-    def __init__(self, tape: tapes.Tape, fetch: Fetch, outer: Fetch | None) -> None:
+    def __init__(self, tape: tapes.Tape, fetch: UnfinishedBatch, outer: UnfinishedBatch | None) -> None:
         self.tape = tape
         self.fetch = fetch
         self.outer = outer
@@ -109,7 +109,7 @@ class _FetchCalls:
                 undo()
 
 
-def _begun(tape: tapes.Tape, fetcher: Any, asked: Any) -> Fetch:
+def _begun(tape: tapes.Tape, fetcher: Any, asked: Any) -> UnfinishedBatch:
     place = tape.place
     batch = hooks.fetching()
     own = tape.deliver is None  # this process uses what it fetches
@@ -124,7 +124,7 @@ def _begun(tape: tapes.Tape, fetcher: Any, asked: Any) -> Fetch:
     else:
         wanted = tape.near() if tape.plan.steps is not None else (number or 0) < (tape.plan.batches or sys.maxsize)
         where = Where(loader, number, tuple(items), passed, None)
-    return Fetch(where, wanted=wanted, hides=tape.hides)
+    return UnfinishedBatch(where, wanted=wanted, hides=tape.hides)
 
 
 def _items(fetcher: Any, indices: Any, *, hides: bool) -> list[Item]:
@@ -163,7 +163,7 @@ def _follow(swapped: _Swapped, fetcher: Any) -> None:
 # ── collating, iterating, lists as datasets ──────────────────────────────────────────────────────────────────────────
 
 
-def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], Any]:
+def _collating(fetch: UnfinishedBatch, function: Callable[..., Any]) -> Callable[[Any], Any]:
     name = str(getattr(function, "__name__", type(function).__name__))
     owner = getattr(function, "__self__", None)
     shown = tapes.name_of(owner, name) if owner is not None and not is_module(owner) else name
@@ -183,7 +183,7 @@ def _collating(fetch: Fetch, function: Callable[..., Any]) -> Callable[[Any], An
 class _Iterating:
     """The iterator of an iterable dataset, which notes each item that is taken from it."""
 
-    def __init__(self, fetch: Fetch, iterator: Iterator[Any], name: str) -> None:
+    def __init__(self, fetch: UnfinishedBatch, iterator: Iterator[Any], name: str) -> None:
         self.fetch = fetch
         self.iterator = iterator
         self.name = shown_name(name, "__iter__")
@@ -211,7 +211,7 @@ class _Iterating:
 class _DatasetProxy:
     """Stands for a dataset whose class cannot be patched, such as a list or an array."""
 
-    def __init__(self, fetch: Fetch, dataset: Any) -> None:
+    def __init__(self, fetch: UnfinishedBatch, dataset: Any) -> None:
         self._fetch = fetch
         self._dataset = dataset
 
@@ -225,7 +225,7 @@ class _DatasetProxy:
 # ── getters ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _got(fetch: Fetch, owner: str, index: Any, call: Callable[[], Any]) -> Any:
+def _got(fetch: UnfinishedBatch, owner: str, index: Any, call: Callable[[], Any]) -> Any:
     """Get an item; the outermost getter of a fetch goes on to the next position."""
     if fetch.depth == 0:
         fetch.position += 1

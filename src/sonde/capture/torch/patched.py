@@ -13,7 +13,7 @@ from sonde.hooks import patches
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sonde.capture.context import Fetch
+    from sonde.capture.context import UnfinishedBatch
     from sonde.capture.decorate import Noted
 
 REASON = "to capture dataset items"
@@ -49,7 +49,7 @@ def restore() -> None:
     followed.clear()
 
 
-def current_fetch() -> Fetch | None:
+def current_fetch() -> UnfinishedBatch | None:
     """The fetch that runs in this thread."""
     tape = tapes.current()
     return None if tape is None else tape.place.thread.fetch
@@ -61,7 +61,7 @@ def _automatic() -> bool:
 
 
 @guard("finding the id of an item")
-def name_item(fetch: Fetch, frame: tapes.CallFrame | None, item: Any) -> None:
+def name_item(fetch: UnfinishedBatch, frame: tapes.CallFrame | None, item: Any) -> None:
     """Note the id that an item says it has."""
     fetch.named(item)
     if frame is not None:

@@ -11,14 +11,14 @@ MOST_LOSSES = 2_000_000  # that are loaded to see by what they were divided
 
 
 @dataclass(frozen=True)
-class Batches:
+class SampledBatches:
     """Those of one process."""
 
     labels: list[Figures] = field(default_factory=list)  # of each field of labels
     micro: Figures = field(default_factory=lambda: Figures({}, {}))  # how losses are divided
 
 
-def gather_batches(ask: Asker, process: str) -> Batches:
+def gather_batches(ask: Asker, process: str) -> SampledBatches:
     """Asker about the batches of a process."""
     here = f"process = {literal(process)}"
     labels: list[Figures] = []
@@ -38,7 +38,7 @@ def gather_batches(ask: Asker, process: str) -> Batches:
             f'{here} AND "distinct" IS NOT NULL AND step IS NOT NULL',
         )
     if not ask.seen(probe.PROBE, (probe.LOSS,)):
-        return Batches(labels)
+        return SampledBatches(labels)
     micro = ask.one(
         f"steps WHERE {here} AND NOT warmup",
         {"batches": "mode(batches)", "micro": "mode(micro_batches)", "steps": "count(*)"},
@@ -49,4 +49,4 @@ def gather_batches(ask: Asker, process: str) -> Batches:
         usual = f"(SELECT coalesce(key, 0) AS divisor, count(*) AS times FROM {losses} GROUP BY 1)"
         columns = {"divisor": "arg_max(divisor, times)", "times": "max(times)", "losses": "sum(times)"}
         micro = Figures({}, {**micro, **ask.loaded(usual, columns)})
-    return Batches(labels, micro)
+    return SampledBatches(labels, micro)

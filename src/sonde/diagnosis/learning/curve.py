@@ -28,7 +28,7 @@ class Spike:
 
 
 @dataclass(frozen=True)
-class Curve:
+class LossCurve:
     """That of one process. Nothing is known of programs whose losses were not seen."""
 
     losses: Figure = NOTHING
@@ -49,12 +49,12 @@ class Curve:
         return self.optimizers.or_zero() <= 1 and self.least.or_zero() >= 0
 
 
-def gather_curve(ask: Asker, policy: Policy, process: str) -> Curve:
+def gather_curve(ask: Asker, policy: Policy, process: str) -> LossCurve:
     """Asker about the losses of a process."""
     here = f"steps WHERE process = {literal(process)} AND loss IS NOT NULL AND isfinite(loss)"
     count = ask.one(here, {"losses": "count(*)", "least": "min(loss)", "epochs": "count(DISTINCT epoch)"})
     if count["losses"].or_zero() < FIRST:
-        return Curve()
+        return LossCurve()
     parts = f"(SELECT loss, step, ntile({BLOCKS}) OVER (ORDER BY step, start_ns) AS part, row_number() OVER (ORDER BY step, start_ns) AS place FROM {here})"
     each = (
         f"(SELECT part, median(loss) AS middle, quantile_cont(loss, 0.75) - quantile_cont(loss, 0.25) AS scatter "
@@ -70,7 +70,7 @@ def gather_curve(ask: Asker, policy: Policy, process: str) -> Curve:
         },
     )
     over = ask.one(each, {"best": "min(middle) FILTER (part > 1)", "scatter": "median(scatter)"})
-    curve = Curve(
+    curve = LossCurve(
         count["losses"], optimizers, count["least"], ends["top"], ends["begin"], over["best"], ends["end"], over["scatter"],
         count["epochs"],
     )  # fmt: skip
@@ -78,7 +78,7 @@ def gather_curve(ask: Asker, policy: Policy, process: str) -> Curve:
     return replace(curve, spikes=spikes, spiked=spiked)
 
 
-def _spikes(ask: Asker, policy: Policy, process: str, here: str, curve: Curve) -> tuple[Figure, list[Spike]]:
+def _spikes(ask: Asker, policy: Policy, process: str, here: str, curve: LossCurve) -> tuple[Figure, list[Spike]]:
     """Losses far above the others of their part, once the first part is over."""
     placed = f"(SELECT step, loss, (row_number() OVER (ORDER BY step, start_ns) - 1) // {LOCAL} AS part FROM {here})"
     usual = (

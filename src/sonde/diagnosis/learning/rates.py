@@ -29,19 +29,19 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Rates:
+class LearningRates:
     """Those of one process."""
 
     steps: Figure = NOTHING
     groups: list[Rate] = field(default_factory=list)
 
 
-def gather_rates(ask: Asker, policy: Policy, process: str) -> Rates:
+def gather_rates(ask: Asker, policy: Policy, process: str) -> LearningRates:
     """Asker about the rates of a process."""
     here = f"process = {literal(process)}"
     steps = ask.one(f"steps WHERE {here}", {"count": "count(*)", "last": "max(step)"})
     if not ask.seen(probe.PROBE, (probe.RATE,)) or not steps["count"].or_zero():
-        return Rates(steps["count"])
+        return LearningRates(steps["count"])
     end = int(steps["last"].or_zero()) + 1
     changes = (
         f"(SELECT key, step, value, coalesce(lead(step) OVER w, {end}) - step AS steps, lag(value) OVER w AS before, "
@@ -65,6 +65,6 @@ def gather_rates(ask: Asker, policy: Policy, process: str) -> Rates:
     }
     rows = ask.by(["key"], changes, columns)
     mask = (1 << GROUP_BITS) - 1
-    return Rates(
+    return LearningRates(
         steps["count"], [Rate(int(row.which["key"]) >> GROUP_BITS, int(row.which["key"]) & mask, row) for row in rows]
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.figures import Figure
     from sonde.diagnosis.policy import Policy
-    from sonde.diagnosis.samples import SampledLine
+    from sonde.diagnosis.samples import HotLine
     from sonde.finding import Finding
 
 
@@ -54,7 +54,7 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
     )
 
 
-def _sampled(facts: Facts, severity: str, line: SampledLine, share: Figure, lasting: Figure, shown: Figure) -> Finding:
+def _sampled(facts: Facts, severity: str, line: HotLine, share: Figure, lasting: Figure, shown: Figure) -> Finding:
     """Nobody has put a span there, but stacks were sampled."""
     part = line.time.or_zero() / max(1.0, facts.lines.total.or_zero())
     return finding(

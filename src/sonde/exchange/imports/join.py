@@ -14,7 +14,7 @@ from typing import Any
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.run import Run, open_run
 from sonde.errors import RunUnreadable, SondeError
-from sonde.exchange.imports.events import FileImport
+from sonde.exchange.imports.chrome import FileImport
 from sonde.exchange.imports.parents import StepRange
 from sonde.exchange.imports.process import Process
 from sonde.exchange.imports.scan import Scan

@@ -14,7 +14,7 @@ from sonde.store.probe import UPDATE_ABORTED, UPDATE_EXPLICIT
 LATE = 0.1  # share of a step after which its first phase is not its start
 
 
-class Update(NamedTuple):
+class OptimizerEnd(NamedTuple):
     """The end of an optimizer step, and its number if the trace has one."""
 
     thread: Hashable
@@ -37,7 +37,7 @@ class Process:
         self.base = 0  # ns from 1970 to the zero of its times
         self.dated = False  # is it known when it was?
         self.steps: list[StepRange] = []
-        self.updates: list[Update] = []
+        self.updates: list[OptimizerEnd] = []
         self.device_times: dict[str, list[tuple[int, int]]] = {}
         self.first_phase: int | None = None  # when it began
         self.devices: set[Hashable] = set()  # threads that are streams of a device
@@ -54,9 +54,9 @@ def end_steps(process: Process) -> list[int]:
             # A step begins where the one before ends, the first one with its first phase.
             late = (process.first_phase or one.end) - one.start > LATE * (one.end - one.start)
             if updates[-1][0].step != one.step - 1 if updates else late:
-                begun = Update(process.training, one.start, one.step - 1)
+                begun = OptimizerEnd(process.training, one.start, one.step - 1)
                 updates.append((begun, UPDATE_EXPLICIT | UPDATE_ABORTED))
-            updates.append((Update(process.training, one.end, one.step), UPDATE_EXPLICIT))
+            updates.append((OptimizerEnd(process.training, one.end, one.step), UPDATE_EXPLICIT))
     for (thread, end, step, epoch), key in updates:
         process.writer.add(thread, probe.PROBE, probe.UPDATE, end, kind=record.MARK, step=step, epoch=epoch, key=key)
         process.training = thread
@@ -66,7 +66,7 @@ def end_steps(process: Process) -> list[int]:
     return [one.end for one, _ in updates]
 
 
-def _numbered(updates: Iterable[Update]) -> list[tuple[Update, int]]:
+def _numbered(updates: Iterable[OptimizerEnd]) -> list[tuple[OptimizerEnd, int]]:
     """Each update with a number, and its kind. Numbers of the trace count if each is higher than the one before."""
     ends = sorted(updates, key=lambda one: one.end)
     given = [-1 if one.step is None else one.step for one in ends]

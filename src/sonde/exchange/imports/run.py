@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sonde.errors import FolderRefused, RunUnreadable
-from sonde.exchange.imports.events import FileImport
+from sonde.exchange.imports.chrome import FileImport
 from sonde.exchange.imports.process import Process
 from sonde.exchange.imports.scan import Scan
 from sonde.exchange.output import Progress, ignore

@@ -31,7 +31,7 @@ _PADDING = [bytes(-(rest + 4) % record.ARGS_ALIGN) for rest in range(record.ARGS
 _EXTENT = 47 * record.RING_RECORDS  # records that are read back at once
 
 
-class Thread:
+class WrittenThread:
     """One thread: its number in the folder, its name, and where its records are."""
 
     def __init__(self, ordinal: int) -> None:
@@ -64,8 +64,8 @@ class ProcessWriter:
         self.count = 0
         self.first: int | None = None
         self.last = 0
-        self.threads: dict[Hashable, Thread] = {}
-        self._by_ordinal: list[Thread] = []
+        self.threads: dict[Hashable, WrittenThread] = {}
+        self._by_ordinal: list[WrittenThread] = []
         self._names: dict[tuple[str, str], int] = {}
         self._chars = 0
         self._slots = 0
@@ -75,11 +75,11 @@ class ProcessWriter:
         self._written = 0  # bytes of arguments in the file
         folder.mkdir(FOLDER_MODE)
 
-    def thread(self, key: Hashable) -> Thread:
+    def thread(self, key: Hashable) -> WrittenThread:
         """The thread with this key; made if it is new."""
         found = self.threads.get(key)
         if found is None:
-            found = self.threads[key] = Thread(len(self.threads) + 1)
+            found = self.threads[key] = WrittenThread(len(self.threads) + 1)
             self._by_ordinal.append(found)
         return found
 
@@ -247,7 +247,7 @@ class ProcessWriter:
         self._written += len(self._blobs)
         self._blobs.clear()
 
-    def _extent(self, thread: Thread, records: Any) -> bytes:
+    def _extent(self, thread: WrittenThread, records: Any) -> bytes:
         """These records as blocks with their heads."""
         pieces: list[bytes] = []
         for place in range(0, len(records), record.RING_RECORDS):

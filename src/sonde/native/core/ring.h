@@ -275,9 +275,9 @@ static void unwatch_bus(void)
         bus_is_ours = sigaction(SIGBUS, &before_bus, NULL) != 0;
 }
 
-static int tell_torn(void *Py_UNUSED(nothing))
+static int report_torn(void *Py_UNUSED(nothing))
 {
-    if (g.host && !g.torn_told && (g.torn_told = 1))
+    if (g.host && !g.torn_reported && (g.torn_reported = 1))
         Py_XDECREF(call_host("torn", PyTuple_New(0)));
     forget_error();
     return 0;
@@ -296,7 +296,7 @@ static void stop_torn(void)
     g.recording = 0;
     if (allocate(&g.rings, 0, HEADER_BYTES))
         write_at(&g.rings, &part, 1, 0);
-    Py_AddPendingCall(tell_torn, NULL);
+    Py_AddPendingCall(report_torn, NULL);
 }
 
 /* ---- spilling ---- */
@@ -366,7 +366,7 @@ static void close_files(void)
 /* Nothing is recorded yet, nor is there a folder. */
 static void reset_process(void)
 {
-    g.open = g.torn = g.torn_told = 0;
+    g.open = g.torn = g.torn_reported = 0;
     g.plain = (Header){.next_seq = 1, .args_len = sizeof ARGS_MAGIC - 1};
     g.header = &g.plain;
     g.seq = 1;

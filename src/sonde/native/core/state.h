@@ -64,7 +64,7 @@ static struct {
     uint16_t epoch;
     uint32_t steps_set, epochs_set; /* how often the program has set them */
     int open;              /* the process folder is */
-    int torn, torn_told;   /* another program has truncated the rings */
+    int torn, torn_reported;   /* another program has truncated the rings */
     Header plain;          /* the header until then */
     Header *header;        /* `plain`, or mapped */
     uint64_t seg_len, args_len; /* as in the header, which another program may truncate */

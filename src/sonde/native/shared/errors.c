@@ -61,12 +61,12 @@ int is_theirs(void)
     return yes;
 }
 
-void blame_on(PyObject *told)
+void blame_on(PyObject *report)
 {
     PyObject *value = PyErr_Occurred() ? take_error() : NULL;
     if (!value)
         return;
-    Py_XDECREF(PyObject_CallFunctionObjArgs(told, value, NULL));
+    Py_XDECREF(PyObject_CallFunctionObjArgs(report, value, NULL));
     Py_DECREF(value);
     forget_error();
 }

@@ -11,8 +11,8 @@ void defer_error(void);
 /* Is the exception that is set the program's? Any other is cleared. */
 int is_theirs(void);
 
-/* The exception that is set, if there is one: `told`, in Python, counts it and gives something up, unless it is the program's. */
-void blame_on(PyObject *told);
+/* The exception that is set, if there is one: `report`, in Python, counts it and gives something up, unless it is the program's. */
+void blame_on(PyObject *report);
 
 /* After a call of our own code. 1: the exception that is set is the program's. Any other is cleared. */
 static inline int interrupted(void)

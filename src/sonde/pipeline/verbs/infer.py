@@ -12,7 +12,7 @@ from sonde.pipeline.data.loading import Batches, batches
 from sonde.pipeline.job import Job, verb
 from sonde.pipeline.results.results import ResultWriter
 from sonde.pipeline.tracing import watch_forward
-from sonde.pipeline.training import loop
+from sonde.pipeline.training import batchloop
 from sonde.pipeline.training.build import build_model
 from sonde.pipeline.training.distributed import collected, gathered
 from sonde.pipeline.training.inputs import device_of
@@ -35,9 +35,9 @@ def infer(job: Job) -> Path | None:
         stack.enter_context(seeded(job.seed))
         provider = job.provider("infer")
         model = build_model(job.config, provider, training=False)
-        loop.method(model, "infer_batch")
+        batchloop.method(model, "infer_batch")
         weights = give_weights(model, job, "infer")
-        setting = loop.LoopSetting(model.to(device), device, job.progress, world)
+        setting = batchloop.LoopSetting(model.to(device), device, job.progress, world)
         data = batches(job, provider, world)
         watch_forward(model)
         job.begin()
@@ -49,7 +49,7 @@ def infer(job: Job) -> Path | None:
     return path
 
 
-def write_outputs(setting: loop.LoopSetting, data: Batches, made: RunFolder | None) -> None:
+def write_outputs(setting: batchloop.LoopSetting, data: Batches, made: RunFolder | None) -> None:
     """Run `infer_batch` over all batches; what it gives goes into the run folder, or, in a traced run, nowhere.
 
     The first rank writes what all ranks give, in the order of the items.
@@ -69,7 +69,7 @@ def write_outputs(setting: loop.LoopSetting, data: Batches, made: RunFolder | No
                 with ai.other.io.write:
                     table.write(*_merged(parts))
 
-        loop.infer(setting, data, take)
+        batchloop.infer(setting, data, take)
 
 
 def _merged(parts: list[Any]) -> tuple[list[str], dict[str, Any]]:

@@ -12,7 +12,7 @@ from sonde.pipeline.data.loading import Batches, batches
 from sonde.pipeline.folder import as_json
 from sonde.pipeline.job import Job, verb
 from sonde.pipeline.tracing import watch_forward
-from sonde.pipeline.training import loop, seed
+from sonde.pipeline.training import batchloop, seed
 from sonde.pipeline.training.build import build_model
 from sonde.pipeline.training.inputs import device_of
 from sonde.pipeline.training.weights import give_weights
@@ -38,9 +38,9 @@ def test(job: Job) -> dict[str, float]:
         provider = job.provider("test")
         model = build_model(job.config, provider, training=False)
         weights = give_weights(model, job, "test")
-        setting = loop.LoopSetting(model.to(device), device, job.progress, world)
+        setting = batchloop.LoopSetting(model.to(device), device, job.progress, world)
         for name in ("infer_batch", "test_batch"):
-            loop.method(model, name)
+            batchloop.method(model, name)
         data = batches(job, provider, world)
         watch_forward(model)
         job.begin()
@@ -53,12 +53,12 @@ def test(job: Job) -> dict[str, float]:
     return metrics
 
 
-def _passes(setting: loop.LoopSetting, data: Batches, made: RunFolder | None) -> dict[str, float]:
+def _passes(setting: batchloop.LoopSetting, data: Batches, made: RunFolder | None) -> dict[str, float]:
     with phase("infer"):
         write_outputs(setting, data, made)
     setting.progress.start(len(data), "test")
     try:
         with phase("test"), ai.pipeline.evaluate:
-            return loop.evaluate(setting, data, "test_batch")
+            return batchloop.evaluate(setting, data, "test_batch")
     finally:
         setting.progress.stop()

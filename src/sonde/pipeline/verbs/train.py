@@ -13,7 +13,7 @@ from sonde.errors import ConfigError
 from sonde.pipeline.data.loading import Batches, batches
 from sonde.pipeline.job import Job, verb
 from sonde.pipeline.tracing import watch_forward
-from sonde.pipeline.training import checkpoint, distributed, loop, seed
+from sonde.pipeline.training import batchloop, checkpoint, distributed, seed
 from sonde.pipeline.training.build import build_model
 from sonde.pipeline.training.checkpoint import BEST, LATEST, WEIGHTS, Progressed
 from sonde.pipeline.training.ignite import engine, library
@@ -55,15 +55,15 @@ class _Training:
         self._start_from(model)
         model = model.to(device)
         distributed.same_weights(model, world)
-        self.setting = loop.LoopSetting(model, device, job.progress, world)
+        self.setting = batchloop.LoopSetting(model, device, job.progress, world)
         self.train = batches(job, provider, world, training=True)
         self.validate: Batches | None = None
         if "validate" in config["data_request"]:
             self.validate = batches(job, job.provider("validate"), world)
-            loop.method(model, "validate_batch")
+            batchloop.method(model, "validate_batch")
         if not len(self.train):
             raise ConfigError("data_loader.drop_last leaves no batch to train with. Use a smaller batch_size.")
-        self.steps = loop.TrainingSteps(self.setting, self.job.number("train", "accumulate"), len(self.train))
+        self.steps = batchloop.TrainingSteps(self.setting, self.job.number("train", "accumulate"), len(self.train))
         self.done = Progressed()
         self.folder: RunFolder | None = None
         self.history: list[dict[str, float]] = []
@@ -151,7 +151,7 @@ class _Training:
         self.job.progress.stop()
         self.job.progress.start(len(self.validate), "validate")
         with ai.pipeline.evaluate, phase("validate"):
-            return loop.evaluate(self.setting, self.validate, "validate_batch")
+            return batchloop.evaluate(self.setting, self.validate, "validate_batch")
 
     def _schedule(self, numbers: dict[str, float]) -> None:
         scheduler = getattr(self.setting.model, "scheduler", None)

@@ -17,7 +17,7 @@ MOST = 64  # copies under way
 NUMBERS = (float, int)
 
 
-class _Copy(NamedTuple):
+class _PendingCopy(NamedTuple):
     """Numbers on their way to the host, and who gets how many of them."""
 
     values: Any  # a vector in memory of the host
@@ -30,7 +30,7 @@ class PendingNumbers:
 
     def __init__(self) -> None:
         self._asked: list[tuple[list[Any], Write]] = []  # tensors of one device, and who gets their numbers
-        self._copies: list[_Copy] = []
+        self._copies: list[_PendingCopy] = []
         self.left_out = 0
 
     def add(self, scalars: list[Any], write: Write) -> None:
@@ -75,11 +75,11 @@ def _filled(known: list[float | None], values: list[float]) -> list[float]:
     return [next(came) if one is None else one for one in known]
 
 
-def _ordered(asked: list[tuple[list[Any], Write]]) -> _Copy:
+def _ordered(asked: list[tuple[list[Any], Write]]) -> _PendingCopy:
     torch = sys.modules["torch"]
     vector = torch.cat([one.float().reshape(-1) for tensors, _ in asked for one in tensors])
     values = torch.empty_like(vector, device="cpu", pin_memory=True)
     values.copy_(vector, non_blocking=True)
     done = torch.cuda.Event()
     done.record()
-    return _Copy(values, done, [(sum(one.numel() for one in tensors), write) for tensors, write in asked])
+    return _PendingCopy(values, done, [(sum(one.numel() for one in tensors), write) for tensors, write in asked])

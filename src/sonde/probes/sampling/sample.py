@@ -23,7 +23,7 @@ from sonde.hooks.torch.loader import start_in_workers
 from sonde.probes import step
 from sonde.probes.disable import switch_off
 from sonde.probes.sampling.frames import Tree
-from sonde.probes.sampling.threads import Thread, Threads
+from sonde.probes.sampling.threads import SampledThread, Threads
 from sonde.store.probe import SAMPLE, SAMPLE_STACK, SAMPLE_THREAD_BITS
 from sonde.store.record import DETAIL
 
@@ -186,7 +186,7 @@ class StackSampler:
         for thread in self._threads.alive.values():
             self._write(thread)
 
-    def _write(self, thread: Thread) -> None:
+    def _write(self, thread: SampledThread) -> None:
         if thread.spent and thread.node:
             key = thread.number << SAMPLE_THREAD_BITS | thread.node
             core.counter(SAMPLE_STACK, thread.spent, SAMPLE, key, level=DETAIL)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST = 1000  # threads of a process that are told apart; further ones are not sampled
 
 
-class Thread:
+class SampledThread:
     """One thread: its number, when and at which node it was seen last, since when it has been there, and what is not written of that."""
 
     __slots__ = ("_place", "node", "number", "seen", "since", "spent")
@@ -39,7 +39,7 @@ class Threads:
     """The threads of this process that are alive, by their idents."""
 
     def __init__(self) -> None:
-        self.alive: dict[int, Thread] = {}
+        self.alive: dict[int, SampledThread] = {}
         self._count = 0
 
     def restart(self, now: int) -> None:
@@ -47,12 +47,12 @@ class Threads:
         for one in self.alive.values():
             one.seen = now
 
-    def get(self, ident: int, now: int) -> Thread | None:
+    def get(self, ident: int, now: int) -> SampledThread | None:
         """A thread; None: there are too many. The time of a new one begins now."""
         found = self.alive.get(ident)
         if found is None and self._count < MOST:
             self._count += 1
-            found = self.alive[ident] = Thread(self._count, now)
+            found = self.alive[ident] = SampledThread(self._count, now)
             named = next((one for one in threading.enumerate() if one.ident == ident), None)
             facts = {"tid": None if named is None else named.native_id, "name": None if named is None else named.name}
             core.mark(SAMPLE_THREAD, SAMPLE, found.number, facts, ESSENTIAL)

@@ -14,7 +14,7 @@ from sonde.exchange.imports import decode, infer, times, vocabulary
 from sonde.exchange.imports.arguments import take_context, whole_number, within
 from sonde.exchange.imports.decode import Event
 from sonde.exchange.imports.parents import StepRange
-from sonde.exchange.imports.process import Process, Update, end_steps
+from sonde.exchange.imports.process import OptimizerEnd, Process, end_steps
 from sonde.exchange.imports.scan import Scan
 from sonde.exchange.imports.writer import FLUSH, ProcessWriter, SpanColumns
 from sonde.exchange.tracks import BATCHES, STEPS
@@ -258,7 +258,7 @@ class FileImport:
             dur = None if mark else dur
             self._add_file(args)
             if self._pfw and (cat, name) == vocabulary.UPDATE:
-                process.updates.append(Update(thread, start + (dur or 0), context["step"], context["epoch"]))
+                process.updates.append(OptimizerEnd(thread, start + (dur or 0), context["step"], context["epoch"]))
         elif (cat, name) != (known := self._known_as(cat, name)):
             args = args if known[1] == name else {"name": name} | args
             cat, name = known
@@ -282,7 +282,7 @@ class FileImport:
             process.steps.append(StepRange(start, start + dur, step))
             process.training = thread
         elif name.startswith("Optimizer.step#"):
-            process.updates.append(Update(thread, start + dur))
+            process.updates.append(OptimizerEnd(thread, start + dur))
 
     def _counter(
         self, process: Process, thread: Hashable, cat: str, name: str, args: dict[str, Any], start: int
