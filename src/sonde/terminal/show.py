@@ -12,9 +12,10 @@ from rich.text import Text
 from sonde import units
 from sonde.terminal.layout import INDENT, block, grid, heading, note
 from sonde.terminal.table import TextColumn
+from sonde.views.drops import LostRecords
 from sonde.views.runs import BROKEN
 from sonde.views.safe import printable, shorten
-from sonde.views.show import Counter, LostRecords, Mark, Name, OpenRow, ProcessRow, Show
+from sonde.views.show import Counter, Mark, Name, OpenRow, ProcessRow, Show
 
 STATE_STYLES = {"recording": "green", "running": "green", "died": "red", BROKEN: "red", "unknown": "yellow"}
 MOST_PROCESSES = 16

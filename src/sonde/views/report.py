@@ -10,7 +10,6 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.questions.cost import Cost, cost
 from sonde.analysis.questions.deepened import DeepSteps, deepened
 from sonde.analysis.questions.goodput import Goodput, goodput
@@ -35,6 +34,7 @@ from sonde.store import probe
 from sonde.store.alive import TERMINATED
 from sonde.store.process import SCHEMA
 from sonde.views.blindspots import BlindSpot, blind_spots
+from sonde.views.drops import LostRecords, lost_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -192,14 +192,6 @@ class MemoryRow:
 
 
 @dataclass(frozen=True)
-class Drop:
-    """Records that are missing, and why."""
-
-    count: int | None  # None is not known
-    reason: str
-
-
-@dataclass(frozen=True)
 class Box:
     """What the black box has: dumps with their reasons, and processes in which a non-finite value was born."""
 
@@ -233,7 +225,7 @@ class Report:
     deepened: list[DeepSteps]
     overhead: Cost
     blind_spots: list[BlindSpot]
-    drops: list[Drop]
+    drops: list[LostRecords]
     black_box: Box
 
 
@@ -265,7 +257,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         deepened=deepened(run) if probe.DEEPEN in seen else [],
         overhead=cost(run),
         blind_spots=blind_spots(run, found.facts, found.policy, seen),
-        drops=_drops(run),
+        drops=lost_records(run),
         black_box=_box(found),
     )
 
@@ -378,13 +370,6 @@ def _how(row: dict[str, Any]) -> str:
     if row["exception"]:
         return str(row["exception"])
     return f"exit code {row['exit_code']}" if row["exit_code"] else ""
-
-
-def _drops(run: Run) -> list[Drop]:
-    found = run.drops
-    losses = [Drop(count, REASONS[reason]) for reason, count in found.by_reason.items()]
-    losses += [Drop(None, UNCOUNTED)] if found.uncounted else []
-    return losses + ([Drop(found.args, "without their arguments")] if found.args else [])
 
 
 # ── steps and phases ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.drops import REASONS, UNCOUNTED
 from sonde.analysis.questions.names import NameSummary, summarize, wall_ns
 from sonde.analysis.questions.spans import OpenSpan, open_spans
 from sonde.analysis.records import label
 from sonde.analysis.training.trainers import phase_of
 from sonde.store import probe
 from sonde.store.alive import DIED, ENDED, RUNNING, UNKNOWN
+from sonde.views.drops import LostRecords, lost_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,14 +100,6 @@ class OpenRow:
 
 
 @dataclass(frozen=True)
-class LostRecords:
-    """Records that are missing, and why."""
-
-    count: int | None  # None is not known
-    reason: str
-
-
-@dataclass(frozen=True)
 class Show:
     """One run, ready to be drawn."""
 
@@ -167,7 +159,7 @@ def show(run: Run, sort: str = "total", limit: int = 0) -> Show:
         counters=_counters(run),
         marks=_marks(run),
         open=_open(run),
-        drops=_drops(run),
+        drops=lost_records(run),
         notes=run.notes,
     )
 
@@ -301,13 +293,3 @@ def _innermost(span: OpenSpan, above: dict[tuple[str, int], int | None], names: 
         args=span.args,
         within=within,
     )
-
-
-def _drops(run: Run) -> list[LostRecords]:
-    drops = run.drops
-    losses = [LostRecords(count, REASONS[reason]) for reason, count in drops.by_reason.items()]
-    if drops.uncounted:
-        losses.append(LostRecords(None, UNCOUNTED))
-    if drops.args:
-        losses.append(LostRecords(drops.args, "lost their arguments, which could not be written"))
-    return losses
