@@ -12,10 +12,13 @@ import pytest
 
 from sonde.analysis.live import window
 from sonde.analysis.live.run import Live
+from sonde.analysis.live.sealed import SealedTail
 from sonde.analysis.live.window import History, Window
+from sonde.analysis.parts import plan as plan_module
 from sonde.analysis.records.schema import PHASES
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
+from sonde.analysis.sealing.engines import in_loop
 from sonde.errors import RunNotFound
 from sonde.store import probe
 from sonde.store.record import COUNTER, MARK
@@ -136,6 +139,21 @@ def test_a_sealed_run_gives_the_same_numbers(tmp_path: Path) -> None:
     }
     assert [one.ns for one in after.slowest.slowest[:5]] == [one.ns for one in slowest]
     assert after.trainers[0].window.loss == pytest.approx(1 / 30)
+
+
+@pytest.mark.parametrize("sealed", [1, 3])
+def test_parts_are_read_one_by_one_and_what_is_raw_from_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: int
+) -> None:
+    """With one part for each rank: all of them sealed, or only one."""
+    monkeypatch.setattr(plan_module, "EVENTS", 1)
+    path = build_training(tmp_path / "run", ranks=3, workers=1, steps=30)
+    numbers = from_live(looked(path))
+    seal(path, engine=lambda source, parts: in_loop(source, parts[:sealed]))
+    after = looked(path)
+    assert sum(isinstance(one.tail, SealedTail) for one in after.sources.values()) == 2 * sealed
+    assert not after.unread
+    assert repr(from_live(after)) == repr(numbers)
 
 
 def test_many_looks_find_what_one_look_finds(tmp_path: Path) -> None:

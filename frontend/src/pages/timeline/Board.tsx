@@ -26,7 +26,7 @@ interface Props {
 
 const CLICK = 4 // px: less is a click
 const PAUSE = 90 // ms without a move before slices are asked for
-const MANY = 80 // lanes: of more only those that are seen are asked for
+const MANY = 30 // lanes: of more only those that are seen are asked for
 
 interface Have {
   slices: Slices

@@ -48,6 +48,11 @@ def nothing() -> Fresh:
     return Fresh(np.empty(0, dtype=list(record.RECORD_FIELDS)), np.empty(0, dtype=np.uint32))
 
 
+def share(among: int) -> int:
+    """Bytes that are looked at first, of each of so many processes."""
+    return min(FIRST_BYTES, max(LEAST_BYTES, MANY_BYTES // among))
+
+
 class Tail:
     """One process folder. `open`: the spans that are entered and not left; `unread`: records from before the first look.
 
@@ -57,7 +62,7 @@ class Tail:
     def __init__(self, folder: Path, among: int = 1) -> None:
         """`among`: how many processes there are; of many, less is looked at of each."""
         self.folder = folder
-        self._first_bytes = min(FIRST_BYTES, max(LEAST_BYTES, MANY_BYTES // among))
+        self._first_bytes = share(among)
         self.notes: list[str] = []
         self.info: Info = read_info(folder, self.notes)
         self.names: dict[int, tuple[str, str]] = {}

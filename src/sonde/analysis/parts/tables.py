@@ -63,6 +63,12 @@ class PartTables:
                 found.append(f"SELECT {named} FROM {rows}")
         return found
 
+    def together(self) -> list[set[str]]:
+        """The processes of each part."""
+        return [
+            {prefix + process for process in part.summary.processes} for prefix, parts in self._parts for part in parts
+        ]
+
     def files(self) -> list[Path]:
         """All files."""
         return [part.folder / name for _, parts in self._parts for part in parts for name in part.summary.files]
