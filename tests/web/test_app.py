@@ -71,7 +71,7 @@ def test_every_route_is_documented_and_every_documented_route_exists() -> None:
 @pytest.mark.parametrize(
     "path",
     ["", "/head", "/series?name=step,phases,loss,throughput,rss,cpu,gpu,disk", "/series?axis=time", "/counters", "/steps", "/steps/1/3",
-     "/batches/0/0/0/3", "/items", "/items/3", "/lanes", "/timeline", "/search?q=forward", "/selection", "/layers", "/samples", "/blackbox", "/traces",
+     "/batches/0/0/0/3", "/items", "/items/3", "/lanes", "/timeline", "/search?q=forward", "/selection", "/layers", "/samples", "/learning", "/hosts", "/blackbox", "/traces",
      "/schema", "/sql?q=select 1"],
 )  # fmt: skip
 def test_each_resource_of_a_run_answers(client: TestClient, path: str) -> None:

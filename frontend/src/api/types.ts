@@ -73,7 +73,7 @@ export interface Head {
 }
 
 /** What only some runs have. */
-export type Feature = "steps" | "layers" | "traces" | "blackbox" | "items" | "learning" | "files"
+export type Feature = "steps" | "layers" | "traces" | "blackbox" | "items" | "learning" | "files" | "samples" | "hosts"
 
 export interface Finding {
   kind: string
@@ -395,6 +395,8 @@ export interface Load {
   start_ns: number | null
   dur_ns: number | null
   error: boolean | null
+  /** Of the step that used its batch. */
+  step_loss: Num | null
 }
 
 /** One value of an item, as it was kept somewhere. */
@@ -415,6 +417,19 @@ export interface ItemValue {
   array: string | null
 }
 
+/** A value that the program gave to `sonde.log_items`. */
+export interface ItemLoss {
+  name: string
+  purpose: string | null
+  step: number | null
+  rank: number | null
+  loader: number | null
+  round: number | null
+  batch: number | null
+  position: number | null
+  value: Num | null
+}
+
 export interface WholeItem {
   item: {
     index: number | null
@@ -428,9 +443,100 @@ export interface WholeItem {
   loads: Load[]
   files: { path: string; calls: number; bytes: number; dur_ns: number }[]
   values: ItemValue[]
+  /** The mean of those in training that the program gave to `sonde.log_items`. */
   loss: Num | null
+  losses: ItemLoss[]
   replay: string | null
   left_out: number
+}
+
+/** A call in a flame graph, with what it called. */
+export interface Call {
+  name: string
+  dur_ns: number
+  calls: Call[]
+}
+
+export interface SampledLine {
+  phase: string
+  function: string
+  file: string
+  line: number | null
+  looks: number
+  dur_ns: number
+  share: number
+}
+
+export interface Drawing {
+  title: string
+  lines: { name: string; x: number[]; y: number[] }[]
+}
+
+export interface Learning {
+  metrics: {
+    name: string
+    source: string
+    count: number
+    first: Num
+    last: Num
+    last_step: number | null
+    low: Num
+    low_step: number | null
+    high: Num
+    high_step: number | null
+  }[]
+  evaluation: Drawing[]
+  sampled: Drawing[]
+}
+
+export interface Attempt {
+  number: number
+  started_ns: number | null
+  ran_ns: number | null
+  waited_ns: number | null
+  ranks: number
+  first_step: number | null
+  last_step: number | null
+  steps: number
+  repeated: number | null
+  repeated_ns: number | null
+}
+
+export interface Heat {
+  unit: "step" | "ns"
+  first: number
+  width: number
+  high_ns: number
+  /** The latest first; for each piece of the axis how late, and the slowest rank. */
+  hosts: { host: string; late_ns: (number | null)[]; rank: (number | null)[] }[]
+}
+
+export interface Hosts {
+  goodput: {
+    share: number | null
+    steps: number | null
+    repeated: number | null
+    whole_ns: number
+    steps_ns: number | null
+    repeated_ns: number | null
+    between_ns: number
+    other_ns: number
+    attempts: Attempt[]
+    line: string
+    advice: string | null
+  } | null
+  clocks: {
+    host: string
+    ranks: number
+    ahead: string
+    error: string
+    drift: string
+    basis: string
+    was_set: string
+    jumps: number | null
+  }[]
+  about_clocks: string
+  heat: Heat | null
 }
 
 /** Numbers of an array, in the order of its last dimension. */

@@ -37,6 +37,17 @@ export const PAGES: PageEntry[] = [
   },
   { path: "/runs/:run/layers/*layer", load: () => import("../pages/layers/Layer") },
   {
+    path: "/runs/:run/learning",
+    tab: { label: "Learning", needs: "learning" },
+    load: () => import("../pages/learning/Learning"),
+  },
+  {
+    path: "/runs/:run/samples",
+    tab: { label: "Samples", needs: "samples" },
+    load: () => import("../pages/samples/Samples"),
+  },
+  { path: "/runs/:run/hosts", tab: { label: "Hosts", needs: "hosts" }, load: () => import("../pages/hosts/Hosts") },
+  {
     path: "/runs/:run/blackbox",
     tab: { label: "Black box", needs: "blackbox" },
     load: () => import("../pages/blackbox/BlackBox"),

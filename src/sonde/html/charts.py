@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 HEIGHT = 1000  # of every drawing, in its own units
 LEVELS = 9  # of the heat map
-LEAST_HEAT = 0.2  # of a rank's own time: the darkest colour is no less, so that chance stays pale
 LABELLED = 40  # hosts that all have a name beside them
 LABELLED_OF_MANY = 24
 CLIPPED = 40  # a mean that is so many times the median is cut off there, marked, and told
@@ -117,9 +116,7 @@ def host_heat(charts: Charts) -> str:
     along, hosts = charts.heat_axis, charts.hosts
     if along is None or not hosts:
         return ""
-    chronic = max(sorted(late for late, _ in host.values.values())[len(host.values) // 2] for host in hosts)
-    own = sorted(value for strip in charts.strips for value in strip.values.values())
-    high = max(chronic, LEAST_HEAT * own[len(own) // 2], 1.0)
+    high = charts.hosts_high_ns
     labelled = hosts if len(hosts) <= LABELLED else hosts[:LABELLED_OF_MANY]
     rows = [tag("div", tag("span", safe(host.host)) + _host(host, along, high), "strip wide") for host in labelled]
     rows += [

@@ -321,8 +321,8 @@ def _evaluation(view: Report, charts: Charts) -> str:
         for one in view.evaluation
     ]
     drawn = "".join(
-        tag("h3", safe(line.name)) + draw.lines([line], charts.evaluation_ns, units.brief, from_zero=False)
-        for line in charts.evaluation
+        tag("h3", safe(one.title)) + draw.lines(one.lines, one.lasted_ns, units.brief, from_zero=False)
+        for one in charts.evaluation
     )
     titles = ["<metric", "<logged by", "first", "last", "lowest", "highest", "times"]
     return section("Evaluation", "Losses and metrics as they were logged.", table(titles, rows) + drawn)
@@ -335,10 +335,12 @@ def _at(value: float, step: int | None) -> str:
 def _learning(charts: Charts) -> str:
     """Learning rates and, of sampled steps, gradients, updates and activations."""
     drawn = "".join(
-        tag("h3", safe(one.title)) + draw.lines(one.lines, charts.learning_ns, units.brief, from_zero=False)
+        tag("h3", safe(one.title)) + draw.lines(one.lines, one.lasted_ns, units.brief, from_zero=False)
         for one in charts.learning
     )
-    return section("Learning", "Layers with the highest values; sampled by --learning.", drawn) if drawn else ""
+    return (
+        section("Learning", "Layers and fields with the highest values; sampled by --learning.", drawn) if drawn else ""
+    )
 
 
 def _several(charts: Charts) -> str:

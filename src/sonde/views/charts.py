@@ -13,7 +13,7 @@ from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.samples import Call, flame
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import BESIDE
-from sonde.store.probe import ACTIVATION, GRADIENT, LOG, METRIC, SYSTEM
+from sonde.store.probe import ACTIVATION, FIELD, GRADIENT, LOG, METRIC, SYSTEM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +26,7 @@ CELLS = 3000  # of the heat map, of all ranks together
 FEWEST = 24  # cells of a rank
 POINTS = 120  # of a line of memory, each with its least and its most
 MOST_LINES = 10
+LEAST_HEAT = 0.2  # of a rank's own time: the darkest colour is no less, so that chance stays pale
 MOST_STRIPS = 64
 MOST_BESIDE_HOSTS = 16  # ranks, where there are more and all hosts are drawn
 
@@ -41,10 +42,22 @@ class Line:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Lines of one kind."""
+    """Lines of one kind. `first_ns`: when the first one begins, in the time of the run; `lasted_ns`: what their places are shares of."""
 
     title: str
     lines: list[Line]
+    first_ns: int
+    lasted_ns: int
+
+
+@dataclass(frozen=True)
+class Heat:
+    """How long ranks took by themselves, and how late hosts were, over the pieces of an axis. `hosts_high_ns`: of the darkest cell."""
+
+    axis: Axis | None
+    ranks: list[Strip]
+    hosts: list[HostStrip]
+    hosts_high_ns: float
 
 
 @dataclass(frozen=True)
@@ -57,15 +70,14 @@ class Charts:
     strips: list[Strip]
     strips_left_out: int
     hosts: list[HostStrip]  # the latest first; none if there is only one
+    hosts_high_ns: float  # how late the darkest cell of a host is
     memory: list[Line]
     memory_left_out: int
     memory_ns: int  # how long memory was looked at
     losses: list[Line]
     losses_ns: int
-    evaluation: list[Line]
-    evaluation_ns: int
+    evaluation: list[Drawing]
     learning: list[Drawing]
-    learning_ns: int
     cpu: list[Line]  # per cent: of one core for a process, of all for a host
     disk: list[Line]  # bytes in a second
     usage_ns: int  # how long these were looked at
@@ -76,12 +88,8 @@ def charts(run: Run) -> Charts:
     """The charts of a run."""
     along = axis(run, SINGLE)
     along = along if along and along.width <= 1 else axis(run, PIECES)
-    ranks = run.sql("SELECT count(DISTINCT process) FROM steps").fetchall()[0][0] if along else 0
-    machines = len({row["host"] for row in run.rows})
-    drawn = machines if ranks > MOST_STRIPS and machines > 1 else ranks  # of many ranks, their hosts
-    coarse = axis(run, max(FEWEST, min(PIECES, CELLS // max(drawn, 1)))) if ranks > 1 else None
-    rows = strips(run, coarse) if coarse else []
-    hosts = host_strips(run, rows)
+    heat = rank_heat(run)
+    rows, hosts = heat.ranks, heat.hosts
     latest = _latest(rows, MOST_BESIDE_HOSTS if hosts and len(rows) > MOST_STRIPS else MOST_STRIPS)
     series = [
         one for one in memory_series(run) if one.role not in ("host", "container") and one.what in ("rss", "allocated")
@@ -94,19 +102,40 @@ def charts(run: Run) -> Charts:
     return Charts(
         axis=along,
         pieces=pieces(run, along) if along else [],
-        heat_axis=coarse,
+        heat_axis=heat.axis,
         strips=latest,
         strips_left_out=len(rows) - len(latest),
         hosts=hosts,
+        hosts_high_ns=heat.hosts_high_ns,
         memory=[_line(one, begun[one.host], max(lasted, 1)) for one in shown],
         memory_left_out=len(series) - len(shown),
         memory_ns=lasted,
         flame=flame(run),
         **_losses(run),
-        **_evaluation(run),
-        **_learning(run),
+        evaluation=evaluation(run),
+        learning=learning(run),
         **_usage(run),
     )
+
+
+def rank_heat(run: Run) -> Heat:
+    """All ranks and hosts of a run; nothing of one that has a single rank."""
+    ranks = run.sql("SELECT count(DISTINCT process) FROM steps").fetchall()[0][0]
+    machines = len({row["host"] for row in run.rows})
+    drawn = machines if ranks > MOST_STRIPS and machines > 1 else ranks  # of many ranks, their hosts
+    along = axis(run, max(FEWEST, min(PIECES, CELLS // max(drawn, 1)))) if ranks > 1 else None
+    rows = strips(run, along) if along else []
+    hosts = host_strips(run, rows)
+    return Heat(along, rows, hosts, _high(hosts, rows))
+
+
+def _high(hosts: list[HostStrip], ranks: list[Strip]) -> float:
+    """How late a host has to be for the darkest cell: as the latest usually is, and never next to nothing."""
+    if not hosts:
+        return 0.0
+    chronic = max(sorted(late for late, _ in host.values.values())[len(host.values) // 2] for host in hosts)
+    own = sorted(value for strip in ranks for value in strip.values.values())
+    return max(chronic, LEAST_HEAT * own[len(own) // 2], 1.0)
 
 
 def _latest(rows: list[Strip], most: int) -> list[Strip]:
@@ -133,41 +162,46 @@ def _losses(run: Run) -> dict[str, Any]:
     return {"losses": lines, "losses_ns": lasted}
 
 
-def _evaluation(run: Run) -> dict[str, Any]:
-    """Metrics of evaluations, of the first rank."""
+def evaluation(run: Run) -> list[Drawing]:
+    """Metrics of evaluations, of the first rank, each in a drawing of its own."""
+    if not (_has(run, LOG) or _has(run, METRIC)):
+        return []
+    rows = run.sql(
+        """
+        SELECT name, time_ns, value FROM metrics WHERE evaluation AND isfinite(value)
+            AND coalesce(rank, 0) = (SELECT min(coalesce(rank, 0)) FROM metrics WHERE evaluation) ORDER BY time_ns
+        """
+    ).fetchall()
     found: Measured = {}
-    if _has(run, LOG) or _has(run, METRIC):
-        rows = run.sql(
-            """
-            SELECT name, time_ns, value FROM metrics WHERE evaluation AND isfinite(value)
-                AND coalesce(rank, 0) = (SELECT min(coalesce(rank, 0)) FROM metrics WHERE evaluation) ORDER BY time_ns
-            """
-        ).fetchall()
-        for name, time, value in rows:
-            found.setdefault(name, []).append((time, value))
-    lines, lasted = _drawn({name: points for name, points in found.items() if len(points) > 1})
-    return {"evaluation": lines, "evaluation_ns": lasted}
+    for name, time, value in rows:
+        found.setdefault(name, []).append((time, value))
+    drawn = {name: points for name, points in found.items() if len(points) > 1}
+    lines, lasted = _drawn(drawn)
+    begun = min((drawn[line.name][0][0] for line in lines), default=0)
+    return [Drawing(line.name, [line], begun - (run.started or 0), lasted) for line in lines]
 
 
-# For each drawing: the table, what is drawn, and of which layers.
+_OF_LAYER = "t.model || '/' || t.layer"
+# For each drawing: the category of its records, the table, whose numbers they are, what is drawn, and of which rows.
 _SAMPLED = {
-    "Norm of gradients": (GRADIENT, "gradients", "norm", "norm IS NOT NULL"),
-    "Update relative to the weights": (GRADIENT, "gradients", "update_ratio", "update_ratio IS NOT NULL"),
-    "Share of dead units": (ACTIVATION, "activations", "dead", "dead > 0"),
-    "Share of saturated results": (ACTIVATION, "activations", "saturated", "saturated > 0"),
+    "Norm of gradients": (GRADIENT, "gradients", _OF_LAYER, "norm", "norm IS NOT NULL"),
+    "Update relative to the weights": (GRADIENT, "gradients", _OF_LAYER, "update_ratio", "update_ratio IS NOT NULL"),
+    "Share of dead units": (ACTIVATION, "activations", _OF_LAYER, "dead", "dead > 0"),
+    "Share of saturated results": (ACTIVATION, "activations", _OF_LAYER, "saturated", "saturated > 0"),
+    "Mean of each field of a batch": (FIELD, "fields", "t.field", "mean", "mean IS NOT NULL"),
+    "Share of padding in a batch": (FIELD, "fields", "t.field", "padding", "padding > 0"),
 }
 
 
-def _learning(run: Run) -> dict[str, Any]:
-    """Numbers of layers in sampled steps, of the first rank, over the time of the run."""
+def learning(run: Run) -> list[Drawing]:
+    """Numbers of layers and of batches in sampled steps, of the first rank, over the time of the run."""
     found = []
-    longest = 0
-    for title, (category, table, column, kept) in _SAMPLED.items():
+    for title, (category, table, whose, column, kept) in _SAMPLED.items():
         if not _has(run, category):
             continue
         rows = run.sql(
             f"""
-            SELECT t.model || '/' || t.layer, s.start_ns, max(t.{column}) FROM {table} t JOIN steps s USING (process, step)
+            SELECT {whose}, s.start_ns, max(t.{column}) FROM {table} t JOIN steps s USING (process, step)
             WHERE {kept} AND isfinite(t.{column}) AND coalesce(t.rank, 0) = (SELECT min(coalesce(rank, 0)) FROM {table})
             GROUP BY ALL ORDER BY 2
             """  # noqa: S608  our own names
@@ -175,13 +209,13 @@ def _learning(run: Run) -> dict[str, Any]:
         measured: Measured = {}
         for name, time, value in rows:
             measured.setdefault(name, []).append((time, value))
-        single = len({name.partition("/")[0] for name in measured}) == 1
+        single = whose == _OF_LAYER and len({name.partition("/")[0] for name in measured}) == 1
         named = {name.partition("/")[2] if single else name: points for name, points in measured.items()}
-        lines, lasted = _drawn(named)
-        longest = max(longest, lasted)
+        begun = min((points[0][0] for points in named.values()), default=0)
+        lines, lasted = _drawn(named, begun)
         if lines:
-            found.append(Drawing(title, lines))
-    return {"learning": found, "learning_ns": longest}
+            found.append(Drawing(title, lines, begun - (run.started or 0), lasted))
+    return found
 
 
 def _has(run: Run, category: str) -> bool:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sonde.web.asking import Ask
 
 
+_LEARNING = (probe.METRIC, probe.GRADIENT, probe.ACTIVATION, probe.FIELD)  # how their categories begin
+
+
 def head(run: Run, ask: Ask) -> object:
     """What is known at once."""
     ranks = [
@@ -76,9 +79,10 @@ def has(run: Run) -> dict[str, bool]:
         "traces": bool(trace_files(run.path)),
         "blackbox": probe.NONFINITE in words or bool(dump_folders(run.path, [])),
         "items": bool(words & {probe.ITEM, probe.FETCH}),
-        "learning": probe.LOG in words or probe.RATE in words,
+        "learning": probe.LOG in words or any(word.startswith(_LEARNING) for word in words),
         "files": probe.IO in words,
         "samples": probe.SAMPLE in words,
+        "hosts": len({row["host"] for row in run.rows}) > 1 or len({row["attempt"] for row in run.rows} - {None}) > 1,
     }
 
 

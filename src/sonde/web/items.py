@@ -51,11 +51,10 @@ def item(run: Run, ask: Ask) -> object:
     key = given.removeprefix("id:") if given.startswith("id:") else None
     index = None if key is not None else ask.place("index")
     where = f"id = {quoted(key)}" if key is not None else f'"index" = {index}'
-    loads = rows(
-        run.sql(
-            f"SELECT rank, process, loader, round, batch, position, step, worker, start_ns - {started} AS start_ns, dur_ns, error "
-            f"FROM items WHERE {where} ORDER BY start_ns LIMIT {MOST_LOADS}"
-        )
+    loads = _with_loss(
+        run,
+        f"SELECT rank, process, loader, round, batch, position, step, worker, start_ns - {started} AS start_ns, dur_ns, error "
+        f"FROM items WHERE {where} ORDER BY start_ns LIMIT {MOST_LOADS}",
     )
     (all_loads,) = run.sql(f"SELECT count(*) FROM items WHERE {where}").fetchall()[0]
     used = [] if index is None else _used(run, index, started)
@@ -145,10 +144,24 @@ def _value(one: StoredValue) -> dict[str, object]:
 
 def _used(run: Run, index: int, started: int) -> list[dict[str, object]]:
     """The batches that the ledger says it was in, where its loads were not recorded one by one."""
+    return _with_loss(
+        run,
+        f"SELECT rank, process, loader, round, batch, list_position(indices, {index}) - 1 AS position, step, worker, "
+        f"start_ns - {started} AS start_ns, NULL AS dur_ns, NULL AS error FROM batches WHERE list_contains(indices, {index}) "
+        f"ORDER BY start_ns LIMIT {MOST_LOADS}",
+    )
+
+
+def _with_loss(run: Run, loads: str) -> list[dict[str, object]]:
+    """These loads, each with the loss of the step that used its batch; that of the item alone is there only if the program gives it."""
     return rows(
         run.sql(
-            f"SELECT rank, process, loader, round, batch, list_position(indices, {index}) - 1 AS position, step, worker, "
-            f"start_ns - {started} AS start_ns, NULL AS dur_ns, NULL AS error FROM batches WHERE list_contains(indices, {index}) "
-            f"ORDER BY start_ns LIMIT {MOST_LOADS}"
+            f"""
+            WITH loads AS MATERIALIZED ({loads})
+            SELECT loads.*, step_loss FROM loads LEFT JOIN (
+                SELECT process, step, arg_max(loss, start_ns) AS step_loss FROM steps
+                WHERE step IN (SELECT step FROM loads) GROUP BY process, step
+            ) USING (process, step) ORDER BY loads.start_ns
+            """
         )
     )

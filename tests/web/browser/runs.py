@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 from tests.analysis.boxes import batch, birth, certificate, with_marks, write_dump
+from tests.diagnosis.lessons import SAMPLED, activations, counted, learned, plain
 from tests.views.runs import EVIL, ranks, with_slow_item
 
 from sonde.capture.result import TraceCall, TraceResult
 from sonde.store import probe
-from sonde.testing import MS, build_run, build_training, training_processes
+from sonde.store.record import MARK
+from sonde.testing import MS, BuiltRecord, Straggler, build_run, build_training, synthetic_run, training_processes
 from sonde.values.note import Item
 from sonde.values.snapshot import freeze
 
@@ -30,7 +32,32 @@ def build_all(folder: Path) -> Path:
     build_training(folder / "killed", steps=30, workers=1, killed=True)
     add_traces(with_nan(folder / hostile_name(), EVIL), EVIL)
     build_run(folder / "bare")
+    with_learning(folder / "learned")
+    synthetic_run(folder / "hosts", ranks=4, hosts=2, steps=90, restarts=1, repeated=7, stragglers=[Straggler(3)])
     return folder
+
+
+def with_learning(path: Path) -> Path:
+    """A training whose layers, inputs and stacks were sampled, and that logs a metric."""
+    metrics = [counted("val_accuracy", probe.LOG, step / 100, step) for step in range(5, 60, 10)]
+    fields = [counted("image", probe.FIELD + "mean", step / 10, step, probe.batch_key(0, 0, step)) for step in SAMPLED]
+    return build_run(path, learned(plain(), activations("first", dead=0.3), metrics, fields, sampled_stacks()))
+
+
+def sampled_stacks() -> list[BuiltRecord]:
+    """What `--sample` writes: a thread, two lines of it, and how long each was seen."""
+
+    def frame(node: int, caller: int, function: str) -> BuiltRecord:
+        facts = {"caller": caller, "function": function, "file": "/home/user/train.py", "line": 10 * node, "own": True}
+        return BuiltRecord(probe.SAMPLE_FRAME, probe.SAMPLE, MARK, key=node, args=facts)
+
+    thread = BuiltRecord(probe.SAMPLE_THREAD, probe.SAMPLE, MARK, key=1, args={"tid": 1000, "name": "MainThread"})
+    seen = [
+        counted(probe.SAMPLE_STACK, probe.SAMPLE, (2 + node) * MS, step, 1 << probe.SAMPLE_THREAD_BITS | node)
+        for step in range(60)
+        for node in (1, 2)
+    ]
+    return [thread, frame(1, 0, "train"), frame(2, 1, "<script>decode"), *seen]
 
 
 def hostile_name() -> str:

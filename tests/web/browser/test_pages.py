@@ -47,6 +47,11 @@ PLACES = {
     "hostile black box": f"{EVIL}/blackbox",
     "hostile trace": f"{EVIL}/traces/trace-b",
     "timeline": "/runs/slow/timeline",
+    "learning": "/runs/learned/learning",
+    "learning zoomed": "/runs/learned/learning?from=100000000&to=400000000",
+    "samples": "/runs/learned/samples",
+    "samples inside": "/runs/learned/samples?call=0.0&phase=forward",
+    "hosts": "/runs/hosts/hosts",
     "hostile run": EVIL,
     "hostile steps": f"{EVIL}/steps",
     "hostile item": f"{EVIL}/items/{BAD_ITEM}",
@@ -58,6 +63,9 @@ SAMPLE = (
     ("compare", "dark"),
     ("hostile trace", "phone"),
     ("sql as lines", "light"),
+    ("samples", "dark"),
+    ("learning", "phone"),
+    ("hosts", "light"),
 )
 VIEWS: dict[str, dict[str, Any]] = {
     "light": {"viewport": DESK, "color_scheme": "light"},

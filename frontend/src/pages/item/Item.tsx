@@ -45,7 +45,7 @@ function Whole({ head, data, name }: { head: Head; data: WholeItem; name: string
           "of median item": item.times === null ? null : times(item.times),
           longest: item.max_ns === undefined ? null : duration(item.max_ns),
           "all loads": item.total_ns === undefined ? null : duration(item.total_ns),
-          loss: data.loss === null ? null : brief(data.loss),
+          "own loss, mean": data.loss === null ? null : brief(data.loss),
         }}
       />
       {data.replay && (
@@ -56,6 +56,7 @@ function Whole({ head, data, name }: { head: Head; data: WholeItem; name: string
       )}
       <Values run={head.id} values={data.values} has={head.has.blackbox} />
       <Loads head={head} data={data} />
+      <Losses head={head} data={data} />
       <Files data={data} />
     </>
   )
@@ -147,6 +148,16 @@ function Loads({ head, data }: { head: Head; data: WholeItem }) {
     },
     { key: "took", title: "took", cell: one => duration(one.dur_ns) },
     { key: "at", title: "at", about: "Since the start of the run", cell: one => duration(one.start_ns) },
+    ...(data.loads.some(one => one.step_loss !== null)
+      ? [
+          {
+            key: "loss",
+            title: "loss of the step",
+            about: "Of the whole step that used its batch, not of this item",
+            cell: (one: Load) => (one.step_loss === null ? MISSING : brief(one.step_loss)),
+          },
+        ]
+      : []),
     { key: "error", title: "", text: true, cell: one => (one.error ? <span class="worst">failed</span> : "") },
   ]
   return (
@@ -161,6 +172,34 @@ function Loads({ head, data }: { head: Head; data: WholeItem }) {
         keyOf={one => `${one.process}-${one.loader}-${one.round}-${one.batch}-${one.position}-${one.start_ns}`}
       />
       {data.left_out > 0 && <p class="soft small">{plural(data.left_out, "later load")} left out.</p>}
+    </Part>
+  )
+}
+
+function Losses({ head, data }: { head: Head; data: WholeItem }) {
+  if (!data.losses.length) return null
+  return (
+    <Part title="Values the program recorded for it" told="By sonde.log_items.">
+      <Table
+        caption="Values recorded for this item"
+        rows={data.losses}
+        keyOf={one => `${one.name}-${one.rank}-${one.loader}-${one.round}-${one.batch}-${one.position}`}
+        columns={[
+          { key: "name", title: "name", text: true, cell: one => one.name },
+          { key: "value", title: "value", cell: one => (one.value === null ? MISSING : brief(one.value)) },
+          {
+            key: "step",
+            title: "step",
+            text: true,
+            cell: one => (
+              <Go to={one.step === null ? null : to.step(head.id, one.rank, one.step)}>
+                {one.step === null ? MISSING : `step ${count(one.step)}`}
+              </Go>
+            ),
+          },
+          { key: "purpose", title: "in", text: true, cell: one => one.purpose ?? MISSING },
+        ]}
+      />
     </Part>
   )
 }
