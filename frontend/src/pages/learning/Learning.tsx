@@ -19,6 +19,7 @@ import { Empty, Show } from "../../parts/States"
 import { type Column, Table } from "../../parts/Table"
 import "../../parts/runcharts/runcharts.css"
 import { merged } from "./merge"
+import "./learning.css"
 
 export default function Learning({ params }: PageProps) {
   const run = params.run as string
@@ -65,7 +66,7 @@ function Whole({ head, data }: { head: Head; data: Found }) {
       {data.metrics.length > 0 && (
         <Part title="Evaluation" told="Losses and metrics as they were logged.">
           <Table caption="Metrics" columns={columns(head)} rows={data.metrics} keyOf={one => one.name} />
-          <div class="charts">{data.evaluation.map(draw)}</div>
+          <div class="drawings">{data.evaluation.map(draw)}</div>
         </Part>
       )}
       {data.sampled.length > 0 && (
@@ -74,7 +75,7 @@ function Whole({ head, data }: { head: Head; data: Found }) {
           told="Layers and fields with the highest values."
           more={head.has.layers ? <Go to={to.layers(head.id)}>All layers</Go> : null}
         >
-          <div class="charts">{data.sampled.map(draw)}</div>
+          <div class="drawings">{data.sampled.map(draw)}</div>
         </Part>
       )}
     </Together.Provider>
