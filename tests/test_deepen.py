@@ -61,7 +61,7 @@ def deepen(folder: Path, *words: str) -> Result:
     until = time.monotonic() + 60
     while True:
         result = CliRunner().invoke(main, ["deepen", "--dir", str(folder / "sonde-runs"), "--wait", "60", *words])
-        early = "is not training" in result.output or "has ended" in result.output
+        early = "is not training" in result.output or "is starting" in result.output
         if not early or time.monotonic() > until:
             return result
         time.sleep(0.2)
@@ -127,6 +127,23 @@ def test_training_is_the_same_with_adaptive_depth(tmp_path: Path) -> None:
         ((steps,),) = run.sql("SELECT count(DISTINCT step) FROM layers").fetchall()
     assert [one.why for one in found][:1] == ["adaptive: an outlier"]
     assert (found[0].parts, steps) == (["layers", "stacks"], 5)
+
+
+def test_a_run_that_is_starting_has_not_ended(tmp_path: Path) -> None:
+    """Its launcher is there, and the program has recorded nothing yet."""
+    (tmp_path / "slow.py").write_text("import time; time.sleep(60)")
+    command = [sys.executable, "-m", "sonde", "run", "-q", "slow.py"]
+    program = subprocess.Popen(command, cwd=tmp_path)
+    try:
+        until = time.monotonic() + 60
+        while not list(tmp_path.glob("sonde-runs/*/*/process.json")) and time.monotonic() < until:
+            time.sleep(0.05)
+        result = CliRunner().invoke(main, ["deepen", "--dir", str(tmp_path / "sonde-runs")])
+    finally:
+        program.terminate()
+        program.wait(timeout=60)
+    assert result.exit_code != 0
+    assert "is starting: none of its processes records yet. Try again in a moment." in result.output
 
 
 def test_what_cannot_be_deepened_is_said(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Asks rules of one's own about a run that still grows, and does what they want: stop, dump, deepen.
 
 `python -m sonde.cli.customrules RUN FILE...` runs beside the program, started by its launcher; it ends with it. It takes at most 5 % of the time
-of a core, and does the same for one rule at most every 10 minutes.
+of a core, and does the same for one rule at most every 10 minutes. A rule that raises, hangs or ends its process is named and not asked
+again. No rule is asked before the training has begun: without steps, many would raise.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sonde.cli.deepen import STEPS, first_step, trainers
-from sonde.diagnosis.custom.process import ask_apart
+from sonde.cli.deepen import STEPS, first_step, trainers, training
+from sonde.diagnosis.custom.process import SECONDS as SECONDS_OF_ALL, UNASKED, ask_apart
 from sonde.errors import SondeError
 from sonde.store import request as requests
 from sonde.store.folder import FILE_MODE
@@ -33,16 +34,25 @@ DUMP_FILE = "dump"
 class Acting:
     """What was done for which rule, and when."""
 
-    def __init__(self, run: Path, files: Sequence[str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, run: Path, files: Sequence[str], say: Callable[[str], None], seconds: float = SECONDS_OF_ALL
+    ) -> None:
         self._run = run
+        self._seconds = seconds
         self._files = files
         self._say = say
         self._done: dict[tuple[str, str], float] = {}
         self._told: set[str] = set()
+        self._off: set[str] = set()
 
     def look(self) -> None:
         """Ask all rules once, and do what they want."""
-        found = ask_apart(self._run, self._files)
+        training(self._run)  # raises if no process trains
+        found = ask_apart(self._run, self._files, self._seconds, sorted(self._off))
+        self._off |= found.failed.keys()
+        for problem in found.failed.values():
+            self._told.add(problem)
+            self._say(f"{problem.removesuffix(UNASKED)} It is off until the program ends.")
         for problem in found.problems:
             if problem not in self._told:
                 self._told.add(problem)
@@ -98,13 +108,17 @@ def main(run: str, files: Sequence[str]) -> None:
     launcher = os.getppid()
     acting = Acting(Path(run), files, lambda text: print(f"sonde: {text}", file=sys.stderr, flush=True))
     while os.getppid() == launcher:
-        begun = time.monotonic()
+        before = _cpu_seconds()
         with suppress(SondeError):
             acting.look()
-        took = time.monotonic() - begun
-        until = time.monotonic() + max(SECONDS, took / SHARE)
+        until = time.monotonic() + max(SECONDS, (_cpu_seconds() - before) / SHARE)
         while os.getppid() == launcher and time.monotonic() < until:
             time.sleep(0.5)
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
 
 
 if __name__ == "__main__":

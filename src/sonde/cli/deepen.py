@@ -89,6 +89,16 @@ def command(
 
 def trainers(path: Path) -> list[_Trainer]:
     """The processes that can answer. Raises SondeError if there is none, or if steps are recorded deep now."""
+    found = training(path)
+    for one in found:
+        answer = _answer(one[0])
+        if answer.get("state") == requests.RECORDING:
+            raise SondeError(f"{path.name} already records steps in depth ({_steps(answer)}). Try again afterwards.")
+    return found
+
+
+def training(path: Path) -> list[_Trainer]:
+    """The processes that train, on all ranks. Raises SondeError if not all have begun, or the run has ended."""
     running(path)  # raises if the run has ended
     found: list[_Trainer] = []
     for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
@@ -96,19 +106,15 @@ def trainers(path: Path) -> list[_Trainer]:
             info = read_info(file.parent, [])
             if info.role not in PASSIVE and info.end is None and info in running(path):
                 found.append((file.parent, info))
-    training = [one for one in found if _step(one) is not None or one[1].host != host()]
-    if not training:
+    begun = [one for one in found if _step(one) is not None or one[1].host != host()]
+    if not begun:
         raise SondeError(f"{path.name} is not training: no process has begun a step. Try again once it trains.")
-    ranks = max((info.world_size or 1 for _, info in training), default=1)
-    if len(training) < ranks:
+    ranks = max((info.world_size or 1 for _, info in begun), default=1)
+    if len(begun) < ranks:
         raise SondeError(
-            f"{path.name} is not training on all ranks: {len(training)} of {ranks} have begun a step. Try again in a moment."
+            f"{path.name} is not training on all ranks: {len(begun)} of {ranks} have begun a step. Try again in a moment."
         )
-    for one in training:
-        answer = _answer(one[0])
-        if answer.get("state") == requests.RECORDING:
-            raise SondeError(f"{path.name} already records steps in depth ({_steps(answer)}). Try again afterwards.")
-    return training
+    return begun
 
 
 def first_step(found: list[_Trainer]) -> int | None:

@@ -14,7 +14,7 @@ import click
 from sonde import units
 from sonde.cli.choose import choose, directory, one_run, runs_dir, waiting
 from sonde.errors import SondeError
-from sonde.store.alive import RUNNING, UNKNOWN, state_of
+from sonde.store.alive import LAUNCHER, RUNNING, UNKNOWN, state_of
 from sonde.store.folder import PROCESS_FILE, host
 from sonde.store.probe import stacks_signal
 from sonde.store.process import Info, read_info
@@ -98,11 +98,16 @@ def _wait(path: Path, pid: int, before: dict[Path, int], seconds: float) -> Stac
 def running(path: Path) -> list[Info]:
     """The processes that may still be there; the same one once. Raises SondeError if the run is over."""
     found: dict[tuple[str, int | None], Info] = {}
+    starting = True  # but for its launcher, nobody has recorded anything yet
     for file in sorted(path.glob(f"*/{PROCESS_FILE}")):
         with suppress(SondeError, OSError):
             info = read_info(file.parent, [])
-            if info.role != "launcher" and state_of(info) in (RUNNING, UNKNOWN):
+            here = state_of(info) in (RUNNING, UNKNOWN)
+            starting &= info.role == LAUNCHER and here
+            if info.role != LAUNCHER and here:
                 found[info.host, info.pid] = info
+    if not found and starting:
+        raise SondeError(f"{path.name} is starting: none of its processes records yet. Try again in a moment.")
     if not found:
         raise SondeError(f"{path.name} has ended. {_written(path)}")
     return sorted(found.values(), key=lambda info: (info.rank or 0, info.pid or 0))

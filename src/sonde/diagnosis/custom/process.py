@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import environment
+from sonde.diagnosis.custom.rules import OFF, rule_id
 from sonde.errors import SondeError
 from sonde.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 SECONDS = 30.0
+UNASKED = " Rules after it were not asked."
 
 
 class OwnFindings(NamedTuple):
@@ -24,11 +26,14 @@ class OwnFindings(NamedTuple):
     findings: list[Finding]
     problems: list[str]
     asked: list[str]
+    failed: dict[str, str]  # the id of a rule that raised, hung or ended its process, and the problem
 
 
-def ask_apart(run: Path, files: Sequence[str], seconds: float = SECONDS) -> OwnFindings:
-    """Ask all rules of some files about a run. A rule that takes too long ends it: it is named, and those after it are not asked."""
-    command = [sys.executable, "-P", "-m", "sonde.diagnosis.custom.rules", str(run), *files]
+def ask_apart(run: Path, files: Sequence[str], seconds: float = SECONDS, off: Iterable[str] = ()) -> OwnFindings:
+    """Ask all rules of some files about a run, but those that are off. One that takes too long ends it: it is named, and those after it
+    are not asked.
+    """
+    command = [sys.executable, "-P", "-m", "sonde.diagnosis.custom.rules", str(run), *files, OFF, *off]
     try:
         done = subprocess.run(  # noqa: S603  our own words
             command,
@@ -48,7 +53,7 @@ def ask_apart(run: Path, files: Sequence[str], seconds: float = SECONDS) -> OwnF
 
 
 def _read(output: bytes, ended: str | None) -> OwnFindings:
-    found = OwnFindings([], [], [])
+    found = OwnFindings([], [], [], {})
     last: dict[str, Any] = {}
     for line in output.splitlines():
         try:
@@ -61,7 +66,11 @@ def _read(output: bytes, ended: str | None) -> OwnFindings:
             found.findings.append(Finding(**last["finding"]))
         elif "problem" in last:
             found.problems.append(str(last["problem"]))
+            if "failed" in last:
+                found.failed[rule_id(str(last["file"]), str(last["failed"]))] = found.problems[-1]
     if ended is not None:
         who = f"The rule {last['begin']} in {Path(last['file']).name}" if "begin" in last else "A file of rules"
-        found.problems.append(f"{who} {ended}. Rules after it were not asked.")
+        found.problems.append(f"{who} {ended}.{UNASKED}")
+        if "begin" in last:
+            found.failed[rule_id(str(last["file"]), str(last["begin"]))] = found.problems[-1]
     return found

@@ -7,6 +7,7 @@ a line of JSON, written at once. `diagnosis/custom/process.py` starts it.
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import os
 import runpy
@@ -22,7 +23,7 @@ from sonde.errors import RuleError, nearest
 from sonde.finding import SEVERITIES, WARN, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 TOML = ".toml"
 PYTHON = ".py"
@@ -30,6 +31,7 @@ KEYS = ("query", "above", "below", "severity", "why", "next", "confidence", "the
 FIELDS = ("kind", "severity", "confidence", "why", "next", "evidence", "then")
 ACTIONS = ("stop", "dump", "deepen")  # what a finding may want of a program that runs
 MOST_TEXT = 1000  # characters
+OFF = "--off"  # an argument: the rules behind it are not asked
 
 
 class OwnFacts:
@@ -159,8 +161,13 @@ def _of_table(file: Path, kind: str, table: Any) -> OwnRule:
 # ── the process ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def answers(path: str, files: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Ask all rules: what begins, what was found, and what went wrong."""
+def rule_id(file: str, kind: str) -> str:
+    """What identifies a rule."""
+    return f"{file}:{kind}"
+
+
+def answers(path: str, files: Sequence[str], off: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """Ask all rules but those that are off: what begins, what was found, and what went wrong."""
     with Run([path], threads=1) as run:
         facts = OwnFacts(run)
         for file in files:
@@ -170,25 +177,25 @@ def answers(path: str, files: Sequence[str]) -> Iterator[dict[str, Any]]:
                 yield {"problem": str(error)}
                 continue
             for rule in rules:
+                if rule_id(file, rule.kind) in off:
+                    continue
                 yield {"begin": rule.kind, "file": file}
                 try:
                     found = ask(rule, facts)
                 except RuleError as error:
-                    yield {"problem": str(error)}
+                    yield {"failed": rule.kind, "file": file, "problem": str(error)}
                 except Exception as error:  # noqa: BLE001  the user's code
-                    yield {
-                        "problem": f"The rule {rule.kind} in {os.path.basename(file)} failed: {type(error).__name__}: {error}"[
-                            :MOST_TEXT
-                        ]
-                    }
+                    why = f"The rule {rule.kind} in {os.path.basename(file)} failed: {type(error).__name__}: {error}"
+                    yield {"failed": rule.kind, "file": file, "problem": why[:MOST_TEXT]}
                 else:
                     yield {"end": rule.kind} if found is None else {"finding": found._asdict()}
 
 
-def main(path: str, files: Sequence[str]) -> None:
-    """Print each answer at once. What the rules print goes to the error channel."""
+def main(path: str, words: Sequence[str]) -> None:
+    """Print each answer at once. What the rules print goes to the error channel. After `--off` come the rules that are not asked."""
     out, sys.stdout = sys.stdout, sys.stderr
-    for one in answers(path, files):
+    files = list(itertools.takewhile(lambda word: word != OFF, words))
+    for one in answers(path, files, words[len(files) + 1 :]):
         out.write(json.dumps(one, default=str) + "\n")
         out.flush()
 
