@@ -55,6 +55,8 @@ class Settings(NamedTuple):
     fingerprint: int
     learning: int
     item_losses: bool
+    flops: bool
+    peak_flops: float
     io: bool
     profile_step: tuple[int, int] | None
     sample: int
@@ -145,6 +147,15 @@ def size(given: object) -> int:
     if not 1 <= bytes <= LARGEST_CAP:  # also false for NaN
         raise ValueError
     return int(bytes)
+
+
+def _positive(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        raise TypeError
+    number = float(given)
+    if not 0 <= number <= 1e30:  # also false for NaN
+        raise ValueError
+    return number
 
 
 def _names(given: object) -> tuple[str, ...]:
@@ -315,6 +326,14 @@ TABLE = (
         'Record the loss of each item wherever a loss module with `reduction="none"` is called, as `sonde.log_items` does.',
     ),
     Setting(
+        "flops", "SONDE_FLOPS", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
+        "Count the floating-point operations of one step, as `learning` does too.",
+    ),
+    Setting(
+        "peak_flops", "SONDE_PEAK_FLOPS", _positive, "a number of operations per second such as 312e12, or 0", lambda: 0.0, "0",
+        "Peak FLOP/s of one device in the precision that you train in. The report then says which share of it the training reaches (MFU). 0: unknown.",
+    ),
+    Setting(
         "io", "SONDE_IO", _switch, "1 or 0 (also true/false, yes/no, on/off)", lambda: False, "0",
         "Record which files are read, how many bytes and how long, for each item of a loader.",
     ),
@@ -352,6 +371,8 @@ PROBES = (
     "fingerprint",
     "learning",
     "item_losses",
+    "flops",
+    "peak_flops",
     "io",
     "profile_step",
     "sample",

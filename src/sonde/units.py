@@ -52,6 +52,16 @@ def count(number: float | None) -> str:
     return f"{number:,.0f}" if abs(number) < 1_000_000 else _scaled(number, _COUNTS, " ")
 
 
+def flops(per_s: float | None) -> str:
+    """`1.25 TFLOP/s`."""
+    return MISSING if per_s is None else _scaled(per_s, tuple(f"{prefix}FLOP/s" for prefix in _COUNTS), " ")
+
+
+def joules(energy: float | None) -> str:
+    """`12 J`, `4.10 kJ`."""
+    return MISSING if energy is None else _scaled(energy, tuple(f"{prefix}J" for prefix in _COUNTS), " ")
+
+
 def share(part: float | None) -> str:
     """`29 %`, `4.1 %`; a share above zero that would round to it is `<0.1 %`."""
     if part is None:

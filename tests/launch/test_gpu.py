@@ -15,6 +15,13 @@ class Refused(Exception):
     """What the library raises."""
 
 
+def _energy(number: int) -> int:
+    """Millijoules; the second device is too old to say."""
+    if number:
+        raise Refused
+    return 7_000
+
+
 def library(devices: int | None) -> ModuleType:
     """The library on a machine with so many devices; None: without a driver."""
     module = ModuleType("pynvml")
@@ -32,6 +39,8 @@ def library(devices: int | None) -> ModuleType:
         "nvmlDeviceGetUtilizationRates": lambda number: SimpleNamespace(gpu=10 * number),
         "nvmlDeviceGetMemoryInfo": lambda number: SimpleNamespace(used=5, total=9),
         "nvmlDeviceGetPowerUsage": lambda number: 250_000,
+        "nvmlDeviceGetTotalEnergyConsumption": _energy,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda number: 0x40,
         "nvmlDeviceGetTemperature": lambda number, sensor: 60,
     }
     module.__dict__.update(functions)
@@ -51,9 +60,10 @@ def test_each_device_is_recorded_under_its_number(monkeypatch: pytest.MonkeyPatc
             ("memory.used", 5),
             ("memory.total", 9),
             ("power", 250),
+            ("throttled", 0x40),
             ("temperature", 60),
         )
-    }
+    } | {("gpu.energy", 0): 7}
 
 
 @pytest.mark.parametrize("found", [library(None), None], ids=["no driver", "no library"])

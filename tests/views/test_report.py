@@ -194,7 +194,7 @@ def test_the_schema_has_the_parts_that_were_promised() -> None:
     assert list(SCHEMA["properties"]) == [
         *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "hosts", "goodput", "memory"),
         "evaluation",
-        *("tokens", "loader"),
+        *("tokens", "loader", "flops", "energy"),
         *("items", "hard_items", "layers", "lines", "deepened", "overhead", "blind_spots", "drops", "black_box"),
     ]
     finding = ["kind", "severity", "confidence", "why", "next", "evidence", "because"]

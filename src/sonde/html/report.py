@@ -17,6 +17,7 @@ from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, new
 from sonde.views.words import (
     black_box_line,
     deep_line,
+    flops_line,
     hard_items_line,
     item_name,
     measured,
@@ -89,6 +90,8 @@ def _head(view: Report) -> str:
         "samples/s": _rate(steps.samples_per_s),
         "tokens/s": None if view.tokens is None else _rate(view.tokens.per_s),
         "padding": None if view.tokens is None or view.tokens.padding is None else units.share(view.tokens.padding),
+        "operations": None if view.flops is None else flops_line(view.flops),
+        "energy a step": units.joules(None if view.energy is None else view.energy.per_step_j),
         "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
         "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
         "separate trainings": None if run.trainings < 2 else units.count(run.trainings),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import Any
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.store.probe import SYSTEM
+from sonde.store.probe import GPU_ENERGY, GPU_THROTTLED, SYSTEM
 
 
 class Devices:
@@ -29,13 +30,15 @@ class Devices:
             self._handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
 
     def sample(self) -> None:
-        """Record load, memory, power and temperature of each device; the key is its number."""
+        """Record load, memory, energy, power, temperature and why its clocks are held back, of each device; the key is its number."""
         for number, handle in enumerate(self._handles):
             library = self._library
             load, memory = library.nvmlDeviceGetUtilizationRates(handle), library.nvmlDeviceGetMemoryInfo(handle)
             core.counter("gpu.load", load.gpu, SYSTEM, number)
             core.counter("gpu.memory.used", memory.used, SYSTEM, number)
             core.counter("gpu.memory.total", memory.total, SYSTEM, number)
+            self._optional(GPU_ENERGY, "nvmlDeviceGetTotalEnergyConsumption", number, handle, 1e-3)
+            self._optional(GPU_THROTTLED, "nvmlDeviceGetCurrentClocksThrottleReasons", number, handle)
             core.counter("gpu.power", library.nvmlDeviceGetPowerUsage(handle) / 1000, SYSTEM, number)
             core.counter(
                 "gpu.temperature",
@@ -43,3 +46,10 @@ class Devices:
                 SYSTEM,
                 number,
             )
+
+    def _optional(self, name: str, function: str, number: int, handle: Any, unit: float = 1.0) -> None:
+        """Record what older devices or versions of the library cannot say: missing is not zero."""
+        asked = getattr(self._library, function, None)
+        if asked is not None:
+            with suppress(self._library.NVMLError):
+                core.counter(name, asked(handle) * unit, SYSTEM, number)

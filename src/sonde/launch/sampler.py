@@ -14,7 +14,7 @@ import psutil
 from sonde import ranks, system
 from sonde.events import core
 from sonde.guard import guard
-from sonde.launch import blindspots, gpu
+from sonde.launch import blindspots, energy, gpu
 from sonde.store.probe import MEMORY, PROCESS, SYSTEM, UNSEEN
 from sonde.store.record import ESSENTIAL
 from sonde.store.redact import redact
@@ -73,6 +73,7 @@ class Sampler:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="sonde sampler", daemon=True)
         self._gpus = gpu.Devices()
+        self._packages = energy.Packages()
         psutil.cpu_percent(None)  # the load since the call before: the first one has none
 
     def start(self) -> None:
@@ -179,6 +180,7 @@ class Sampler:
         core.counter("cpu", psutil.cpu_percent(None), SYSTEM, 0)
         core.counter("ram.total", memory.total, SYSTEM, 0)
         core.counter("ram.used", memory.total - memory.available, SYSTEM, 0)
+        self._packages.sample()
         disks = psutil.disk_io_counters()
         if disks is not None:
             core.counter("disk.read", disks.read_bytes, SYSTEM, 0)

@@ -14,7 +14,7 @@ from sonde.probes import frameworks, metrics, profile, step
 from sonde.probes.disable import switch_off
 from sonde.probes.files import install as files
 from sonde.probes.layers import record as layers
-from sonde.probes.learning import fingerprint, items, model, sample
+from sonde.probes.learning import fingerprint, flops, items, model, sample
 from sonde.probes.loader import install as loader
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
 from sonde.probes.process import children, environment, gc, group, recompile, sampler, stacks
@@ -57,6 +57,7 @@ PROBES = (
     Probe("layers", layers.install, ALWAYS),
     Probe("fingerprint", fingerprint.install, ALWAYS),
     Probe("learning", sample.install, ALWAYS),
+    Probe("flops", flops.install, ALWAYS),
     Probe("items", items.install, ALWAYS),
     Probe("profile", profile.install, ALWAYS),
     Probe("sample", sampling.install, ALWAYS),

@@ -15,6 +15,9 @@ PROBE = "probe"
 OFF = "probe.off"  # a probe that switched itself off; the name is the probe's, the argument `reason` says why
 MEMORY = "memory"
 SYSTEM = "system"
+ENERGY = "energy"  # a counter: joules that a processor package has used since the first look; the key is its number
+GPU_ENERGY = "gpu.energy"  # the same of a device, since its driver was loaded
+GPU_THROTTLED = "gpu.throttled"  # the bits of NVML that say why the clocks of a device are held back
 WAITED = "cpu.waited"  # a counter: ns that the thread that trains has waited for a core, since it began
 LAYER = "layer"
 LAYER_BACKWARD = "layer.backward"
@@ -97,6 +100,8 @@ LEARNING_LAYER = "learning.layer"
 # A category: marks, the values of a call of `sonde.log_items`, named by what was logged. The arguments: `call` (its number), `count` (of
 # values), `first` (place of the first one here), `ago` (ns since the call) and `values` (base64 of little-endian float32).
 ITEM_VALUES = "item.values"
+# A category: a counter `step`, the floating-point operations of that step; or a mark `uncounted`, whose argument `why` says why there is none.
+FLOPS = "flops"
 # What `--io` records. Marks: `file`, whose key is a number of this process, with `path` and `size`; and `read`, a file in one item (or
 # outside of items): the key is that of the batch, the arguments are `file` (that number), `position` in the batch, `opens`, `calls`,
 # `bytes`, `ns`, `native` (read by native code) and `disk` (bytes that came from a device). One that is missing is not known.

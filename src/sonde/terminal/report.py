@@ -17,6 +17,7 @@ from sonde.views.safe import printable, shorten
 from sonde.views.words import (
     black_box_line,
     deep_line,
+    flops_line,
     hard_items_line,
     item_name,
     measured,
@@ -117,6 +118,10 @@ def _speed(view: Report) -> list[str]:
         padding = view.tokens.padding
         told = "" if padding is None else f" ({units.share(padding)} padding)"
         found.append(f"{_rate(view.tokens.per_s)} tokens/s{told}")
+    if view.flops is not None:
+        found.append(flops_line(view.flops))
+    if view.energy is not None:
+        found.append(f"{units.joules(view.energy.per_step_j)} a step")
     if view.steps.loss is not None:
         parts = view.steps.loss_parts
         found.append(f"loss {view.steps.loss:.4g}" + (f" (mean of {parts} backward passes)" if parts else ""))

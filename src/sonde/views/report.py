@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.questions.cost import Cost, cost
 from sonde.analysis.questions.deepened import DeepSteps, deepened
+from sonde.analysis.questions.energy import Energy, energy
+from sonde.analysis.questions.flops import Flops, flops
 from sonde.analysis.questions.goodput import Goodput, goodput
 from sonde.analysis.questions.hard import HardItems, hard_items
 from sonde.analysis.questions.hosts import HostClock, host_clocks
@@ -218,6 +220,8 @@ class Report:
     evaluation: list[MetricSummary]
     tokens: Tokens | None
     loader: LoaderPipeline | None  # None: no loader with workers was seen, and training waits for none
+    flops: Flops | None
+    energy: Energy | None
     items: ItemSummary
     hard_items: list[HardItems]
     layers: list[LayerTimes]
@@ -250,6 +254,8 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         evaluation=metrics(run),
         tokens=tokens(run),
         loader=_loader(run, found),
+        flops=flops(run),
+        energy=energy(run),
         items=items(run, MOST_ITEMS) if probe.ITEM in seen else NONE,
         hard_items=hard_items(run, MOST_ITEMS),
         layers=layers(run) if "layer" in seen else [],

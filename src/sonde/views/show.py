@@ -237,6 +237,8 @@ def _unit(cat: str, name: str) -> str:
         probe.WAITED: "ns",
         "gpu.load": "%",
         "gpu.power": "W",
+        "gpu.energy": "J",
+        "energy": "J",
         "gpu.temperature": "°C",
     }.get(name, "")
 

@@ -8,6 +8,7 @@ from sonde import units
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.deepened import DeepSteps
+    from sonde.analysis.questions.flops import Flops
     from sonde.analysis.questions.hard import HardItems
     from sonde.analysis.questions.items import StepItem
     from sonde.views.report import Report, SlowStep
@@ -36,6 +37,14 @@ def hard_items_line(found: HardItems) -> str:
     where = {"train": " in training", "evaluate": " in evaluation"}.get(found.purpose, "")
     told = f"{units.plural(found.items, 'item')}{where}, median {measured(found.middle)}"
     return told + (f"; {units.plural(found.untied, 'value fits', 'values fit')} no batch" if found.untied else "")
+
+
+def flops_line(found: Flops) -> str:
+    """`1.25 TFLOP/s (38 % of the peak)`, or why there is none."""
+    if found.per_s is None:
+        return f"FLOP/s {units.MISSING}" + (f" ({found.uncounted})" if found.uncounted else "")
+    reached = "" if found.utilization is None else f" ({units.share(found.utilization)} of the peak)"
+    return f"{units.flops(found.per_s)}{reached}"
 
 
 def measured(value: float | None) -> str:

@@ -43,6 +43,10 @@ def _linear() -> Any:
     return torch.nn.Linear(2, 2)
 
 
+def _compiled() -> bool:
+    return bool(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)) == 2)
+
+
 # One row for each private name: the function of private.py that uses it, and something that it gives as long as the name is right.
 USES: dict[str, Callable[[], object]] = {
     "sequence_number": private.sequence_number,
@@ -63,6 +67,7 @@ USES: dict[str, Callable[[], object]] = {
     "without_functions": private.without_functions,
     "profiling": lambda: _profiled(private.profiling),
     "children": lambda: list(private.children(torch.nn.Sequential(_linear()))) == ["0"],
+    "compiled_frames": lambda: _compiled() and private.compiled_frames() > 0,
     "is_compiled": lambda: hasattr(_linear(), "_compiled_call_impl"),
     "COMPILED": lambda: hasattr(torch.compile(_linear()), private.COMPILED),
     "loss_class": lambda: isinstance(torch.nn.MSELoss(), private.loss_class()),

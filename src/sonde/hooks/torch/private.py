@@ -148,6 +148,12 @@ def run_backward_code() -> Any:
 children: Callable[[Any], dict[str, Any]] = attrgetter("_modules")
 
 
+def compiled_frames() -> int:
+    """How many frames torch.compile has looked at in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return int(counters["frames"]["total"]) if "frames" in counters else 0
+
+
 def is_compiled(module: Any) -> bool:
     """Has torch.compile taken this module?"""
     return hasattr(module, COMPILED) or getattr(module, "_compiled_call_impl", None) is not None
