@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.faults import peer, score, trial
+from benchmarks.faults import peer, score, trial, whatif
 from benchmarks.faults.cases import CASES, HEALTHY, SCRIPTS, Case
 
 from sonde.finding import Finding
@@ -36,6 +36,21 @@ def test_the_whole_suite_reaches_its_goal(busy: bool) -> None:
     """Three times each, 95 in 100 verdicts are right, and no finding is critical without reason; also on a busy machine."""
     result = score.measure(CASES, REPEATS, busy=busy)
     assert score.reached(result), "\n".join(score.sentences(result))
+
+
+@pytest.mark.parametrize(
+    ("programs", "workers", "epochs"),
+    [(["disk"], [1, 4], 1), pytest.param(whatif.PROGRAMS, whatif.WORKERS, 2, marks=pytest.mark.soak)],
+    ids=["some", "all"],
+)
+def test_what_other_workers_are_predicted_to_bring_they_bring(
+    programs: list[str], workers: list[int], epochs: int
+) -> None:
+    """Each prediction is checked by running with that number of workers; half of them are no further off than promised."""
+    rows = [row for program in programs for row in whatif.checked(program, workers, epochs=epochs)]
+    errors = sorted(abs(row.error) for row in rows)
+    assert len(rows) >= len(workers)
+    assert errors[len(errors) // 2 - 1] <= whatif.GOAL, rows
 
 
 def test_the_suite_has_a_case_for_every_kind() -> None:
