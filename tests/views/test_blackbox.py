@@ -240,3 +240,39 @@ def test_extreme_numbers_are_drawn(tmp_path: Path) -> None:
     write_dump(run, batches=[batch(5, {"flux": wild, "none": np.full((4, 30), np.nan)})])
     (case,) = shown(run)
     assert [sight.nonfinite for sight in case.exhibits[0].sights] == [50, 30]
+
+
+def lacking(path: Path, **memory: Any) -> Path:
+    """A run that ran out of memory."""
+    run = build_run(path, [PLAIN])
+    write_dump(
+        run, "memory", [batch(811, {"ids": np.ones((4, 9))}), batch(812, {"ids": np.ones((4, 90))})], memory=memory
+    )
+    return run
+
+
+def test_a_lack_of_memory_is_told_with_its_batch_and_item(tmp_path: Path) -> None:
+    """The batch beside the median one; the largest item first among those of the batch; and what the device held."""
+    sizes = {"total": 80 << 30, "free": 1 << 30, "allocated": 60 << 30, "reserved": 78 << 30, "largest_free": 1 << 20}
+    page = view(
+        lacking(
+            tmp_path / "run",
+            batch={"bytes": 4000, "median_bytes": 1000.0, "batches": 64},
+            item={"position": 2, "size": 90, "median": 12, "unit": "length"},
+            devices=[{"device": 0, **sizes}],
+            snapshot="allocator.json",
+        )
+    )
+    text = " ".join(drawn(page).split())
+    assert "memory The newest batch has 4.00 kB, 4.0x the median of 64 batches before it." in text
+    assert "Its largest item is 81202, at position 2: 90 long without padding; the median item 12." in text
+    assert "Device 0: 64.4 GB allocated, 83.8 GB reserved of 85.9 GB; the largest free block has 1.05 MB." in text
+    assert page.batches[-1].culprits == [2]
+
+
+@pytest.mark.parametrize(
+    "memory", [{}, {"batch": 3, "item": {"position": -1}, "devices": "none"}, {"item": {"unit": "miles"}}]
+)
+def test_a_damaged_memory_part_tells_nothing(tmp_path: Path, memory: dict[str, Any]) -> None:
+    """Whoever wrote it."""
+    assert view(lacking(tmp_path / "run", **memory)).memory == []

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FACTOR = 8  # the batches together may hold so many times the setting `values_limit`
 MOST_IDS = 4096
+MOST_SIZES = 256  # batches of a loader whose sizes are known
+MOST_LOADERS = 64
 
 TOO_LARGE = "too large"
 GONE = "gone"
@@ -70,6 +72,7 @@ class Ring:
         self.limit = FACTOR * settings.values_limit
         self.exclude = frozenset(settings.exclude)
         self.reads = settings.values != "off"
+        self.sizes: dict[int | None, deque[int]] = {}  # bytes of the newest batches of each loader
 
     def keep(self, batch: Batch | None, key: int | None, data: Any) -> None:
         """A batch was delivered."""
@@ -81,10 +84,25 @@ class Ring:
         elif size > self.limit:
             kept.let_go(TOO_LARGE)
         self.kept.append(kept)
+        self._note_size(None if batch is None else batch.loader, size)
         if key is not None and digest is not None:
             ledger.note_digest(key, digest, whole)
         if size * len(self.kept) > self.limit:
             self._shrink()
+
+    def _note_size(self, loader: int | None, size: int) -> None:
+        sizes = self.sizes.get(loader)
+        if sizes is None:
+            if len(self.sizes) >= MOST_LOADERS:  # one for each epoch, say
+                self.sizes.clear()
+            sizes = self.sizes[loader] = deque(maxlen=MOST_SIZES)
+        sizes.append(size)
+
+    def earlier(self) -> list[int]:
+        """The bytes of the batches before the newest one, of its loader."""
+        newest = self.newest()
+        loader = None if newest is None or newest.batch is None else newest.batch.loader
+        return list(self.sizes.get(loader, ()))[:-1]
 
     def _look(self, data: Any) -> tuple[Parts, checksum.Checksum]:
         if self.reads:

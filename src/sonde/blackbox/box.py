@@ -153,6 +153,7 @@ def start(batches: int) -> None:
     if _box.ring is not None:
         ring = Ring(batches, recorder.settings)
         ring.kept.extend(_box.ring.kept)
+        ring.sizes = _box.ring.sizes
         _box.ring = ring
         return
     _box.forget()
@@ -302,7 +303,7 @@ def _write(reason: str, error: BaseException | None, certificate: dict[str, Any]
         _box.written = _box.written or reason == "nonfinite"
         last = f"This is the last of {MOST_DUMPS} dumps of this process; later ones are not written."
         item, ended = blamed(recorder.run, error)
-        cause = dump.Cause(reason, error, item, certificate, ended)
+        cause = dump.Cause(reason, error, item, certificate, ended, ring.earlier())
         name = dump.write(recorder, cause, list(ring.kept), last if _box.dumps == MOST_DUMPS else None)
     finally:
         _box.writing = False

@@ -21,7 +21,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde import ranks
-from sonde.blackbox import checksum
+from sonde.blackbox import checksum, memory
 from sonde.events import args as arguments, core
 from sonde.guard import guard
 from sonde.store import folder
@@ -68,6 +68,7 @@ class Cause(NamedTuple):
     item: dict[str, Any] | None = None  # of a dataset, that raised
     certificate: dict[str, Any] | None = None
     ended: str | None = None  # how a loader worker did
+    earlier: Sequence[int] = ()  # bytes of batches before the newest one, of its loader
 
 
 class _Array(NamedTuple):
@@ -151,6 +152,9 @@ def _fill(dump: _DumpWriter, recorder: Recorder, batches: Sequence[DeliveredBatc
         facts["batches"].append(row := _batch_facts(kept, len(batches)))
         with _part(dump, f"The values of {_name(kept, place)}"):
             _describe(dump, place, kept, row, keep)
+    if dump.cause.reason == "memory":
+        facts["memory"] = {}
+        _add_memory(dump, facts["memory"], batches, keep)
     _write_arrays(dump)
     _write_facts(dump, facts)
     _sync(dump.path)
@@ -287,6 +291,32 @@ def number(value: float | None) -> float | str | None:
     if value is None or isinstance(value, int) or math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+# ── a lack of memory ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _add_memory(dump: _DumpWriter, facts: dict[str, Any], batches: Sequence[DeliveredBatch], keep: Keep) -> None:
+    """The newest batch beside the median one, its largest item, and what the allocators of devices hold."""
+    newest = batches[-1] if batches else None
+    if newest is not None and newest.seen.size:
+        facts["batch"] = memory.batch_facts(newest.seen.size, dump.cause.earlier)
+    if newest is not None and not newest.state and keep.values != "off":
+        with _part(dump, "The largest item"):
+            count = None if newest.indices is None else len(newest.indices)
+            facts["item"] = memory.largest_item(newest.data, count, keep.exclude)
+    with _part(dump, "The memory of devices"):
+        facts["devices"] = memory.devices()
+    if facts.get("devices"):
+        with _part(dump, "The snapshot of the allocator"):
+            taken = memory.snapshot()
+            free = memory.largest_free(taken["segments"])
+            for one in facts["devices"]:
+                one["largest_free"] = free.get(one["device"])
+            _write_file(os.path.join(dump.path, memory.ALLOCATOR), iter([json.dumps(taken, default=str).encode()]))
+            facts["snapshot"] = memory.ALLOCATOR
+            if taken["left_out"]:
+                dump.leave_out(f"{taken['left_out']} segments of the allocator: only the largest are saved.")
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────

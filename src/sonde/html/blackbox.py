@@ -35,6 +35,7 @@ def box_page(view: Page, cases: list[Case]) -> str:
         tag("h2", safe(view.headline[:1].upper() + view.headline[1:])) if view.headline is not None else "",
         _certificate(view),
         _raised(view.raised),
+        section("Memory", "", _list(view.memory)) if view.memory else "",
         _cases(cases),
         _open(view),
         _threads(view.threads),

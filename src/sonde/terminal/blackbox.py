@@ -44,6 +44,8 @@ def draw_page(view: Page, console: Console, *, narrow: bool = False) -> None:
         _certificate(view, console)
     if view.raised is not None:
         _raised(view.raised, console)
+    for place, text in enumerate(view.memory):
+        _labelled(console, "" if place else "memory", text, "bold" if not place else "")
     _batches(view.batches, console)
     _open(view, console)
     _threads(view.threads, console)

@@ -17,7 +17,7 @@ from sonde.diagnosis.advice import what_to_do
 from sonde.errors import UnknownName
 from sonde.store.alive import ENDED, RUNNING
 from sonde.store.certificate import amount, spot
-from sonde.store.probe import read_batch_key
+from sonde.store.probe import IO, read_batch_key
 
 if TYPE_CHECKING:
     from sonde.analysis.postmortem.blackbox import BlackBox
@@ -33,6 +33,7 @@ REASONS = {
     "sigterm": "the process received SIGTERM",
     "demand": "it was requested",
 }
+LONGER = 1.5  # times the bytes of the median item: else no item is named
 MOST_NAMED = 8  # items of a batch that never came
 CAUGHT = "Caught "  # how torch begins what it raises again for a loader worker
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)\n\s*([^\n]*)')
@@ -133,6 +134,7 @@ class Page:
     births: list[BirthLine]
     later: int  # losses that were not finite, after the births
     raised: RaisedLine | None
+    memory: list[str]  # what is known of a lack of memory
     dump: str | None
     dumps: list[DumpLine]
     batches: list[BatchLine]
@@ -161,6 +163,7 @@ def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
         births=[_birth(one) for one in box.births],
         later=box.later,
         raised=None if raised is None else _raised(raised, run.id),
+        memory=_memory(dump, run, batches),
         dump=None if dump is None else dump.name,
         dumps=[_dump(place, one, one is dump) for place, one in enumerate(box.dumps, 1)],
         batches=batches,
@@ -334,6 +337,60 @@ def _item(raised: Raised) -> str | None:
     return f"{_short(raised)}{id}{position}{batch}{worker}"
 
 
+def _memory(dump: Dump | None, run: Run, batches: list[BatchLine]) -> list[str]:
+    """The batch beside the median one, its largest item, and what devices held."""
+    if dump is None or dump.memory is None:
+        return []
+    known, newest = dump.memory, dump.batches[-1] if dump.batches else None
+    found = []
+    if known.batch_bytes is not None and known.median_bytes:
+        ratio = known.batch_bytes / known.median_bytes
+        found.append(
+            f"The newest batch has {units.size(known.batch_bytes)}, {units.times(ratio)} the median of "
+            f"{units.plural(known.batches or 0, 'batch', 'batches')} before it."
+        )
+    if known.item is not None and batches:
+        one, names = known.item, item_names(batches[-1])
+        name = names[one.position] if one.position < len(names) else f"#{one.position}"
+        size, middle = (
+            (units.size(one.size), units.size(one.median))
+            if one.unit == "bytes"
+            else (units.count(one.size), units.number(one.median))
+        )
+        what = "" if one.unit == "bytes" else " long without padding"
+        found.append(f"Its largest item is {name}, at position {one.position}: {size}{what}; the median item {middle}.")
+    elif newest is not None and (told := _most_read(run, dump, newest)) is not None:
+        found.append(told)
+    found += [
+        f"Device {one.device}: {units.size(one.allocated)} allocated, {units.size(one.reserved)} reserved of "
+        f"{units.size(one.total)}; the largest free block has {units.size(one.largest_free)}."
+        for one in known.devices
+    ]
+    if known.snapshot is not None:
+        found.append(f"All blocks of the allocator are in {known.snapshot}.")
+    return found
+
+
+def _most_read(run: Run, dump: Dump, batch: DumpedBatch) -> str | None:
+    """The item of a batch for which far more bytes were read than for the others, where files were watched."""
+    if batch.key is None or not any(
+        one.cat == IO for named in run.database.source.name_counts.values() for one in named
+    ):
+        return None
+    key = read_batch_key(batch.key)
+    rows = run.sql(
+        f"""
+        SELECT coalesce(id, index::VARCHAR), position, bytes, median(bytes) OVER () FROM items
+        WHERE loader = {key.loader} AND round = {key.round} AND batch = {key.number} AND bytes IS NOT NULL
+        AND rank IS NOT DISTINCT FROM {"NULL" if dump.rank is None else dump.rank} ORDER BY bytes DESC LIMIT 1
+        """  # noqa: S608  numbers of ours
+    ).fetchall()
+    if not rows or rows[0][2] < LONGER * rows[0][3]:
+        return None
+    name, position, size, middle = rows[0]
+    return f"For item {name}, at position {position}, {units.size(size)} were read; for the median item {units.size(middle)}."
+
+
 # ── what was kept ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -367,6 +424,8 @@ def culprits(batch: DumpedBatch, dump: Dump, box: BlackBox) -> list[int]:
     item = dump.raised.item if dump.raised is not None else None
     if item is not None and item.position is not None and item.batch is not None and item.batch == batch.key:
         found.append(item.position)
+    if dump.memory is not None and dump.memory.item is not None and batch.key == dump.batches[-1].key:
+        found.append(dump.memory.item.position)
     most = batch.size if batch.size is not None else len(batch.indices)
     return sorted({place for place in found if place < max(most, len(batch.indices))})
 

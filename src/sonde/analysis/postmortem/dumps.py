@@ -35,6 +35,7 @@ MOST_BATCHES = 64
 MOST_INDICES = 4096
 MOST_VALUES = 64  # of a batch
 MOST_SPANS = 200
+MOST_DEVICES = 64
 MOST_LEFT_OUT = 100
 MOST_MESSAGE = 2000
 _FILE = re.compile(r"(batch-\d{1,6})/(\d{1,6}\.npy)")
@@ -103,6 +104,40 @@ class Raised:
 
 
 @dataclass(frozen=True)
+class LargestItem:
+    """The item of the newest batch that is much larger than the others; `unit`: `bytes`, or `length` without the padding."""
+
+    position: int
+    size: int
+    median: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class DumpedDevice:
+    """What the allocator of torch held on a device, in bytes. `largest_free`: the largest block that was reserved and not used."""
+
+    device: int
+    total: int | None
+    free: int | None
+    allocated: int | None
+    reserved: int | None
+    largest_free: int | None
+
+
+@dataclass(frozen=True)
+class DumpedMemory:
+    """What was written because memory lacked. The batch is the newest one; the median is that of `batches` before it."""
+
+    batch_bytes: int | None
+    median_bytes: float | None
+    batches: int | None
+    item: LargestItem | None
+    devices: list[DumpedDevice]
+    snapshot: str | None  # the file with all segments of the allocator
+
+
+@dataclass(frozen=True)
 class DumpedSpan:
     """A span that was open, and for how long."""
 
@@ -130,6 +165,7 @@ class Dump:
     epoch: int | None
     raised: Raised | None
     nonfinite: Certificate | None
+    memory: DumpedMemory | None
     batches: list[DumpedBatch]
     open_spans: list[DumpedSpan]
     threads: list[ThreadStack]
@@ -228,6 +264,7 @@ def _read(folder: Path, content: bytes, notes: list[str]) -> Dump | None:
         epoch=fields.count("epoch"),
         raised=_raised(fields.inside("exception")),
         nonfinite=read_certificate(fields.inside("nonfinite").plain()),
+        memory=_memory(fields.inside("memory")) if fields.inside("memory") else None,
         batches=_batches(fields, own),
         open_spans=[_span(one) for one in fields.objects("open_spans", MOST_SPANS)],
         threads=_threads(folder, fields.text("stacks"), own),
@@ -251,6 +288,27 @@ def _raised(fields: Fields) -> Raised | None:
 def _item(fields: Fields) -> FailedItem:
     where = fields.whole("index"), fields.count("position"), fields.text("id")
     return FailedItem(*where, fields.count("worker"), fields.count("batch"), fields.wholes("items", MOST_INDICES))
+
+
+def _memory(fields: Fields) -> DumpedMemory:
+    batch, item = fields.inside("batch"), fields.inside("item")
+    place, size, middle = item.count("position"), item.count("size"), item.number("median")
+    unit = item.word("unit", ("bytes", "length"))
+    return DumpedMemory(
+        batch.count("bytes"),
+        batch.number("median_bytes"),
+        batch.count("batches"),
+        None
+        if place is None or size is None or middle is None or unit is None
+        else LargestItem(place, size, middle, unit),
+        [_device(one) for one in fields.objects("devices", MOST_DEVICES)],
+        fields.word("snapshot", ("allocator.json",)),
+    )
+
+
+def _device(fields: Fields) -> DumpedDevice:
+    sizes = (fields.count(name) for name in ("total", "free", "allocated", "reserved", "largest_free"))
+    return DumpedDevice(fields.count("device") or 0, *sizes)
 
 
 def _span(fields: Fields) -> DumpedSpan:
