@@ -20,7 +20,7 @@ import torch
 from tests.flow.boxes import dumps, folders, loader, only, train
 
 import sonde
-from sonde.blackbox import dump as writer
+from sonde.blackbox import contents, dump as writer
 from sonde.blackbox.box import _box, trigger
 from sonde.store import folder
 from sonde.testing import Recorded, record
@@ -291,7 +291,7 @@ def test_a_part_that_fails_is_left_out(tmp_path: Path, monkeypatch: pytest.Monke
     def broken(_folder: Path) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(writer, "running", broken)
+    monkeypatch.setattr(contents, "running", broken)
     recorded = written(tmp_path, {"a": np.ones(3)})
     assert only(recorded)["left_out"] == ["The open spans: writing failed (MemoryError)."]
     assert only(recorded)["batches"][0]["values"][0]["file"] == "batch-0/0.npy"

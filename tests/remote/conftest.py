@@ -9,7 +9,7 @@ import fsspec
 import pytest
 from tests.remote.hosts import FaultyStore
 
-from sonde.remote import place
+from sonde.remote import storage
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FaultyStore]]:
     """A store that fails as it is told; nothing is waited for before it is tried again."""
     fsspec.register_implementation("faulty", FaultyStore, clobber=True)
-    monkeypatch.setattr(place, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(storage, "PAUSES", (0.0, 0.0))
     FaultyStore.store.clear()
     FaultyStore.pseudo_dirs[:] = [""]
     yield FaultyStore

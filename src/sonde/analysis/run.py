@@ -23,7 +23,7 @@ from sonde.analysis.sqlparser import inside
 from sonde.analysis.ui import RunPage
 from sonde.errors import RunBusy, SettingError, UnknownName
 from sonde.remote.cache import fetch
-from sonde.remote.place import is_url
+from sonde.remote.storage import is_url
 from sonde.store.alive import outcome, resolve_replaced, running, state_of
 from sonde.store.process import Info, read_info
 from sonde.store.usage import homeless

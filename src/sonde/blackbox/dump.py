@@ -9,24 +9,27 @@ from __future__ import annotations
 import errno
 import faulthandler
 import json
-import linecache
-import math
 import os
 import re
 import shutil
 import threading
 from contextlib import suppress
-from pathlib import Path
-from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde import ranks
 from sonde.blackbox import checksum, memory
-from sonde.events import args as arguments, core
+from sonde.blackbox.contents import (
+    MOST_CODE,
+    MOST_OF_BATCH,
+    batch_facts,
+    batch_name,
+    exception_facts,
+    number,
+    open_spans,
+    process_facts,
+)
+from sonde.events import args as arguments
 from sonde.guard import guard
 from sonde.store import folder
-from sonde.store.probe import read_batch_key
-from sonde.store.reading.running import running
 from sonde.values.nested import MOST_PARTS, parts_of
 from sonde.values.note import Note
 from sonde.values.npy import as_array, pieces
@@ -44,16 +47,9 @@ FOLDER = "blackbox"
 FILE = "dump.json"
 STACKS = "stacks.txt"
 UNFINISHED = ".unfinished-"
-VERSION = 1
 MOST_OF_RUN = 256  # dumps
-MOST_INDICES = 32_768  # in all batches together, and of one of them at most MOST_OF_BATCH
-MOST_OF_BATCH = 4096
-MOST_FRAMES = 50
-MOST_MESSAGE = 2000
-MOST_SPANS = 200
 MOST_STACKS = 1 << 18  # bytes
 MOST_LEFT_OUT = 100
-MOST_CODE = 200  # characters of a line of code
 MOST_COUNTED = 10_000  # parts of a batch
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -82,7 +78,7 @@ class _Array(NamedTuple):
     array: Any
 
 
-class _DumpWriter:
+class DumpWriter:
     """One dump while it is written."""
 
     def __init__(self, path: str, cause: Cause, limit: int) -> None:
@@ -110,7 +106,7 @@ def write(recorder: Recorder, cause: Cause, batches: Sequence[DeliveredBatch], l
     unfinished = os.path.join(box, UNFINISHED + name)
     os.mkdir(unfinished, folder.FOLDER_MODE)
     try:
-        dump = _DumpWriter(unfinished, cause, recorder.settings.values_limit)
+        dump = DumpWriter(unfinished, cause, recorder.settings.values_limit)
         if last is not None:
             dump.leave_out(last)
         _fill(dump, recorder, batches)
@@ -137,20 +133,20 @@ def _number(box: str) -> int | None:
     return None if len(found) >= MOST_OF_RUN else max(found, default=0) + 1
 
 
-def _fill(dump: _DumpWriter, recorder: Recorder, batches: Sequence[DeliveredBatch]) -> None:
-    facts = _facts(dump, recorder)
+def _fill(dump: DumpWriter, recorder: Recorder, batches: Sequence[DeliveredBatch]) -> None:
+    facts = process_facts(dump, recorder)
     with _part(dump, "The stacks of the threads"):
         _write_stacks(dump.path)
         facts["stacks"] = STACKS
     with _part(dump, "The exception"):
-        facts["exception"] = _exception(dump, recorder.settings.values)
+        facts["exception"] = exception_facts(dump, recorder.settings.values)
     with _part(dump, "The open spans"):
-        facts["open_spans"] = _open_spans(recorder)
+        facts["open_spans"] = open_spans(recorder)
     settings = recorder.settings
     keep = Keep(settings.values, exclude=frozenset(settings.exclude))
     for place, kept in enumerate(batches):
-        facts["batches"].append(row := _batch_facts(kept, len(batches)))
-        with _part(dump, f"The values of {_name(kept, place)}"):
+        facts["batches"].append(row := batch_facts(kept, len(batches)))
+        with _part(dump, f"The values of {batch_name(kept, place)}"):
             _describe(dump, place, kept, row, keep)
     if dump.cause.reason == "memory":
         facts["memory"] = {}
@@ -165,7 +161,7 @@ class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
 
     __slots__ = ("_dump", "_what")
 
-    def __init__(self, dump: _DumpWriter, what: str) -> None:
+    def __init__(self, dump: DumpWriter, what: str) -> None:
         super().__init__("writing a part of the black box")
         self._dump = dump
         self._what = what
@@ -182,121 +178,10 @@ class _part(guard[None]):  # noqa: N801  it reads as a word in `with _part(...)`
         return caught
 
 
-# ── facts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _facts(dump: _DumpWriter, recorder: Recorder) -> dict[str, Any]:
-    here = ranks.current()
-    ours = recorder.facts if recorder.pid == os.getpid() else {}
-    step, epoch = core.get_context()
-    return {
-        "version": VERSION,
-        "reason": dump.cause.reason,
-        "wall_ns": time_ns(),
-        "monotonic_ns": monotonic_ns(),
-        "host": folder.host(),
-        "pid": os.getpid(),
-        "rank": here.rank,
-        "world_size": here.world_size,
-        "worker": None,
-        "role": ours.get("role"),
-        "step": step,
-        "epoch": epoch,
-        "exception": None,
-        "nonfinite": dump.cause.certificate,
-        "batches": [],
-        "open_spans": [],
-        "stacks": None,
-        "left_out": dump.left_out,
-        "limit_bytes": recorder.settings.values_limit,
-    }
-
-
-def _exception(dump: _DumpWriter, values: str) -> dict[str, Any] | None:
-    """Its type, text and place. With `values = "off"` without the text, which may quote data."""
-    cause, error = dump.cause, dump.cause.error
-    if error is None:
-        return None
-    message = ""
-    if values == "off":
-        dump.leave_out('The message of the exception: `values` is "off".')
-    else:
-        with guard("turning an exception into text"):
-            message = arguments.clean(str(error))
-    if len(message) > MOST_MESSAGE:  # what came through a worker has its reason at the end
-        message = f"{message[:200]} ... {message[-(MOST_MESSAGE - 205) :]}"
-    return {
-        "type": type(error).__name__,
-        "message": message if cause.ended is None else f"{message} ({cause.ended})".strip(),
-        "traceback": list(_frames(error.__traceback__))[-MOST_FRAMES:],
-        "item": cause.item,
-    }
-
-
-def _frames(trace: TracebackType | None) -> Iterator[str]:
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        text = linecache.getline(code.co_filename, trace.tb_lineno, trace.tb_frame.f_globals).strip()[:MOST_CODE]
-        place = arguments.clean(f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}")
-        yield f"{place}: {arguments.clean(text)}" if text else place
-        trace = trace.tb_next
-
-
-def _open_spans(recorder: Recorder) -> list[dict[str, Any]]:
-    if recorder.pid != os.getpid():
-        return []
-    return [
-        {"cat": span.cat, "name": span.name, "since_ns": span.for_ns, "thread": span.thread}
-        for span in running(Path(recorder.folder))[:MOST_SPANS]
-    ]
-
-
-def _batch_facts(kept: DeliveredBatch, among: int) -> dict[str, Any]:
-    batch, most = kept.batch, min(MOST_OF_BATCH, MOST_INDICES // among)
-    indices = None if kept.indices is None else [_index(one) for one in kept.indices[:most]]
-    return {
-        "key": kept.key,
-        "loader": batch and batch.loader,
-        "round": batch and batch.round,
-        "number": batch and batch.number,
-        "worker": batch and batch.worker,
-        "step": kept.step,
-        "epoch": kept.epoch,
-        "size": None if kept.indices is None else len(kept.indices),
-        "indices": indices or [],
-        "ids": None,
-        "digest": kept.seen.digest,
-        "digest_of": "all" if kept.seen.whole else "sample",
-        "changed": None,
-        "kept": kept.state,
-        "values": [],
-    }
-
-
-def _name(kept: DeliveredBatch, place: int) -> str:
-    """A batch by its number in the round of its loader, as in the table of the page; by its place here if it has none."""
-    if kept.batch is not None:
-        return f"batch {kept.batch.number}"
-    return f"batch {place if kept.key is None else read_batch_key(kept.key).number}"
-
-
-def _index(index: Any) -> int | str | None:
-    if isinstance(index, int) and not isinstance(index, bool):
-        return index
-    return None if index is None else arguments.clean(str(index)[:MOST_CODE])
-
-
-def number(value: float | None) -> float | str | None:
-    """A number as JSON has it; what is not finite is a word."""
-    if value is None or isinstance(value, int) or math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
 # ── a lack of memory ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _add_memory(dump: _DumpWriter, facts: dict[str, Any], batches: Sequence[DeliveredBatch], keep: Keep) -> None:
+def _add_memory(dump: DumpWriter, facts: dict[str, Any], batches: Sequence[DeliveredBatch], keep: Keep) -> None:
     """The newest batch beside the median one, its largest item, and what the allocators of devices hold."""
     newest = batches[-1] if batches else None
     if newest is not None and newest.seen.size:
@@ -322,7 +207,7 @@ def _add_memory(dump: _DumpWriter, facts: dict[str, Any], batches: Sequence[Deli
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _describe(dump: _DumpWriter, place: int, kept: DeliveredBatch, row: dict[str, Any], keep: Keep) -> None:
+def _describe(dump: DumpWriter, place: int, kept: DeliveredBatch, row: dict[str, Any], keep: Keep) -> None:
     row["kept"] = kept.state or keep.values
     if not kept.state and keep.values != "off":
         row["changed"] = checksum.changed(kept.parts, kept.seen)
@@ -335,14 +220,14 @@ def _describe(dump: _DumpWriter, place: int, kept: DeliveredBatch, row: dict[str
             row["size"] = note.shape[0]
         array = as_array(part) if keep.values == "full" and note.shape is not None and not kept.state else None
         if array is not None:
-            dump.arrays.append(_Array(array.nbytes, -place, order, _name(kept, place), one, array))
+            dump.arrays.append(_Array(array.nbytes, -place, order, batch_name(kept, place), one, array))
     if kept.state:
-        dump.leave_out(f"The values of {_name(kept, place)}: they were {_STATES[kept.state]}.")
+        dump.leave_out(f"The values of {batch_name(kept, place)}: they were {_STATES[kept.state]}.")
     elif len(kept.parts) >= MOST_PARTS:
-        _count_more(dump, kept, _name(kept, place), keep)
+        _count_more(dump, kept, batch_name(kept, place), keep)
 
 
-def _count_more(dump: _DumpWriter, kept: DeliveredBatch, name: str, keep: Keep) -> None:
+def _count_more(dump: DumpWriter, kept: DeliveredBatch, name: str, keep: Keep) -> None:
     """Say how many parts were not taken, if there are any."""
     found = len(parts_of(kept.data, keep.exclude, MOST_COUNTED))
     more = found - len(kept.parts)
@@ -378,7 +263,7 @@ def _value(way: tuple[Any, ...], note: Note) -> dict[str, Any]:
     }
 
 
-def _write_arrays(dump: _DumpWriter) -> None:
+def _write_arrays(dump: DumpWriter) -> None:
     """The smallest first; of one that does not fit, as many rows as do."""
     for one in sorted(dump.arrays, key=lambda one: one[:3]):
         what = f"{one.row['path']} of {one.batch}"
@@ -393,7 +278,7 @@ def _write_arrays(dump: _DumpWriter) -> None:
             _write_array(dump, one, array)
 
 
-def _write_array(dump: _DumpWriter, one: _Array, array: Any) -> None:
+def _write_array(dump: DumpWriter, one: _Array, array: Any) -> None:
     place = f"batch-{-one.place}"
     with suppress(FileExistsError):
         os.mkdir(os.path.join(dump.path, place), folder.FOLDER_MODE)
@@ -446,7 +331,7 @@ def _named(stacks: str) -> str:
     return re.sub(r"(?m)^(?:Current thread|Thread) (0x[0-9a-f]+)(?! \[)", name, stacks)
 
 
-def _write_facts(dump: _DumpWriter, facts: dict[str, Any]) -> None:
+def _write_facts(dump: DumpWriter, facts: dict[str, Any]) -> None:
     """Where the disk is full, arrays make room for it, the largest first."""
     written = sorted((one for one in dump.arrays if one.row["file"]), key=lambda one: one.size)
     while True:
@@ -461,7 +346,7 @@ def _write_facts(dump: _DumpWriter, facts: dict[str, Any]) -> None:
             return
 
 
-def _take_back(dump: _DumpWriter, one: _Array) -> None:
+def _take_back(dump: DumpWriter, one: _Array) -> None:
     os.unlink(os.path.join(dump.path, one.row["file"]))
     one.row["file"], one.row["cut"] = None, False
     dump.leave_out(f"The elements of {one.row['path']} of {one.batch}: the disk is full.")

@@ -13,7 +13,7 @@ from sonde import config, units
 from sonde.cli.progress import progress
 from sonde.errors import RunNotFound
 from sonde.remote.cache import fetch
-from sonde.remote.place import is_url
+from sonde.remote.storage import is_url
 from sonde.store.folder import RUN_FILE
 from sonde.views.runs import BROKEN, candidates, list_runs
 

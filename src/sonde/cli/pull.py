@@ -9,8 +9,8 @@ import click
 from sonde import units
 from sonde.cli.choose import runs_dir
 from sonde.cli.progress import progress
-from sonde.remote.place import is_url
 from sonde.remote.pull import pull
+from sonde.remote.storage import is_url
 
 
 @click.command(

@@ -13,9 +13,9 @@ from sonde.analysis.exits import ending
 from sonde.cli.choose import choose, complete, directory, runs_dir
 from sonde.cli.progress import progress
 from sonde.errors import RemoteError, RunBusy
-from sonde.remote.place import is_url
 from sonde.remote.pull import missing_in, pull
 from sonde.remote.push import Pushed, push
+from sonde.remote.storage import is_url
 
 
 @click.command(

@@ -6,7 +6,7 @@ import click
 
 from sonde.cli.choose import RECORD_ONE, directory, runs_dir
 from sonde.cli.console import out, print_json
-from sonde.remote.place import is_url
+from sonde.remote.storage import is_url
 from sonde.terminal.runs import draw_runs
 from sonde.views.remote import list_remote
 from sonde.views.runs import list_runs, with_outcomes

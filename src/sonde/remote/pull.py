@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.errors import FolderRefused, RemoteError, RunNotFound
 from sonde.remote.manifest import MANIFEST, Manifest, read_manifest
 from sonde.remote.pack import FRESH, GONE, PackEntry, unpacked
-from sonde.remote.place import Place
+from sonde.remote.storage import RemoteFolder
 from sonde.store.folder import (
     FILE_MODE,
     FOLDER_MODE,
@@ -61,7 +61,7 @@ class HostPart:
     files: dict[str, int] = field(default_factory=dict)  # names in the run folder, with the pieces that came
 
 
-def manifests(place: Place) -> tuple[dict[str, Manifest], list[str]]:
+def manifests(place: RemoteFolder) -> tuple[dict[str, Manifest], list[str]]:
     """The manifests of a run by prefix, and what is wrong with the others. The place may be that of one host."""
     content = place.read(MANIFEST)
     if content is not None:
@@ -82,7 +82,7 @@ def manifests(place: Place) -> tuple[dict[str, Manifest], list[str]]:
 
 def pull(url: str, dir: Path, progress: Callable[[int, int], None] | None = None) -> Pulled:
     """Fetch the run at a URL into a folder of `dir`. Raises RunNotFound, RemoteError, or FolderRefused if something else is there."""
-    place = Place(url)
+    place = RemoteFolder(url)
     found, notes = manifests(place)
     if not found:
         raise RunNotFound(" ".join([_absent(place), *notes]))
@@ -93,7 +93,7 @@ def pull(url: str, dir: Path, progress: Callable[[int, int], None] | None = None
         return _Pull(place, found, path, notes, progress).do()
 
 
-def _absent(place: Place) -> str:
+def _absent(place: RemoteFolder) -> str:
     names = place.folders()
     runs = [name for name in names if place.below(name).folders()]
     if runs:
@@ -104,7 +104,7 @@ def _absent(place: Place) -> str:
     return f"No run at {place.shown}. List what is there with: sonde runs {place.shown.rpartition('/')[0]}"
 
 
-def _refuse_mixture(place: Place, found: dict[str, Manifest]) -> None:
+def _refuse_mixture(place: RemoteFolder, found: dict[str, Manifest]) -> None:
     """Two runs at one place are not one run."""
     runs: dict[str, list[str]] = defaultdict(list)
     for prefix, one in found.items():
@@ -139,7 +139,9 @@ def _alone(path: Path, shown: str) -> Iterator[None]:
 
 
 class _Pull:
-    def __init__(self, place: Place, found: dict[str, Manifest], path: Path, notes: list[str], progress: Any) -> None:
+    def __init__(
+        self, place: RemoteFolder, found: dict[str, Manifest], path: Path, notes: list[str], progress: Any
+    ) -> None:
         self._place, self._found, self._path, self._notes, self._progress = place, found, path, notes, progress
         self._parts = _parts(path)
         self._bytes = 0
@@ -202,7 +204,7 @@ class _Pull:
                 return
         self._notes.append(f"{prefix} keeps changing: its newest records are missing here. Pull again.")
 
-    def _apply(self, place: Place, prefix: str, owners: dict[str, str], first: str) -> None:
+    def _apply(self, place: RemoteFolder, prefix: str, owners: dict[str, str], first: str) -> None:
         found = self._found[prefix]
         for entry in self._new(prefix, found):
             part = self._parts[prefix]
@@ -226,7 +228,7 @@ class _Pull:
             if self._progress is not None:
                 self._progress(self._done, self._whole)
 
-    def _check_current(self, place: Place, found: Manifest) -> None:
+    def _check_current(self, place: RemoteFolder, found: Manifest) -> None:
         content = place.read(MANIFEST)
         if content is None or read_manifest(content, place.shown).push != found.push:
             raise _Replaced

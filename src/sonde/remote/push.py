@@ -19,7 +19,7 @@ from sonde.errors import RemoteError, RunNotFound
 from sonde.remote.changes import HEAD, Changes, FileRange, Sent, Stamp, changes, pieces_of
 from sonde.remote.manifest import MANIFEST, Manifest, identity_of, prefix_of, read_manifest
 from sonde.remote.pack import FRESH, GONE, KEEP, PIECE, Builder, PackEntry, entry_of
-from sonde.remote.place import Place
+from sonde.remote.storage import RemoteFolder
 from sonde.store.alive import outcome, state_of
 from sonde.store.folder import FILE_MODE, RUN_FILE, host, opened, slug, write_json
 from sonde.store.process import Info, is_ours, read_object
@@ -101,13 +101,20 @@ def push(
     meta = read_object(run / RUN_FILE, notes)
     if not is_ours(meta):
         raise RunNotFound(f"{run} is not a run: it has no {RUN_FILE} of Sonde.")
-    root = Place(url).below(slug(id or run_id(run), MAX_ID))
+    root = RemoteFolder(url).below(slug(id or run_id(run), MAX_ID))
     return _Push(run, meta, root, bool(id), only, describe, progress).do()
 
 
 class _Push:
     def __init__(
-        self, run: Path, meta: dict[str, Any], root: Place, given: bool, only: str | None, describe: Any, progress: Any
+        self,
+        run: Path,
+        meta: dict[str, Any],
+        root: RemoteFolder,
+        given: bool,
+        only: str | None,
+        describe: Any,
+        progress: Any,
     ) -> None:
         self._run, self._meta, self._root, self._given, self._only = run, meta, root, given, only
         self._describe, self._progress = describe, progress
@@ -206,7 +213,7 @@ class _Push:
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _send(self, place: Place, state: PushState, new: Changes) -> None:
+    def _send(self, place: RemoteFolder, state: PushState, new: Changes) -> None:
         whole = sum(one.end - one.begin for one in new.lasting)
         done, pack = 0, Builder()
         for change in new.lasting:
@@ -224,13 +231,13 @@ class _Push:
         state.over = new.over
         self._report(whole, whole)
 
-    def _close(self, place: Place, state: PushState, pack: Builder) -> None:
+    def _close(self, place: RemoteFolder, state: PushState, pack: Builder) -> None:
         """Send a full pack, and note it."""
         state.number += 1
         state.packs.append(self._put(place, f"{state.number:06d}.pack", pack.content()))
         self._save(state)
 
-    def _send_moving(self, place: Place, state: PushState, new: Changes) -> bool:
+    def _send_moving(self, place: RemoteFolder, state: PushState, new: Changes) -> bool:
         """Send what changes all the time. True: the manifest has to say so."""
         pack = Builder()
         for change in new.moving:
@@ -247,7 +254,7 @@ class _Push:
             self._unused.append(before.name)
         return before is not None
 
-    def _put(self, place: Place, name: str, content: bytes) -> PackEntry:
+    def _put(self, place: RemoteFolder, name: str, content: bytes) -> PackEntry:
         place.write(name, content)
         self._objects += 1
         self._bytes += len(content)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sonde.errors import RemoteError
 from sonde.remote.manifest import Manifest
-from sonde.remote.place import Place
 from sonde.remote.pull import manifests
+from sonde.remote.storage import RemoteFolder
 from sonde.views.runs import BROKEN, RunEntry, Runs
 
 WORST = ("recording", "died", "unknown", "ended")  # of several hosts, the first of these that one has
@@ -13,7 +13,7 @@ WORST = ("recording", "died", "unknown", "ended")  # of several hosts, the first
 
 def list_remote(url: str, limit: int) -> Runs:
     """The runs at a URL, the newest first; of `limit` (0: all)."""
-    place = Place(url)
+    place = RemoteFolder(url)
     entries = []
     for name in place.folders():
         entry = _entry(place.below(name))
@@ -24,7 +24,7 @@ def list_remote(url: str, limit: int) -> Runs:
     return Runs(place.shown, shown, len(entries) - len(shown))
 
 
-def _entry(place: Place) -> RunEntry | None:
+def _entry(place: RemoteFolder) -> RunEntry | None:
     """One run; None if nobody has pushed anything there."""
     try:
         found, notes = manifests(place)
@@ -57,5 +57,5 @@ def _size(host: Manifest) -> int:
     return sum(one.size for one in (*host.packs, *([host.now] if host.now else [])))
 
 
-def _broken(place: Place, notes: list[str]) -> RunEntry:
+def _broken(place: RemoteFolder, notes: list[str]) -> RunEntry:
     return RunEntry(place.name, place.name, place.shown, BROKEN, BROKEN, False, None, None, 0, [], 0, "; ".join(notes))

@@ -39,7 +39,7 @@ def is_url(word: str) -> bool:
     return bool(separator) and scheme.replace("+", "").replace("-", "").replace(".", "").isalnum()
 
 
-class Place:
+class RemoteFolder:
     """A folder at a URL. `shown` is the URL as it may be written down: without credentials."""
 
     def __init__(self, url: str) -> None:
@@ -51,9 +51,9 @@ class Place:
         self._protocols = (protocol,) if isinstance(protocol, str) else tuple(protocol)
         self._root = str(root).rstrip("/")
 
-    def below(self, *names: str) -> Place:
+    def below(self, *names: str) -> RemoteFolder:
         """A folder in this one."""
-        made: Place = object.__new__(Place)
+        made: RemoteFolder = object.__new__(RemoteFolder)
         made.shown = "/".join([self.shown, *names])
         made._files, made._protocols = self._files, self._protocols
         made._root = "/".join([self._root, *names])
