@@ -135,6 +135,31 @@ def _launches() -> list[BuiltProcess]:
     return [with_records(process, *times)]
 
 
+def on_devices(loads: list[float], throttled: int = 0, reserved: float = 10, peak: float = 9) -> list[BuiltProcess]:
+    """Ranks that have memory on a device each, in GB, and the loads of their devices, looked at in each step."""
+    built = processes(ranks=len(loads))
+    moments = [one.start for one in built[0].records if one.name == probe.FORWARD]
+    memory = {"device.reserved": reserved * GB, "device.peak": peak * GB, "device.allocated": peak * GB / 2}
+    found = [
+        with_records(
+            process,
+            *(
+                BuiltRecord(name, probe.MEMORY, kind=COUNTER, start=moment, key=1000 + rank, value=value)
+                for moment in moments
+                for name, value in memory.items()
+            ),
+        )
+        for rank, process in enumerate(built)
+    ]
+    looks = [
+        BuiltRecord(name, probe.SYSTEM, kind=COUNTER, start=moment, key=number, value=value)
+        for moment in moments
+        for number, load in enumerate(loads)
+        for name, value in {"gpu.load": load, "gpu.throttled": throttled, "gpu.temperature": 80.0}.items()
+    ]
+    return [*found, launcher(*looks)]
+
+
 RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "KILLED": _killed,
     "HUNG": _hung,
@@ -163,6 +188,10 @@ RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "MEMORY_CREEP": lambda: processes(phases=phases(forward=100), rss=lambda rank, step: GB // 2 + GB // 100 * step),
     "MEMORY_PRESSURE": _pressure,
     "LAUNCH_BOUND": _launches,
+    "GPU_THROTTLED": lambda: on_devices([90.0], throttled=0x40),
+    "GPU_IMBALANCE": lambda: on_devices([95.0, 40.0]),
+    "GPU_UNDERUSED": lambda: on_devices([20.0]),
+    "GPU_MEMORY_UNUSED": lambda: on_devices([95.0], reserved=20),
     "COMPUTE_BOUND": processes,
     "INSUFFICIENT_DATA": lambda: processes(steps=5),
     "BALANCED": lambda: [*processes(ranks=4, phases=phases(communication=1)), crowd(own=5.0)],

@@ -17,8 +17,9 @@ from benchmarks.faults.cases import CASES, HEALTHY, SCRIPTS, Case
 from sonde.finding import Finding
 
 REPEATS = 3
+GPU = ("GPU_THROTTLED", "GPU_IMBALANCE", "GPU_UNDERUSED", "GPU_MEMORY_UNUSED")
 # Kinds that no processor alone can show, and the note that is never the verdict.
-ELSEWHERE = {"H2D_BOUND", "LAUNCH_BOUND", "INTERRUPTED"}
+ELSEWHERE = {"H2D_BOUND", "LAUNCH_BOUND", "INTERRUPTED", *GPU}
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.quick], ids=lambda case: case.name)

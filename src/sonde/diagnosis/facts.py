@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
+from sonde.diagnosis.devices import Devices, gather_devices
 from sonde.diagnosis.exits import Ends, gather_ends
 from sonde.diagnosis.figures import Asker
 from sonde.diagnosis.files import FileFacts, gather_files
@@ -41,6 +42,7 @@ class Facts:
     chosen: tuple[str, ...]  # the options by which steps or ranks were left out, as they are given
     imported: bool = False  # it is the trace of another tool
     lines: UntrackedLines = field(default_factory=UntrackedLines)
+    devices: Devices = field(default_factory=Devices)
     pipeline: LoaderPipeline | None = None  # only where training waits for data
 
 
@@ -66,6 +68,7 @@ def gather(run: Run, policy: Policy) -> Facts:
         _chosen(run.meta.get("settings")),
         bool(run.meta.get("imported")),
         gather_lines(ask, speed),
+        gather_devices(ask, bool(speed.trained)),
         gather_pipeline(run, policy, loading, health),
     )
 

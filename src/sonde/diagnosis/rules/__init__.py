@@ -14,6 +14,10 @@ from sonde.diagnosis.rules.creep import memory_creep
 from sonde.diagnosis.rules.drift import step_drift
 from sonde.diagnosis.rules.evaluation import evaluation_heavy
 from sonde.diagnosis.rules.garbage import gc_pauses
+from sonde.diagnosis.rules.gpu.imbalance import gpu_imbalance
+from sonde.diagnosis.rules.gpu.throttled import gpu_throttled
+from sonde.diagnosis.rules.gpu.underused import gpu_underused
+from sonde.diagnosis.rules.gpu.unusedmemory import gpu_memory_unused
 from sonde.diagnosis.rules.h2d import h2d_bound
 from sonde.diagnosis.rules.hung import hung
 from sonde.diagnosis.rules.input import input_bound
@@ -97,6 +101,10 @@ RULES = (
     Rule("MEMORY_CREEP", "memory_creep", memory_creep),
     Rule("MEMORY_PRESSURE", "memory_pressure", memory_pressure),
     Rule("LAUNCH_BOUND", "launch_bound", launch_bound),
+    Rule("GPU_THROTTLED", "gpu_throttled", gpu_throttled),
+    Rule("GPU_IMBALANCE", "gpu_imbalance", gpu_imbalance),
+    Rule("GPU_UNDERUSED", "gpu_underused", gpu_underused),
+    Rule("GPU_MEMORY_UNUSED", "gpu_memory_unused", gpu_memory_unused),
     Rule("COMPUTE_BOUND", "compute_bound", compute_bound),
     Rule("INSUFFICIENT_DATA", "steps", insufficient_data),
     Rule("BALANCED", "steps", balanced),

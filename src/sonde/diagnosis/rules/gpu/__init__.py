@@ -1,0 +1,1 @@
+"""Rules about devices: written against a stand-in, and not verified on a device."""
