@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sonde import units
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.loader import LoaderPipeline, Setting, Stage
+    from sonde.analysis.questions.loader import LoaderPipeline, PredictedSetting, Stage
 
 MOST_SETTINGS = 6
 
@@ -34,7 +34,7 @@ def what_if_line(found: LoaderPipeline) -> str | None:
     return ", ".join(shown) or None
 
 
-def setting_name(one: Setting, found: LoaderPipeline) -> str:
+def setting_name(one: PredictedSetting, found: LoaderPipeline) -> str:
     """What another setting is called: by what differs."""
     if one.workers == found.workers:
         return f"prefetch_factor={one.prefetch}"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as some
 
-from sonde.analysis.questions.whatif import STARTED, Recorded, Start, simulated
+from sonde.analysis.questions.whatif import STARTED, BatchTimes, Start, simulated
 
-TIMES = Recorded(fetch=[40.0] * 60, handing=[0.0] * 60, computing=[10.0] * 60, rounds=[60], start=STARTED)
+TIMES = BatchTimes(fetch=[40.0] * 60, handing=[0.0] * 60, computing=[10.0] * 60, rounds=[60], start=STARTED)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_workers_that_start_again_cost_their_start_in_each_round() -> None:
 def test_one_slow_batch_is_hidden_by_batches_made_ahead() -> None:
     """Every tenth batch takes 100, computing 20: with two batches ahead training waits, with eight it does not."""
     fetch = [100.0 if place % 10 == 9 else 10.0 for place in range(100)]
-    times = Recorded(fetch, [0.0] * 100, [20.0] * 100, [100], STARTED)
+    times = BatchTimes(fetch, [0.0] * 100, [20.0] * 100, [100], STARTED)
     assert simulated(times, 1, 8) == 10 + 100 * 20
     assert simulated(times, 1, 2) > 10 + 100 * 20 + 9 * 20
 
@@ -53,7 +53,7 @@ def test_no_setting_is_faster_than_its_slowest_part(
 ) -> None:
     """Computing and handing over are done one after the other, and each worker makes its batches one after the other."""
     fetch, handing, computing = map(list, zip(*times, strict=True))
-    lasts = simulated(Recorded(fetch, handing, computing, [len(fetch)], STARTED), workers, ahead)
+    lasts = simulated(BatchTimes(fetch, handing, computing, [len(fetch)], STARTED), workers, ahead)
     assert lasts >= sum(computing) + sum(handing) - 1e-6
     assert lasts >= max(sum(fetch[one::workers]) for one in range(workers)) - 1e-6
     assert lasts <= sum(fetch) + sum(handing) + sum(computing) + 1e-6

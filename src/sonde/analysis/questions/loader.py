@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.whatif import STARTED, Recorded, Start, simulated
+from sonde.analysis.questions.whatif import STARTED, BatchTimes, Start, simulated
 from sonde.analysis.records.schema import BESIDE, quoted
 from sonde.lazy import numpy as np
 from sonde.store import probe
@@ -45,7 +45,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Setting:
+class PredictedSetting:
     """Another setting of the loader, and what it would bring."""
 
     workers: int
@@ -80,10 +80,10 @@ class LoaderPipeline:
     stages: list[Stage]
     limit: str | None  # the stage that costs the most
     error: float | None  # of the simulation, for the recorded setting
-    settings: list[Setting]
+    settings: list[PredictedSetting]
 
     @property
-    def better(self) -> Setting | None:
+    def better(self) -> PredictedSetting | None:
         """The setting with the fewest workers that is nearly as fast as the fastest one; None: none is worth it."""
         if not self.settings:
             return None
@@ -232,7 +232,7 @@ def _unseen_rounds(batches: _Batches) -> list[_Round]:
     ]
 
 
-def _recorded(batches: _Batches, rounds: Sequence[_Round], start_ns: float) -> Recorded:
+def _recorded(batches: _Batches, rounds: Sequence[_Round], start_ns: float) -> BatchTimes:
     """The times of the first batches, as the simulation wants them."""
     some = slice(0, MOST_SIMULATED)
     fetch, round = batches.fetch[some].astype(np.float64), batches.round[some]
@@ -251,7 +251,7 @@ def _recorded(batches: _Batches, rounds: Sequence[_Round], start_ns: float) -> R
         handing = np.full(len(fetch), ASSUMED_HANDING_NS)
     breaks = [0, *(np.flatnonzero(round[1:] != round[:-1]) + 1).tolist(), len(round)]
     counts = [until - at for at, until in pairwise(breaks)]
-    return Recorded(fetch.tolist(), handing.tolist(), computing.tolist(), counts, _start(batches, rounds, start_ns))
+    return BatchTimes(fetch.tolist(), handing.tolist(), computing.tolist(), counts, _start(batches, rounds, start_ns))
 
 
 def _start(batches: _Batches, rounds: Sequence[_Round], assumed: float) -> Start:
@@ -323,7 +323,7 @@ def _queue(batches: _Batches) -> dict[str, Any]:
 
 
 def _stages(
-    batches: _Batches, times: Recorded, workers: int, prefetch: int | None, reading: float | None, base: float | None
+    batches: _Batches, times: BatchTimes, workers: int, prefetch: int | None, reading: float | None, base: float | None
 ) -> list[Stage]:
     """The stages in the order in which a batch passes them. `base`: how long the simulation takes with all; None: not known."""
     count, whole = len(times.fetch), float(batches.fetch.mean())
@@ -354,8 +354,8 @@ def _stages(
 
 
 def _settings(
-    times: Recorded, found: LoaderPipeline, base: float, most_workers: float, busy: float | None
-) -> list[Setting]:
+    times: BatchTimes, found: LoaderPipeline, base: float, most_workers: float, busy: float | None
+) -> list[PredictedSetting]:
     """What other numbers of workers would bring, and more batches ahead for the recorded number."""
     now, ahead = found.workers, found.prefetch or PREFETCH
     tried = [(workers, ahead) for workers in sorted({*TRIED, now}) if workers <= max(most_workers, now)]
@@ -366,5 +366,5 @@ def _settings(
         if (workers, prefetch) == (now, ahead):
             continue
         speedup = min(base / simulated(times, workers, prefetch), max(1.0, most))
-        settings.append(Setting(workers, prefetch if workers else None, found.ns / speedup, speedup))
+        settings.append(PredictedSetting(workers, prefetch if workers else None, found.ns / speedup, speedup))
     return settings

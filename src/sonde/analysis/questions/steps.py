@@ -180,18 +180,8 @@ def _lanes(
     run: Run, windows: dict[str, tuple[int, int]], batches: list[dict[str, Any]], started: int
 ) -> tuple[list[dict[str, Any]], int]:
     """What the threads of these processes did in the step, and what the loader workers did for its batches."""
-    inside = " OR ".join(
-        f"(process = {quoted(name)} AND start_ns < {last} AND start_ns + coalesce(dur_ns, 0) >= {first})"
-        for name, (first, last) in windows.items()
-    )
+    inside = _inside(run, windows, batches)
     owner = owners(run.rows)
-    helpers = [row["process"] for row in run.rows if row["worker"] is not None and owner.get(row["process"]) in windows]
-    keys = {probe.batch_key(one["loader"], one["round"], one["batch"]) for one in batches if one["loader"] is not None}
-    if helpers and keys:
-        own = f"process IN ({', '.join(map(quoted, helpers))}) AND cat = '{probe.PROBE}'"
-        fetched = f"name = '{probe.FETCH}' AND key IN ({', '.join(map(str, sorted(keys)))})"
-        parents = f"SELECT process, seq FROM events WHERE {own} AND {fetched}"
-        inside += f" OR ({own} AND ({fetched} OR (process, parent) IN ({parents})))"
     columns = "process, lane, thread, name, cat, start_ns, dur_ns, depth, key, seq, error"
     rows = run.sql(
         f"SELECT {columns} FROM events WHERE kind = 'span' AND ({inside}) ORDER BY dur_ns DESC NULLS FIRST LIMIT {MOST_SLICES + 1}"
@@ -227,6 +217,23 @@ def _lanes(
     for one in lanes:
         one["slices"].sort(key=lambda part: (part["start_ns"], part["depth"]))
     return lanes, total - min(total, MOST_SLICES)
+
+
+def _inside(run: Run, windows: dict[str, tuple[int, int]], batches: list[dict[str, Any]]) -> str:
+    """Which spans these are, as SQL."""
+    inside = " OR ".join(
+        f"(process = {quoted(name)} AND start_ns < {last} AND start_ns + coalesce(dur_ns, 0) >= {first})"
+        for name, (first, last) in windows.items()
+    )
+    owner = owners(run.rows)
+    helpers = [row["process"] for row in run.rows if row["worker"] is not None and owner.get(row["process"]) in windows]
+    keys = {probe.batch_key(one["loader"], one["round"], one["batch"]) for one in batches if one["loader"] is not None}
+    if helpers and keys:
+        own = f"process IN ({', '.join(map(quoted, helpers))}) AND cat = '{probe.PROBE}'"
+        fetched = f"name = '{probe.FETCH}' AND key IN ({', '.join(map(str, sorted(keys)))})"
+        parents = f"SELECT process, seq FROM events WHERE {own} AND {fetched}"
+        inside += f" OR ({own} AND ({fetched} OR (process, parent) IN ({parents})))"
+    return inside
 
 
 def _about(cat: str, name: str, key: int | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class BatchTimes:
     """Times of batches in the order in which they were taken, in ns, and how many of them each round has."""
 
     fetch: Sequence[float]  # to make it
@@ -30,7 +30,7 @@ class Recorded:
     start: Start
 
 
-def simulated(times: Recorded, workers: int, prefetch: int) -> float:
+def simulated(times: BatchTimes, workers: int, prefetch: int) -> float:
     """How long all rounds take with so many workers, in ns.
 
     As torch does it: worker `n % workers` makes batch n, `workers * prefetch` batches are asked for at once, and one more each time
@@ -51,7 +51,7 @@ def simulated(times: Recorded, workers: int, prefetch: int) -> float:
 STARTED = Start(0.0, 0.0, 0.0, again=False)  # workers that are there already
 
 
-def _round(times: Recorded, at: int, until: int, workers: int, prefetch: int, now: float, start: Start) -> float:
+def _round(times: BatchTimes, at: int, until: int, workers: int, prefetch: int, now: float, start: Start) -> float:
     begun, ahead = now + start.create * workers, workers * prefetch
     free = [max(now + start.create * (worker + 1), begun + start.boot) for worker in range(workers)]
     now = begun

@@ -11,7 +11,7 @@ from sonde.diagnosis.figures import Figure
 from sonde.finding import WARN
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.loader import Setting
+    from sonde.analysis.questions.loader import PredictedSetting
     from sonde.diagnosis.facts import Facts
     from sonde.diagnosis.policy import Policy
     from sonde.finding import Finding
@@ -83,7 +83,7 @@ def _waits_for_a_core(facts: Facts, policy: Policy) -> bool:
     return 2 * fetch * _batches_in_a_step(facts) / max(1, main.workers or 0) < waited.or_zero()
 
 
-def _next(facts: Facts, better: Setting | None) -> str:
+def _next(facts: Facts, better: PredictedSetting | None) -> str:
     main, limit = facts.loading.main, None if facts.pipeline is None else facts.pipeline.limit
     if better is not None and not better.workers:
         return (
@@ -128,12 +128,12 @@ _CHEAPER = {
 }
 
 
-def _better(facts: Facts) -> Setting | None:
+def _better(facts: Facts) -> PredictedSetting | None:
     """Another setting of the loader that is worth it."""
     return None if facts.pipeline is None else facts.pipeline.better
 
 
-def _how(facts: Facts, better: Setting) -> str:
+def _how(facts: Facts, better: PredictedSetting) -> str:
     assert facts.pipeline is not None
     if not better.workers:
         return "Without workers"
