@@ -19,6 +19,7 @@ from benchmarks import (
     deep,
     exchange,
     feeding,
+    following,
     importing,
     infer,
     items,
@@ -88,6 +89,7 @@ def parts(effort: Effort, verdicts: Path) -> dict[str, Callable[[], Any]]:
         "launching": lambda: launching.measure(effort.launches),
         "report": lambda: report.measure(STEPS),
         "scale": lambda: scale.measure(*effort.scale),
+        "following": following.measure,
         "pages": lambda: pages.measure(STEPS),
         "faults": lambda: score.measure(cases, repeats=1, traceml=True, json_file=verdicts, resume=True),
     }

@@ -163,6 +163,8 @@ def _of_scale(found: dict[str, Any]) -> list[Budget]:
         Budget("the same, peak memory", many["names"]["peak_mb"], 800.0, "MB"),
         Budget("first screen of watch, many ranks, CPU", many["screen"]["cpu_s"], 2.0, "s"),
         Budget("the same, peak memory", many["screen"]["peak_mb"], 200.0, "MB"),
+        Budget("first screen of watch, many ranks, sealed, CPU", many["sealed_screen"]["cpu_s"], 2.0, "s"),
+        Budget("the same, peak memory", many["sealed_screen"]["peak_mb"], 200.0, "MB"),
     ]
 
 
@@ -174,6 +176,13 @@ def _of_pages(pages: dict[str, Any]) -> list[Budget]:
         Budget("sonde ui: list of 2,000 runs, CPU", pages["list_cpu_s"], 1.0, "s"),
         Budget("sonde ui: while nobody asks", 100 * pages["quiet_share"], 5.0, "% of a core"),
         Budget("sonde ui: peak memory", pages["peak_mb"], 350.0, "MB"),
+    ]
+
+
+def _of_following(found: dict[str, Any]) -> list[Budget]:
+    return [
+        Budget("sonde ui: recording to screen, p95", found["late_p95_s"], 1.0, "s"),
+        Budget("sonde ui: server while a page follows a run", 100 * found["open_share"], 5.0, "% of a core"),
     ]
 
 
@@ -251,6 +260,7 @@ BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
     "report": _of_report,
     "scale": _of_scale,
     "pages": _of_pages,
+    "following": _of_following,
     "launching": _of_launching,
     "faults": _of_faults,
     "provider": _of_provider,

@@ -40,7 +40,7 @@ def measure(steps: int = STEPS, ranks: int = RANKS, runs: int = RUNS) -> dict[st
         _, small = run_apart(RECORD, str(many), "50")
         for number in range(1, runs):
             shutil.copytree(small, f"{small}-{number}")
-        with _server(many) as server:
+        with serving(many) as server:
             before = server.cpu()
             listed = server.ask("/api/runs")["runs"]
             found["list_cpu_s"] = server.cpu() - before
@@ -54,7 +54,7 @@ def measure(steps: int = STEPS, ranks: int = RANKS, runs: int = RUNS) -> dict[st
 
 
 def _long(folder: Path, run: str) -> dict[str, Any]:
-    with _server(folder) as server:
+    with serving(folder) as server:
         base = f"/api/runs/{run}"
         server.ask(f"{base}/head")
         for names in CHARTS:
@@ -101,6 +101,10 @@ class Server:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             return json.loads(answer.readline() if "format=bin" in path else answer.read())
 
+    def address(self, path: str) -> str:
+        """Where a page is."""
+        return self._address + path
+
     def cpu(self) -> float:
         """CPU seconds until now."""
         used = self._process.cpu_times()
@@ -119,7 +123,8 @@ class Server:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[Server]:
+def serving(folder: Path) -> Iterator[Server]:
+    """A server for a folder of runs."""
     begun = time.perf_counter()
     line = [sys.executable, "-m", "sonde", "ui", str(folder), "--no-open", "--token", "bench", "--attached"]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:

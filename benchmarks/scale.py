@@ -68,6 +68,8 @@ def measure(ranks: int, steps: int) -> dict[str, Any]:
             else:
                 found["loop"], found["dask"] = _engines(Path(folder), count, steps)
             one["seal"] = sonde("seal", str(run), "--workers", "2")
+            if name == "many":
+                one["sealed_screen"] = cost("-c", SCREEN, str(run))
             one["report"] = sonde("report", str(run))
             one["names"] = sonde("query", str(run), NAMES)
             one["sealed_bytes"] = bytes_of(run)

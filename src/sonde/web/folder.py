@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MOST_OPEN = 3
 THREADS = 2
 MEMORY = 160_000_000  # bytes that the database of one run may use
-SHARE = 0.03  # of a core: what reading a growing run again may cost, with the answers that are then made
-SELDOM = 0.02  # of a core: what the dear answers about a growing run may cost
+SHARE = 0.015  # of a core: what reading a growing run again may cost, with the answers that are then made
+SELDOM = 0.015  # of a core: what the dear answers about a growing run may cost
 SOON = 0.5  # seconds: a growing run is not read again before
 
 
