@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import statistics
@@ -99,7 +100,7 @@ def _watched(page: Page, seconds: float) -> list[tuple[float, int]]:
 def _late(shown: list[tuple[float, int]], ends: list[float]) -> list[float]:
     """For each step, how long it had ended when it, or a later one, was on the screen."""
     late: list[float] = []
-    for (_, last), (time_shown, step) in zip(shown, shown[1:], strict=False):
+    for (_, last), (time_shown, step) in itertools.pairwise(shown):
         late += [time_shown - ends[one] for one in range(last + 1, step + 1)]
     return late
 
