@@ -228,6 +228,8 @@ export interface Line {
   clipped: number
   /** Of `step`: the longest step of each point, and its rank. */
   slowest: [number | null, number | null][] | null
+  /** The medians, as of very many steps. */
+  estimated?: boolean
 }
 
 export interface Series {

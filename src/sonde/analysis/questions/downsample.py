@@ -45,10 +45,13 @@ class SeriesRange:
         return f"start_ns BETWEEN {self.first + self.started} AND {self.last + self.started}"
 
 
+MOST_EXACT = 5_000_000  # steps, over which medians are exact
+
+
 @dataclass(frozen=True)
 class Points:
     """One line. `clipped`: values that are not finite, and so are not among them. `slowest`: of `step`, for each point its longest
-    step and the rank of it.
+    step and the rank of it. `estimated`: the medians, as of very many steps.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Points:
     max: list[float | None]
     clipped: int = 0
     slowest: list[tuple[int | None, int | None]] | None = None
+    estimated: bool = False
 
 
 def whole(run: Run, unit: str, points: int) -> SeriesRange | None:
@@ -84,22 +88,28 @@ def of_steps(run: Run, names: Sequence[str], along: SeriesRange, rank: int | Non
     if not asked:
         return found
     columns = ", ".join(column for query in asked.values() for column in query)
+    ((count,),) = run.sql(f"SELECT count(*) FROM steps WHERE {where}").fetchall()
+    if count > MOST_EXACT:  # an exact median holds every value in memory
+        columns = columns.replace(_MEDIAN, _ESTIMATE)
     rows = run.sql(f"SELECT {at}, {columns} FROM steps WHERE {where} GROUP BY {along.axis.place} ORDER BY 1").fetchall()
     x = [float(row[0]) for row in rows]
     place = 1
     for name, query in asked.items():
         values = [list(column) for column in zip(*(row[place : place + len(query)] for row in rows), strict=True)]
-        found += _lines(name, rank, x, values) if rows else []
+        found += _lines(name, rank, x, values, estimated=count > MOST_EXACT) if rows else []
         place += len(query)
     return found
 
 
+_MEDIAN, _ESTIMATE = "median(dur_ns)", "approx_quantile(dur_ns, 0.5)"
+_UNKNOWN = -(2**62)  # a step or a rank that is not known
 _QUERIES: dict[str, tuple[str, ...]] = {
     "step": (
-        "median(dur_ns)",
+        _MEDIAN,
         "min(dur_ns)",
         "max(dur_ns)",
-        "arg_max({'step': step, 'rank': rank}, dur_ns)",
+        f"arg_max(coalesce(step, {_UNKNOWN}), dur_ns)",  # not both as one: that takes memory for each new maximum
+        f"arg_max(coalesce(rank, {_UNKNOWN}), dur_ns)",
     ),
     "phases": tuple(f"sum({part}_ns) / nullif(count(residual_ns), 0)" for part in PARTS),
     "communication": ("avg(communication_ns)", "min(communication_ns)", "max(communication_ns)"),
@@ -116,16 +126,19 @@ _QUERIES: dict[str, tuple[str, ...]] = {
 _UNITS = {"step": NS, "communication": NS, "loss": PLAIN, "throughput": PER_SECOND}
 
 
-def _lines(name: str, rank: int | None, x: list[float], values: list[list[Any]]) -> list[Points]:
+def _lines(name: str, rank: int | None, x: list[float], values: list[list[Any]], *, estimated: bool) -> list[Points]:
     if name == "phases":
         pairs = zip(PARTS, values, strict=True)
         return [Points(f"phase:{part}", NS, rank, x, y, y, y) for part, y in pairs if any(one is not None for one in y)]
-    slowest = [(one["step"], one["rank"]) for one in values.pop()] if name == "step" else None
+    slowest = None
+    if name == "step":
+        ranks, steps = ([None if one == _UNKNOWN else one for one in values.pop()] for _ in ("rank", "step"))
+        slowest = list(zip(steps, ranks, strict=True))
     clipped = sum(values.pop()) if name == "loss" else 0
     if not clipped and all(one is None for one in values[0]):
         return []
     low, high = values[1:] if len(values) == 3 else (values[0], values[0])
-    return [Points(name, _UNITS[name], rank, x, values[0], low, high, clipped, slowest)]
+    return [Points(name, _UNITS[name], rank, x, values[0], low, high, clipped, slowest, estimated and name == "step")]
 
 
 def of_samples(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import duckdb
 
 FEW = 2048  # spans of a lane that are kept one by one
-EACH = 16  # spans in a bin of the lowest level, at least, on average
+EACH = 8  # spans in a bin of the lowest level, at least, on average
 ALWAYS = 63
 HIGHEST = 52  # 52 days
 # Without those whose times are damaged.
