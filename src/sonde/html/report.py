@@ -342,7 +342,13 @@ def _learning(charts: Charts) -> str:
         for one in charts.learning
     )
     return (
-        section("Learning", "Layers and fields with the highest values; sampled by --learning.", drawn) if drawn else ""
+        section(
+            "Learning",
+            "Rates and scales as they changed; layers and fields with the highest values, sampled by --learning.",
+            drawn,
+        )
+        if drawn
+        else ""
     )
 
 

@@ -77,6 +77,7 @@ EVALUATION = "evaluation"
 LOSS = "loss"
 # A counter, written when it changes: the learning rate that an update used. The key is the optimizer << 16 | its parameter group.
 RATE = "lr"
+GROUP_BITS = 16
 # A category, and the direction (input, forward, backward, update) behind it: a counter, the fingerprint of a tensor; named by the
 # layer or the parameter. The value is the sum of the tensor, the key a digest of its bits, with this bit if it is of a device.
 FINGERPRINT = "fingerprint."

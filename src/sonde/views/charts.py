@@ -13,7 +13,18 @@ from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.samples import Call, flame
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import BESIDE
-from sonde.store.probe import ACTIVATION, FIELD, GRADIENT, LOG, METRIC, SYSTEM
+from sonde.store.probe import (
+    ACTIVATION,
+    FIELD,
+    GRADIENT,
+    GROUP_BITS,
+    LEARNING,
+    LOG,
+    METRIC,
+    PROBE,
+    RATE,
+    SYSTEM,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -189,13 +200,15 @@ _SAMPLED = {
     "Share of dead units": (ACTIVATION, "activations", _OF_LAYER, "dead", "dead > 0"),
     "Share of saturated results": (ACTIVATION, "activations", _OF_LAYER, "saturated", "saturated > 0"),
     "Mean of each field of a batch": (FIELD, "fields", "t.field", "mean", "mean IS NOT NULL"),
+    "Spread of each field of a batch": (FIELD, "fields", "t.field", "std", "std IS NOT NULL"),
+    "Share of values of a batch that are not finite": (FIELD, "fields", "t.field", "nonfinite", "nonfinite > 0"),
     "Share of padding in a batch": (FIELD, "fields", "t.field", "padding", "padding > 0"),
 }
 
 
 def learning(run: Run) -> list[Drawing]:
     """Numbers of layers and of batches in sampled steps, of the first rank, over the time of the run."""
-    found = []
+    found = _changing(run)
     for title, (category, table, whose, column, kept) in _SAMPLED.items():
         if not _has(run, category):
             continue
@@ -216,6 +229,50 @@ def learning(run: Run) -> list[Drawing]:
         if lines:
             found.append(Drawing(title, lines, begun - (run.started or 0), lasted))
     return found
+
+
+# What is written whenever it changes: the category of its records, and their name.
+_WRITTEN = {"Learning rate": (PROBE, RATE), "Scale of gradients": (LEARNING, "scale")}
+
+
+def _changing(run: Run) -> list[Drawing]:
+    """Learning rates, and the scale of gradients with mixed precision, of the first rank. A rate that never changes is no chart."""
+    found = []
+    for title, (category, name) in _WRITTEN.items():
+        named = run.database.source.name_counts.values()
+        if not any((one.cat, one.name) == (category, name) for some in named for one in some):
+            continue
+        written = f"{BESIDE} WHERE kind = 'counter' AND cat = '{category}' AND name = '{name}' AND isfinite(value)"
+        here = f"process = (SELECT arg_min(process, (coalesce(rank, 0), process)) FROM {written})"  # noqa: S608  our own names
+        values = f"SELECT coalesce(key, 0), start_ns, value FROM {written} AND {here} ORDER BY start_ns"  # noqa: S608
+        rows = run.sql(values).fetchall()
+        ((end,),) = run.sql(f"SELECT max(start_ns + dur_ns) FROM steps WHERE {here}").fetchall()  # noqa: S608
+        several = len({key >> GROUP_BITS for key, _, _ in rows}) > 1
+        held = _held(
+            [(_group(key, several) if name == RATE else "scale", time, value) for key, time, value in rows], end
+        )
+        if len(rows) > len(held) or _has(run, GRADIENT):
+            begun = min(points[0][0] for points in held.values())
+            lines, lasted = _drawn(held, begun)
+            found.append(Drawing(title, lines, begun - (run.started or 0), lasted))
+    return found
+
+
+def _held(rows: list[tuple[str, int, float]], end: int | None) -> Measured:
+    """Points of lines that keep each value until the next one, and the last one until the end."""
+    held: Measured = {}
+    for name, time, value in rows:
+        points = held.setdefault(name, [])
+        points += [(time, points[-1][1]), (time, value)] if points else [(time, value)]
+    for points in held.values():
+        points.append((max(end or 0, points[-1][0]), points[-1][1]))
+    return held
+
+
+def _group(key: int, several: bool) -> str:
+    """`group 1`, and whose, if there are several optimizers."""
+    group = f"group {key & ((1 << GROUP_BITS) - 1)}"
+    return f"optimizer {key >> GROUP_BITS}, {group}" if several else group
 
 
 def _has(run: Run, category: str) -> bool:

@@ -11,8 +11,6 @@ from sonde.store import probe
 if TYPE_CHECKING:
     from sonde.diagnosis.policy import Policy
 
-GROUP_BITS = 16  # of the key of a rate: the parameter group
-
 
 @dataclass(frozen=True)
 class Rate:
@@ -64,7 +62,8 @@ def gather_rates(ask: Asker, policy: Policy, process: str) -> LearningRates:
         "after": f"arg_max(value, {jump})",
     }
     rows = ask.by(["key"], changes, columns)
-    mask = (1 << GROUP_BITS) - 1
+    mask = (1 << probe.GROUP_BITS) - 1
     return LearningRates(
-        steps["count"], [Rate(int(row.which["key"]) >> GROUP_BITS, int(row.which["key"]) & mask, row) for row in rows]
+        steps["count"],
+        [Rate(int(row.which["key"]) >> probe.GROUP_BITS, int(row.which["key"]) & mask, row) for row in rows],
     )

@@ -10,9 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.events import core
-from sonde.probes.learning.rate import GROUP_BITS
 from sonde.probes.learning.tensors import distance, moments_of, norm, plain, spread
-from sonde.store.probe import GRADIENT
+from sonde.store.probe import GRADIENT, GROUP_BITS
 from sonde.store.record import DETAIL
 
 if TYPE_CHECKING:

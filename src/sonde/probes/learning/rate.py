@@ -8,12 +8,11 @@ from typing import Any
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch.engine import native
-from sonde.store.probe import OPTIMIZER_SETTINGS, PROBE, RATE, SETUP
+from sonde.store.probe import GROUP_BITS, OPTIMIZER_SETTINGS, PROBE, RATE, SETUP
 from sonde.store.record import ESSENTIAL
 from sonde.weak import WeakTable
 
 MOST_GROUPS = 16  # parameter groups whose rates are recorded
-GROUP_BITS = 16
 PLAIN = (bool, int, float, str)
 
 _noting = guard("noting the learning rate of an optimizer")
