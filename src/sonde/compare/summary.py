@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.items import LOADED, each_item
+from sonde.analysis.questions.items import LOADED, each_item, sampled
 from sonde.analysis.questions.layers import layers
 from sonde.analysis.questions.memory import memory_series
 from sonde.analysis.records.schema import quoted
@@ -374,19 +374,18 @@ def _items(run: Run) -> ItemTimes:
     blocks = min(intervals.BLOCKS, max(1, count // 4))
     rows = run.sql(
         f"SELECT quantile_disc(dur_ns, {PLACES}) FROM (SELECT dur_ns, ntile({blocks}) OVER (ORDER BY start_ns) AS part "
-        f"FROM {loads}) GROUP BY part ORDER BY part"
+        f"FROM {sampled(loads, count)}) GROUP BY part ORDER BY part"
     ).fetchall()
-    each = each_item(loads)
-    ((different,),) = run.sql(f"SELECT count(*) FROM ({each})").fetchall()
     slowest = run.sql(
-        f"SELECT index, id, loads, median_ns FROM ({each}) ORDER BY median_ns DESC, index, id LIMIT {MOST_ITEMS}"
+        f"SELECT index, id, loads, median_ns, count(*) OVER () FROM ({each_item(loads)}) "
+        f"ORDER BY median_ns DESC, index, id LIMIT {MOST_ITEMS}"
     ).fetchall()
     return ItemTimes(
         count,
-        different,
+        slowest[0][-1],
         middle,
         [row[0] for row in rows],
-        [ItemTime(str(index) if id is None else str(id), loads, median) for index, id, loads, median in slowest],
+        [ItemTime(str(index) if id is None else str(id), loads, median) for index, id, loads, median, _ in slowest],
     )
 
 
