@@ -192,7 +192,19 @@ def test_the_schema_is_valid_and_leaves_nothing_open() -> None:
 def test_the_schema_has_the_parts_that_were_promised() -> None:
     """In their order."""
     assert list(SCHEMA["properties"]) == [
-        *("schema_version", "verdict", "findings", "run", "steps", "phases", "ranks", "hosts", "goodput", "memory"),
+        *(
+            "schema_version",
+            "verdict",
+            "findings",
+            "run",
+            "steps",
+            "first_step",
+            "phases",
+            "ranks",
+            "hosts",
+            "goodput",
+            "memory",
+        ),
         "evaluation",
         *("tokens", "loader", "flops", "energy"),
         *("items", "hard_items", "layers", "lines", "deepened", "overhead", "blind_spots", "drops", "black_box"),

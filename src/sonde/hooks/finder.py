@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from sonde.guard import guard
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     Callback = Callable[[ModuleType], None]
 
 _wanted: dict[str, list[Callback]] = {}
+_importing: list[str] = []  # libraries, inside each other
+import_ns: dict[str, int] = {}  # how long the import of a library took; of those that another one imports, nothing
 
 
 def when_imported(name: str, callback: Callback) -> Callable[[], None]:
@@ -87,7 +90,14 @@ class _Loader:
         if spec is not None:
             spec.loader = self.original
         module.__loader__ = self.original
-        self.original.exec_module(module)
+        begun = monotonic_ns()
+        _importing.append(module.__name__)
+        try:
+            self.original.exec_module(module)
+        finally:
+            _importing.pop()
+            if not _importing:
+                import_ns[module.__name__] = monotonic_ns() - begun
         for callback in _wanted.pop(module.__name__, ()):
             _notify(callback, module)
 

@@ -55,6 +55,7 @@ def _main(view: Report, charts: Charts, *, in_place: bool) -> str:
         _verdict(view),
         "".join(_finding(one) for one in view.findings[1:] if one.because != view.verdict.kind),
         _breakdown(view),
+        _first_step(view),
         f'<div id="charts">{"".join(drawn)}</div>' if in_place else "".join(drawn),
         _loader(view),
         _sampled(view, charts),
@@ -222,6 +223,25 @@ def _phase(one: PhaseRow, steps: int, device: bool) -> list[str]:
     return [name, share, *map(units.duration, (one.p50_ns, one.p95_ns, one.p99_ns, one.warmup_p50_ns)), seen] + [
         "" if one.device_ns is None else units.duration(one.device_ns)
     ] * device
+
+
+def _first_step(view: Report) -> str:
+    """What happened until the first step was done."""
+    found = view.first_step
+    if found is None or not found.ns:
+        return ""
+    rows = [
+        [
+            safe(one.name),
+            draw.meter(one.ns / found.ns, "f-residual"),
+            units.share(one.ns / found.ns),
+            units.duration(one.ns),
+        ]
+        for one in found.parts
+    ]
+    rank = "" if found.rank is None else f", rank {found.rank}"
+    caption = f"{units.duration(found.ns)} from the start of the {found.since}{rank}. Untracked: reading data, building datasets and models."
+    return section("Time to the first step", safe(caption), table(["<part", "<", "share", "time"], rows))
 
 
 def _over_time(view: Report, charts: Charts) -> str:

@@ -29,6 +29,9 @@ PROCESS = "process"
 SETUP = "setup"
 ENVIRONMENT = "environment"
 OPTIMIZER_SETTINGS = "optimizer.settings"
+# Written when training begins. Arguments: `age_ns` of the process (missing: it was there for something else before), and `imports`, how
+# long the import of each library that Sonde follows took.
+STARTUP = "startup"
 GIT = "git"
 MODEL = "model"
 # A mark: the birth of a non-finite value; the name is the place (a layer, or `loss`, `data`, ...), the arguments are the

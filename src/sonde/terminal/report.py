@@ -17,6 +17,7 @@ from sonde.views.safe import printable, shorten
 from sonde.views.words import (
     black_box_line,
     deep_line,
+    first_step_line,
     flops_line,
     hard_items_line,
     item_name,
@@ -34,6 +35,7 @@ MOST_MEMORY = 6
 MOST_HARD = 5
 MOST_LAYERS = 6
 MOST_METRICS = 6
+LONG_START_NS = 1e9  # before the first step: from then on it is told
 BAR = 24  # cells
 LABEL = 7  # cells of "why", "next" and the like
 STYLES = {"critical": "bold white on red", "warn": "bold black on yellow", "info": "bold black on green"}
@@ -204,6 +206,8 @@ def _step_time(view: Report, console: Console) -> None:
     _grid(console, columns)
     if steps.startup:
         block(console, Text(f"start-up  {start_up(view)}"), hang=len("start-up  "))
+    if view.first_step is not None and view.first_step.ns >= LONG_START_NS:
+        block(console, Text(f"first step  {first_step_line(view.first_step)}"), hang=len("first step  "))
     if steps.evaluated_after_ns is not None:
         block(console, Text(f"evaluation after the last step: {units.duration(steps.evaluated_after_ns)}"), hang=2)
 

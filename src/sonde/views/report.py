@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.analysis.questions.cost import Cost, cost
 from sonde.analysis.questions.deepened import DeepSteps, deepened
 from sonde.analysis.questions.energy import Energy, energy
+from sonde.analysis.questions.firststep import FirstStep, first_step
 from sonde.analysis.questions.flops import Flops, flops
 from sonde.analysis.questions.goodput import Goodput, goodput
 from sonde.analysis.questions.hard import HardItems, hard_items
@@ -212,6 +213,7 @@ class Report:
     findings: list[Verdict]
     run: RunHeader
     steps: StepTimes
+    first_step: FirstStep | None
     phases: list[PhaseRow]
     ranks: list[RankRow]
     hosts: list[HostClock]  # that of rank 0 first
@@ -246,6 +248,7 @@ def report(run: Run, policy: Policy | None = None) -> Report:
         findings=[_verdict(one, found.findings[:place]) for place, one in enumerate(found.findings)],
         run=_about(run, found, apart),
         steps=_steps(speed, extra, _slowest(run, speed, probe.FETCH in seen)),
+        first_step=first_step(run),
         phases=_phases(run, speed, extra),
         ranks=_ranks(found, apart),
         hosts=host_clocks(run),

@@ -8,11 +8,13 @@ from sonde import units
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.deepened import DeepSteps
+    from sonde.analysis.questions.firststep import FirstStep
     from sonde.analysis.questions.flops import Flops
     from sonde.analysis.questions.hard import HardItems
     from sonde.analysis.questions.items import StepItem
     from sonde.views.report import Report, SlowStep
 
+TOLD = 0.005  # of the time to the first step: smaller parts are in the JSON only
 NOTABLE = 0.05  # of a step: what an item must take to be told of
 PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device", "residual": "untracked"}
 
@@ -71,6 +73,13 @@ def own_cost(view: Report) -> str:
         f"{units.share(cost.share)} of the time{workers}: {units.count(cost.trainer_records)} records x "
         f"{units.duration(cost.record_ns)} (measured in this run, hooks included); {records}"
     )
+
+
+def first_step_line(found: FirstStep) -> str:
+    """`7.5 s after the start of the process: import torch 2.8 s, first batch 59.2 ms, untracked 1.3 s`."""
+    parts = ", ".join(f"{one.name} {units.duration(one.ns)}" for one in found.parts if one.ns >= TOLD * found.ns)
+    rank = "" if found.rank is None else f" (rank {found.rank})"
+    return f"{units.duration(found.ns)} after the start of the {found.since}{rank}: {parts}"
 
 
 def later(losses: int) -> str:

@@ -20,9 +20,15 @@ NamedTime = tuple[str, str, int]  # category, name, ns
 
 
 def named_time(
-    connection: duckdb.DuckDBPyConnection, events: str, processes: Sequence[str], names: Iterable[NameCount]
+    connection: duckdb.DuckDBPyConnection,
+    events: str,
+    processes: Sequence[str],
+    names: Iterable[NameCount],
+    before: int | None = None,
 ) -> dict[str, list[NamedTime]]:
-    """For each process the time in such spans, the largest first. `names`: all that these processes have."""
+    """For each process the time in such spans, the largest first. `names`: all that these processes have; `before`: only spans that
+    began before this moment.
+    """
     own = {
         (one.cat, one.name)
         for one in names
@@ -37,6 +43,7 @@ def named_time(
         SELECT e.process, e.cat, e.name, sum(e.dur_ns)::BIGINT FROM here e
         LEFT JOIN here p ON p.process = e.process AND p.seq = e.parent
         WHERE e.kind = 'span' AND e.dur_ns IS NOT NULL AND (e.cat, e.name) IN ({listed})
+          {"" if before is None else f"AND e.start_ns < {before}"}
           AND (e.parent IS NULL OR p.cat <> '{probe.PROBE}')
           AND NOT EXISTS (SELECT 1 FROM here c WHERE c.process = e.process AND c.parent = e.seq)
         GROUP BY ALL ORDER BY 1, 4 DESC, 3

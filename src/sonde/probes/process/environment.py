@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
+from sonde import system
 from sonde.events import core
 from sonde.guard import guard, pass_on
+from sonde.hooks.finder import import_ns
 from sonde.probes import step
-from sonde.store.probe import ENVIRONMENT, SETUP
+from sonde.store.probe import ENVIRONMENT, SETUP, STARTUP
 from sonde.store.record import ESSENTIAL
 
 if TYPE_CHECKING:
@@ -32,6 +35,16 @@ def install(_settings: Settings) -> Callable[[], None]:
 @guard("noting what a training was made with")
 def _note() -> None:
     core.mark(ENVIRONMENT, SETUP, None, facts(), ESSENTIAL)
+    core.mark(STARTUP, SETUP, None, {"age_ns": _age(), "imports": dict(import_ns)}, ESSENTIAL)
+
+
+def _age() -> int | None:
+    """For how long this process is there, to 10 ms; None: not known, or it is that of a notebook, which may have waited for long."""
+    ticks = system.start_ticks(os.getpid())
+    if ticks is None or "ipykernel" in sys.modules or not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    began = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - began)
 
 
 def facts() -> dict[str, Any]:
