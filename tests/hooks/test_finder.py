@@ -113,3 +113,15 @@ def test_a_wait_can_be_ended_by_itself() -> None:
     first()
     assert seen == ["last"]
     assert sys.meta_path == before
+
+
+def test_the_time_of_an_import_is_known_without_what_it_imports_itself(tmp_path: Path) -> None:
+    """That of the outer library has it all; one that fails took its time, too."""
+    (tmp_path / "sonde_test_outer.py").write_text(f"import {NAME}\nraise ImportError('broken')\n")
+    finder.import_ns.clear()
+    finder.when_imported(NAME, lambda _: None)
+    finder.when_imported("sonde_test_outer", lambda _: None)
+    with pytest.raises(ImportError, match="broken"):
+        importlib.import_module("sonde_test_outer")
+    assert list(finder.import_ns) == ["sonde_test_outer"]
+    assert finder.import_ns["sonde_test_outer"] > 0

@@ -15,7 +15,8 @@ from tests.views.runs import EVIL
 from sonde.analysis.postmortem.blackbox import black_box
 from sonde.analysis.run import open_run
 from sonde.errors import UnknownName
-from sonde.store.record import OPEN
+from sonde.store import probe
+from sonde.store.record import MARK, OPEN
 from sonde.terminal.blackbox import draw_page
 from sonde.testing import BuiltProcess, BuiltRecord, build_run, training_processes
 from sonde.views.blackbox import Page, blackbox
@@ -276,3 +277,20 @@ def test_a_lack_of_memory_is_told_with_its_batch_and_item(tmp_path: Path) -> Non
 def test_a_damaged_memory_part_tells_nothing(tmp_path: Path, memory: dict[str, Any]) -> None:
     """Whoever wrote it."""
     assert view(lacking(tmp_path / "run", **memory)).memory == []
+
+
+def test_the_item_that_was_read_most_is_named_where_the_batch_tells_nothing(tmp_path: Path) -> None:
+    """With `--io`: 40 MB for one item, 8 kB for the others."""
+    key = probe.batch_key(0, 0, 812)
+    fetch = BuiltRecord(probe.FETCH, probe.PROBE, dur=9, key=key)
+    items = [BuiltRecord(probe.ITEM, probe.PROBE, dur=1, key=100 + place, parent=1, depth=1) for place in range(4)]
+    reads = [
+        BuiltRecord(
+            probe.READ, probe.IO, kind=MARK, key=key,
+            args={"file": 1, "position": place, "opens": 1, "calls": 1, "bytes": 40_000_000 if place == 2 else 8000, "ns": 5},
+        )
+        for place in range(4)
+    ]  # fmt: skip
+    run = build_run(tmp_path / "run", [BuiltProcess([fetch, *items, *reads])])
+    write_dump(run, "memory", [batch(812, {"image": np.ones((4, 9))})], memory={"batch": {"bytes": 288}})
+    assert view(run).memory == ["For item 102, at position 2, 40.0 MB were read; for the median item 8.00 kB."]

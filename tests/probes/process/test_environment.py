@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -32,3 +35,23 @@ def test_a_program_that_does_not_train_has_none(expected: set[str]) -> None:
     with record() as recorded:
         torch.ones(3)
     assert recorded.named("environment") == []
+
+
+def test_how_long_the_process_was_there_is_recorded_once(expected: set[str]) -> None:
+    """As the kernel knows it: a test runs for longer than 10 ms, and began after the machine."""
+    with record() as recorded:
+        net = model()
+        train(net, sgd(net), 3)
+    (mark,) = recorded.named("startup")
+    alive = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    assert 10_000_000 < mark["args"]["age_ns"] < alive
+    assert isinstance(mark["args"]["imports"], dict)
+
+
+def test_the_age_of_a_notebook_is_not_told(expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have waited for hours."""
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    with record() as recorded:
+        net = model()
+        train(net, sgd(net), 3)
+    assert recorded.named("startup")[0]["args"]["age_ns"] is None
