@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 COMPUTING = ("forward", "backward", "optimizer", "h2d", "communication")
+FIRST_STEPS = 1000  # with which the first one is compared
 LAZY = 2.0  # times the median: what the first call of a phase takes more is compiling, or other lazy work
 MOST_NAMED = 3  # spans of the program
 STARTING, BATCH, LAZY_CALLS, STEP, UNTRACKED = "worker start", "first batch", "first calls", "first step", "untracked"
@@ -40,18 +41,22 @@ class FirstStep:
 
 def first_step(run: Run) -> FirstStep | None:
     """That of a run; None: there is no step."""
-    phases = (*COMPUTING, "input_wait", "evaluation", "checkpoint")
-    columns = ", ".join(f"coalesce(arg_min({one}_ns, start_ns), 0)" for one in phases)
-    usual = ", ".join(f"median({one}_ns) FILTER (NOT warmup)" for one in COMPUTING)
     found = run.sql(
-        f"""
-        SELECT process, any_value(rank), min(start_ns), arg_min(dur_ns, start_ns), [{columns}], [{usual}] FROM steps
-        WHERE dur_ns IS NOT NULL GROUP BY process ORDER BY min(start_ns) + arg_min(dur_ns, start_ns) DESC, process LIMIT 1
+        """
+        SELECT process, any_value(rank), min(start_ns), arg_min(dur_ns, start_ns) FROM steps WHERE dur_ns IS NOT NULL
+        GROUP BY process ORDER BY min(start_ns) + arg_min(dur_ns, start_ns) DESC, process LIMIT 1
         """
     ).fetchall()
     if not found or run.meta.get("imported"):
         return None
-    process, rank, start, lasted, firsts, medians = found[0]
+    process, rank, start, lasted = found[0]
+    phases = (*COMPUTING, "input_wait", "evaluation", "checkpoint")
+    columns = ", ".join(f"coalesce(arg_min({one}_ns, start_ns), 0)" for one in phases)
+    usual = ", ".join(f"median({one}_ns) FILTER (NOT warmup)" for one in COMPUTING)
+    ((firsts, medians),) = run.sql(
+        f"SELECT [{columns}], [{usual}] FROM (SELECT * EXCLUDE (host, process) FROM steps "
+        f"WHERE process = {quoted(process)} AND dur_ns IS NOT NULL ORDER BY start_ns LIMIT {FIRST_STEPS})"
+    ).fetchall()
     times, ended = dict(zip(phases, firsts, strict=True)), start + lasted
     began, imports = _startup(run, process)
     since = "recording" if began is None else "process"
