@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 Name = tuple[str, str]  # category and name
+_BETWEEN = "\x1f"
+_BOTH = "coalesce(cat, '') || chr(31) || coalesce(name, '')"  # as one text: DuckDB is slow with pairs
 
 
 def slices(
@@ -35,25 +37,25 @@ def slices(
             SELECT *, CASE WHEN NOT single OR end_ns - start_ns < {width} THEN (start_ns - {low}) // {width} ELSE -1 - seq END AS piece
             FROM ({spans})
         )
-        SELECT process, lane, min(start_ns) - {started}, max(end_ns) - {started}, depth, arg_max((cat, name), coalesce(longest_ns, 0)),
+        SELECT process, lane, min(start_ns) - {started}, max(end_ns) - {started}, depth, arg_max({_BOTH}, coalesce(longest_ns, 0)),
                sum(count)::BIGINT, min(seq), sum(busy_ns)::BIGINT
         FROM found GROUP BY process, lane, depth, piece ORDER BY process, lane, 3
         """
         ).fetchall()
     )
-    names: dict[Name, int] = {}
+    names: dict[str, int] = {}
     place = {pair: one.id for one in some for pair in ((process, lane or 0) for process, lane in one.threads)}
     found: dict[str, list[list[Any]]] = {one.id: [] for one in some}
     for process, lane, start, end, depth, name, count, seq, busy in rows:
-        number = names.setdefault(_pair(name), len(names))
+        number = names.setdefault(name, len(names))
         dur = None if end is None else end - start
         found[place[process, lane]].append([start, dur, depth, number, count, seq if count == 1 else None, busy])
-    return list(names), found
+    return [_pair(name) for name in names], found
 
 
-def _pair(name: Any) -> Name:
-    cat, word = name.values() if isinstance(name, dict) else name
-    return cat or "", word or ""
+def _pair(both: str) -> Name:
+    cat, _, name = both.partition(_BETWEEN)
+    return cat, name
 
 
 def sums(run: Run, some: list[Lane], first: int, last: int) -> list[dict[str, Any]]:
