@@ -16,7 +16,7 @@ from sonde.analysis.questions.downsample import (
 from sonde.analysis.questions.memory import memory_series
 from sonde.analysis.records.schema import BESIDE
 from sonde.store.probe import LOG, SYSTEM
-from sonde.views.charts import usage
+from sonde.views.charts import Measured, usage
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
@@ -32,14 +32,19 @@ def lines(run: Run, names: list[str], along: SeriesRange, rank: int | None) -> l
     """All lines of these names; of samples at most 64."""
     found = of_steps(run, names, along, rank)
     clock = StepClock(run, along.started)
-    sampled = [one for name in names for one in _samples(run, name) if rank is None or one[2] in (None, rank)]
+    used: Used = usage(run) if _OF_USAGE.intersection(names) else ({}, {})
+    sampled = [one for name in names for one in _samples(run, name, used) if rank is None or one[2] in (None, rank)]
     for name, unit, whose, time, value in sampled[:MOST_LINES]:
         one = of_samples(name, unit, whose, (time, value), along, clock)
         found += [] if one is None else [one]
     return found
 
 
-def _samples(run: Run, name: str) -> list[tuple[str, str, int | None, Any, Any]]:
+Used = tuple[Measured, Measured]  # CPU and disk
+_OF_USAGE = frozenset(("cpu", "host_cpu", "disk"))
+
+
+def _samples(run: Run, name: str, used: Used) -> list[tuple[str, str, int | None, Any, Any]]:
     """(name, unit, rank, times, values) of each line."""
     if name in ("rss", "device"):
         what = {"rss": "rss", "device": "allocated"}[name]
@@ -48,8 +53,8 @@ def _samples(run: Run, name: str) -> list[tuple[str, str, int | None, Any, Any]]
             for one in memory_series(run)
             if one.what == what
         ]
-    if name in ("cpu", "host_cpu", "disk"):
-        cpu, disk = usage(run)
+    if name in _OF_USAGE:
+        cpu, disk = used
         wanted = (
             disk if name == "disk" else {who: one for who, one in cpu.items() if (HOST in who) == (name == "host_cpu")}
         )
