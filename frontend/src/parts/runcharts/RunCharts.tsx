@@ -110,7 +110,8 @@ function StackChart({ piled, view, basic }: { piled: Stack; view: View; basic: B
   const clip = useMemo<Cut>(() => cut(tops), [tops])
   const limit = view.full || view.log ? null : clip.limit
   const traces = useMemo<Trace[]>(() => {
-    if (view.log && step) return band(step.y, step.min, step.max, colour("p50"), step.estimated ? "median step, estimated" : "median step")
+    if (view.log && step)
+      return band(step.y, step.min, step.max, colour("p50"), step.estimated ? "median step, estimated" : "median step")
     const phases = piled.phases.map((one, at) => ({
       name: one.name,
       values: one.values,
