@@ -75,7 +75,10 @@ def text_nodes(tree: ast.Module, file: Path) -> Iterator[tuple[ast.expr, str]]:
     """Each string with its node; an f-string is one, with holes."""
     shown, hidden = set(_documented(tree, file)), set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and ast.get_docstring(node) is not None
+        ):
             docstring = node.body[0]
             assert isinstance(docstring, ast.Expr)
             hidden.update([] if node in shown else [docstring.value])

@@ -230,7 +230,7 @@ TABLE = (
         "Folder that holds the run folders. In a file, a relative path is relative to that file.",
     ),
     Setting(
-        "name", "SONDE_NAME", _text, "a non-empty text", environment.script_name, "the script's name",
+        "name", "SONDE_NAME", _text, "a non-empty string", environment.script_name, "the script's name",
         "Name of the run; part of its folder name.",
     ),
     Setting(
@@ -265,7 +265,7 @@ TABLE = (
     ),
     Setting(
         "values_limit", "SONDE_VALUES_LIMIT", size, "a size in bytes such as 64MB", lambda: 64 * 10**6, "64MB",
-        "Maximum copy of one captured value. Longer copies are cut and marked; statistics and digest always cover "
+        "Maximum size of the copy of one captured value. Larger copies are cut and marked; statistics and digest always cover "
         "the whole value. All copies of one trace may take 32 times as much; later values are only described.",
     ),
     Setting(
@@ -353,7 +353,7 @@ TABLE = (
     ),
     Setting(
         "rules", "SONDE_RULES", _names, "paths separated by commas, or a list of paths", lambda: (), "none",
-        "Python and TOML files with rules of your own, for `sonde report` and all that shows findings. In a file, a relative path "
+        "Python and TOML files with rules of your own, for `sonde report` and everything else that shows findings. In a file, a relative path "
         "is relative to that file.",
     ),
 )  # fmt: skip

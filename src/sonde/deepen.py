@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sonde.config import Settings
     from sonde.store.request import DeepRequest
 
-DOING = "recording steps deep"
+DOING = "recording steps in depth"
 HZ = 50
 ON_ALREADY = "on already"
 

@@ -237,7 +237,7 @@ def test_a_copy_that_lacks_a_part_is_left_as_it_is(tmp_path: Path, missing: str)
     with open_run(folder) as run:
         (note,) = [note for note in run.notes if note.startswith(f"Part {NAME} cannot be used: it")]
         assert "is missing" in note
-        assert "It holds ranks 0 to 1, missing from every answer." in note
+        assert "It holds ranks 0 to 1, which no query can see." in note
     with pytest.raises(RunUnreadable, match=rf"Part {NAME} .* missing.*Restore .*Nothing was changed"):
         seal(folder)
     assert content(folder) == left
@@ -264,10 +264,10 @@ def test_a_copy_that_lacks_the_manifest_reads_with_a_warning(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda text: text.replace('"version":1', '"version":9'), "has version 9, and this version of Sonde reads"),
+        (lambda text: text.replace('"version":1', '"version":9'), "has version 9; this version of Sonde reads"),
         (lambda text: text.replace('"run":"run"', '"run":"other"'), "belongs to another run, other"),
         (lambda text: text.replace('"events":', '"EVENTS":', 1), "summary.json is damaged"),
-        (lambda text: text.replace('"exits":[]', '"exits":[ ]'), "not the one that the manifest lists"),
+        (lambda text: text.replace('"exits":[]', '"exits":[ ]'), "does not match the manifest"),
         (lambda text: text[: len(text) // 2], "summary.json is damaged"),
         (lambda text: text.replace("beside.parquet", "../../../x.parquet"), "summary.json is damaged"),
     ],

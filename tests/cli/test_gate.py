@@ -90,7 +90,7 @@ def test_the_same_numbers_are_asked_of_both_runs(folder: Path) -> None:
 
 
 def test_a_run_that_is_too_short_is_inconclusive(folder: Path) -> None:
-    """Exit code 3: a gate that lacks data never passes."""
+    """Exit code 3: without enough data, a gate does not pass."""
     build_training(folder / "sonde-runs" / "short-5555", steps=5)
     assert sonde("gate", "short", "--baseline", "one", "--max-slowdown", "5%").exit_code == 3
 

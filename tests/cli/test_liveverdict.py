@@ -73,7 +73,7 @@ def test_where_memory_is_scarce_no_verdict_is_made(tmp_path: Path, monkeypatch: 
     judge = VerdictProcess(build_training(tmp_path / "run", steps=30))
     assert judge.look(over=False) is None
     assert not judge.asking
-    assert judge.notice == "no verdict: it needs 100 MB of memory, 230 MB are free. Later, run: sonde report run"
+    assert judge.notice == "no live verdict: it needs 100 MB of memory, 230 MB are free. Later, run: sonde report run"
 
 
 def test_when_there_is_memory_again_the_verdict_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,5 +81,5 @@ def test_a_rank_that_is_not_there_is_named(tmp_path: Path) -> None:
     with record(dir=str(tmp_path), fingerprint=1) as recorded:
         net = model()
         train(net, sgd(net), 2)
-    with open_run(recorded.path) as run, pytest.raises(SondeError, match=r"Rank 7 .* Ranks that have some: 0"):
+    with open_run(recorded.path) as run, pytest.raises(SondeError, match=r"Rank 7 .* Ranks with fingerprints: 0"):
         compare_ranks(run, [0, 7])

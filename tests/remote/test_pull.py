@@ -57,7 +57,7 @@ def test_a_missing_pack_is_named_with_its_host_and_ranks(tmp_path: Path, job: st
     del faulty.store[pack]
     back = pull(job, tmp_path / "back")
     assert "000001.pack is missing at" in back.notes[0]
-    assert "What node-1 (ranks 2, 3) recorded from there on is missing here." in back.notes[0]
+    assert "What node-1 (ranks 2, 3) recorded after that is missing here." in back.notes[0]
     with sonde.open_run(back.path) as run:
         assert run.sql("SELECT DISTINCT rank FROM steps ORDER BY 1").fetchall() == [(0,), (1,)]
 
@@ -90,7 +90,10 @@ def test_a_manifest_of_another_version_is_named(tmp_path: Path, job: str, faulty
     fields = json.loads(faulty.store[manifest].getvalue())
     faulty().pipe_file(manifest, json.dumps(fields | {"format": 2}).encode())
     notes = pull(job, tmp_path / "back").notes
-    assert "was pushed in format 2; this Sonde reads format 1. Install a newer Sonde. Its ranks are missing" in notes[0]
+    assert (
+        "was pushed in format 2; this version of Sonde reads format 1. Install a newer version. Its ranks are missing"
+        in notes[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,7 @@ def test_a_host_that_pushes_meanwhile_is_read_again(tmp_path: Path, faulty: type
 
 def test_a_place_without_a_run_lists_what_is_there(tmp_path: Path, job: str) -> None:
     """A folder of runs is not a run, and an empty place is none."""
-    with pytest.raises(RunNotFound, match=r"holds runs, and is not one.*faulty://runs/job"):
+    with pytest.raises(RunNotFound, match=r"is a folder of runs, not a run.*faulty://runs/job"):
         pull("faulty://runs", tmp_path / "back")
     with pytest.raises(
         RunNotFound, match=r"No run at faulty://runs/jib. List what is there with: sonde runs faulty://runs"

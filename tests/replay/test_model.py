@@ -124,7 +124,7 @@ def test_the_first_layer_that_differs_is_named(run: Path) -> None:
     with torch.no_grad():
         model[2].bias += 1
     found = computed(run, 0, model)
-    assert str(found).startswith("OTHER NUMBERS: layer 2 is the first to differ: its sum is ")
+    assert str(found).startswith("DIFFERENT NUMBERS: layer 2 is the first to differ: its sum is ")
     assert "Two forwards here agree bit for bit." in str(found)
 
 

@@ -293,4 +293,4 @@ def test_the_item_that_was_read_most_is_named_where_the_batch_tells_nothing(tmp_
     ]  # fmt: skip
     run = build_run(tmp_path / "run", [BuiltProcess([fetch, *items, *reads])])
     write_dump(run, "memory", [batch(812, {"image": np.ones((4, 9))})], memory={"batch": {"bytes": 288}})
-    assert view(run).memory == ["For item 102, at position 2, 40.0 MB were read; for the median item 8.00 kB."]
+    assert view(run).memory == ["Item 102, at position 2, read 40.0 MB from files; the median item 8.00 kB."]

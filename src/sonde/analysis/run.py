@@ -42,8 +42,8 @@ TRIES = 3  # to read a run that is being sealed meanwhile
 class Run:
     """One run. Use `open_run()` to get one.
 
-    It shows the run as it was when records were first read; `refresh()` reads it again. Several folders are read as one
-    run, for hosts without a common one. `thrifty` saves memory at the cost of CPU time; `memory` is what queries may use, in bytes. Results may be written to the
+    It shows the run as it was when records were first read; `refresh()` reads it again. Give several folders, one per host,
+    to read them as one run. `thrifty` saves memory at the cost of CPU time; `memory` is what queries may use, in bytes. Results may be written to the
     file `output`.
     """
 
@@ -152,7 +152,7 @@ class Run:
         return RunPage(self.path, framed=True, height=height)
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
-        """A whole table: events, processes, steps, phases, losses, batches, items, layers, gradients,
+        """All rows of a table: events, processes, steps, phases, losses, batches, items, layers, gradients,
         activations, fields, metrics, memory or system.
         """
         if name not in schema.TABLES:
@@ -184,7 +184,7 @@ class Run:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """All facts about each process; more than the table `processes` has."""
+        """All facts about each process, including those that the table `processes` leaves out."""
         return self.database.rows
 
     def batches(self, query: str, size: int = 10_000) -> Iterator[list[tuple[Any, ...]]]:

@@ -59,7 +59,7 @@ def _wanted(given: object) -> dict[str, int] | list[str] | None:
         )
     names = list(given)
     if any(not isinstance(name, str) for name in names):
-        raise SettingError(f"params_to_capture is {names!r}. A list must hold parameter names, as text.")
+        raise SettingError(f"params_to_capture is {names!r}. A list must hold parameter names, as strings.")
     return names or None
 
 
@@ -68,7 +68,7 @@ def _name(given: object) -> str:
         return RESULT_NAME
     if isinstance(given, str) and given:
         return given
-    raise SettingError(f"result_name is {given!r}. Give a non-empty text, or omit it.")
+    raise SettingError(f"result_name is {given!r}. Give a non-empty string, or omit it.")
 
 
 class Arguments:

@@ -27,7 +27,7 @@ SECTIONS = {
     ),
     "Diagnose": (
         ("report", "Diagnose a run: problem, evidence, next step."),
-        ("ui", "Show runs in a browser, live, from the verdict to the value."),
+        ("ui", "Browse runs, live: from the verdict to the step, item and value."),
         ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
         ("runs", "List recorded runs, newest first."),
         ("show", "Show where the time of a run went, which spans were open, and what was lost."),
@@ -35,7 +35,7 @@ SECTIONS = {
     ),
     "Compare": (
         ("compare", "Compare runs: time, causes, numbers."),
-        ("gate", "Pass or fail a run by limits; a gate that lacks data never passes."),
+        ("gate", "Pass or fail a run by limits; without enough data, it does not pass."),
         ("baseline", "Keep summaries of runs as baselines for `sonde gate`."),
     ),
     "Ask": (
@@ -45,7 +45,7 @@ SECTIONS = {
         ("flow", "Inspect captured values, compare two traces, rebuild a batch."),
     ),
     "Keep and exchange": (
-        ("push", "Send what is new of a run to a URL, such as s3://bucket/runs."),
+        ("push", "Send a run, or what is new of it, to a URL such as s3://bucket/runs."),
         ("pull", "Fetch a run from a URL."),
         ("seal", "Compress the raw records of a finished run into tables."),
         ("rm", "Delete runs, after confirmation."),

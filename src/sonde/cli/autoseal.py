@@ -22,5 +22,5 @@ def sealed(path: Path) -> Path:
         if unsealed(locate(path).path) > PROCESSES:
             with progress(f"Sealing {path.name}") as bar:
                 done = seal(path, progress=bar, engine=in_pool())
-            click.echo(f"sonde: sealed {done.processes:,} processes first; later commands need less time", err=True)
+            click.echo(f"sonde: sealed {done.processes:,} processes first; later commands are faster", err=True)
     return path

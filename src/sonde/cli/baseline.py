@@ -40,7 +40,7 @@ def command() -> None:
 @directory
 @_folder
 def save(name: str, run: str | None, dir: str | None, folder: str) -> None:
-    """Keep a summary of a run under a name: some kilobytes, which you can commit."""
+    """Save the summary of a run under a name. It is a few kilobytes, so you can commit it."""
     path = choose(run, runs_dir(dir))
     with progress("Reading") as bar, Run([path], threads=1, progress=bar) as opened:
         kept = summarize(opened)

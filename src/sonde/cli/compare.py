@@ -46,7 +46,7 @@ Example: sonde compare ddp-run --ranks all"""
 @click.option(
     "--ranks",
     metavar="all|N,N",
-    help="Of one run with fingerprints: do these ranks hold the same parameters and gradients?",
+    help="Check whether these ranks of one run hold the same parameters and gradients (needs --fingerprint).",
 )
 def command(
     runs: tuple[str, ...], dir: str | None, as_json: bool, html: str | None, by: str, ranks: str | None

@@ -160,10 +160,10 @@ def _answer(folder: Path) -> dict[str, Any]:
 
 def _said(answer: dict[str, Any] | None, seconds: float) -> str:
     if answer is None:
-        return f"not done within {units.duration(int(seconds * 1e9))}; it may still come"
+        return f"not done within {units.duration(int(seconds * 1e9))}; the steps may still be recorded"
     parts = ", ".join(map(str, answer.get("parts") or ())) or "nothing new"
     refused = answer.get("refused")
-    on = f"; on already: {', '.join(map(str, refused))}" if isinstance(refused, dict) and refused else ""
+    on = f"; already on: {', '.join(map(str, refused))}" if isinstance(refused, dict) and refused else ""
     return f"{_steps(answer)}: {parts}{on}"
 
 

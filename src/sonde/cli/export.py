@@ -103,9 +103,7 @@ Example: sonde export --to otlp -o http://localhost:4318"""
     help="Output file; - for standard output. Default: the name of the run in the current directory. With otlp, the collector's "
     f"base URL. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or {COLLECTOR}.",
 )
-@click.option(
-    "--gzip/--no-gzip", default=None, help="Compress the output or not. Default: if the file name ends in .gz."
-)
+@click.option("--gzip/--no-gzip", default=None, help="Compress the output (default: if the file name ends in .gz).")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(run: str | None, dir: str | None, to: str, output: str | None, gzip: bool | None, force: bool) -> None:
     """Export a run to the format of another tool.

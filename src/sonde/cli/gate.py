@@ -45,13 +45,13 @@ Example: sonde gate --ab "python old.py" "python new.py" --stalls --rounds 100""
 @click.option(
     "--baselines", "folder", default=baselines.FOLDER, show_default=True, help="The folder with saved baselines."
 )
-@click.option("--max-slowdown", metavar="SHARE", help="How much slower steps may be, such as 5%.")
+@click.option("--max-slowdown", metavar="SHARE", help="Maximum slow-down of steps, such as 5%.")
 @click.option(
     "--max",
     "limits",
     multiple=True,
     metavar="METRIC=VALUE",
-    help="The most a metric may be: a number, or +10% above the baseline.",
+    help="Maximum of a metric: a number, or +10% above the baseline.",
 )
 @click.option(
     "--no-new", type=click.Choice([WARN, CRITICAL]), help="Fail if a finding of this severity, or worse, is new."
@@ -76,10 +76,10 @@ def command(
     run: str | None, dir: str | None, baseline: str | None, folder: str, max_slowdown: str | None, limits: tuple[str, ...],
     no_new: str | None, same_numbers: bool, ab: tuple[str, str] | None, most_rounds: int, stalls: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Pass or fail a run by limits; a gate that lacks data never passes.
+    """Pass or fail a run by limits; without enough data, it does not pass.
 
-    0: every limit holds, with its whole confidence interval. 1: a limit is surely exceeded. 3: inconclusive, because the interval
-    holds the limit, the run is too short, or records are missing. 2: it was called wrongly, or a run cannot be read.
+    0: every limit holds, with its whole confidence interval. 1: a limit is certainly exceeded. 3: inconclusive, because the interval
+    includes the limit, the run is too short, or records are missing. 2: wrong usage, or a run cannot be read.
     """
     try:
         slowdown = None if max_slowdown is None else gates.share(max_slowdown)
@@ -140,7 +140,7 @@ def _against(base: Summary, one: Summary, slowdown: float | None, no_new: str | 
 
 def _numbers(before: Run | None, after: Run) -> Check:
     if before is None:
-        why = "--same-numbers needs the run itself as a baseline: a saved one keeps no batches."
+        why = "--same-numbers needs the run itself as a baseline: a saved baseline has no batches."
         return Check("same numbers", gates.INCONCLUSIVE, None, None, None, None, why)
     return gates.check_numbers(compare_numbers(before, after))
 
@@ -171,13 +171,13 @@ def _rounds(commands: tuple[str, str], most: float, limit: int, stalls: bool) ->
             for n in range(CALIBRATION)
         ]
         noise = rounds.noise([one.steady for one in same])
-        _say(f"A against itself differs by {units.share(noise)} between two turns.")
+        _say(f"Two rounds of A itself differ by {units.share(noise)}.")
         checks = rounds.check_rounds(found, most, stalls=stalls)
         while len(found) < limit and not rounds.decided(checks, len(found)):
             found.append(_round(*commands, Path(folder), f"round-{len(found)}", swap=len(found) % 2 == 1))
             checks = rounds.check_rounds(found, most, stalls=stalls)
             _say(f"round {len(found)} of at most {limit}: B / A = {found[-1].steady:.3f}")
-    notes = [f"{len(found)} rounds; A against itself differs by {units.share(noise)} between two turns."]
+    notes = [f"{len(found)} rounds; Two rounds of A itself differ by {units.share(noise)}."]
     if len(found) < rounds.STALL_ROUNDS:
         notes.append(f"Stalls of single steps were not tested: that takes {rounds.STALL_ROUNDS} rounds.")
     return gates.gate(commands[1], commands[0], checks, notes)

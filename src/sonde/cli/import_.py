@@ -15,9 +15,9 @@ from sonde.exchange.imports.run import import_traces
 @click.command(
     "import",
     epilog="""\b
-Example: sonde import trace.json.gz                  of torch.profiler, VizTracer, ...
+Example: sonde import trace.json.gz                  from torch.profiler, VizTracer, ...
 Example: sonde import rank-*.json.gz -o ddp          several ranks as one run
-Example: sonde import app.pfw.gz                     of DFTracer""",
+Example: sonde import app.pfw.gz                     from DFTracer""",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("-o", "--output", metavar="RUN", type=click.Path(path_type=Path), help="Run folder to create.")

@@ -73,7 +73,7 @@ class VerdictProcess:
         self.notice = None
         if short:
             self.notice = (
-                f"no verdict: it needs {units.size(self._needed)} of memory, {units.size(room)} are free. Later, "
+                f"no live verdict: it needs {units.size(self._needed)} of memory, {units.size(room)} are free. Later, "
                 f"run: sonde report {self._run.name}"
             )
         return not short

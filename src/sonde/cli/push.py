@@ -32,10 +32,10 @@ Example: sonde push train-3f2a gs://bucket/runs --delete"""
 )
 @click.option("--delete", is_flag=True, help="Delete the local run after everything was read back and compared.")
 def command(run: str, url: str, dir: str | None, id: str | None, delete: bool) -> None:
-    """Send what is new of a run to a URL, such as s3://bucket/runs.
+    """Send a run, or what is new of it, to a URL such as s3://bucket/runs.
 
-    The run may be running, killed or sealed. Only what was not sent before is sent; an interrupted push continues
-    where it stopped. Each host writes below its own prefix, URL/ID/HOST-…. Nothing local is deleted.
+    The run may be running, killed or sealed. Data that was sent before is not sent again, and an interrupted
+    push continues where it stopped. Each host writes below its own prefix, URL/ID/HOST-…. Local files are kept.
 
     RUN is a path, a run folder's name or any unique part of it.
     """

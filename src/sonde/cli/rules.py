@@ -54,7 +54,7 @@ def command(context: click.Context, policy: str | None) -> None:
 @directory
 @click.pass_context
 def test(context: click.Context, file: str, run: str | None, dir: str | None) -> None:
-    """Try the rules in FILE on a run: what each finds.
+    """Try the rules in FILE on a run, and print what each finds.
 
     FILE is Python (.py) or TOML (.toml). The exit code is 1 if a rule fails, and 0 otherwise. Default: the newest run.
     """

@@ -214,7 +214,7 @@ def _report_unpushed(pusher: launch.Beside, target: PushTarget, launched: launch
     if done is None:
         print_note(f"still pushing to {url} (process {pusher.pid})")
     elif not done:
-        print_note(f"the run is not all at {url}. Push the rest with: sonde push {_short(launched.run or '')} URL")
+        print_note(f"the run at {url} is incomplete. Push the rest with: sonde push {_short(launched.run or '')} URL")
 
 
 def _short(path: str) -> str:

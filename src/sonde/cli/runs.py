@@ -42,7 +42,7 @@ def command(context: click.Context, url: str | None, dir: str | None, as_json: b
     States: running, finished, crashed, interrupted, killed, unknown (no recorded end, or it ran on another host) and
     broken (its files cannot be read). Exit code 1 means that there are no runs.
 
-    With a URL, lists the runs that were pushed there. Nothing but small manifests is fetched, so verdicts are not shown.
+    With a URL, lists the runs that were pushed there. Only small manifests are fetched, so verdicts are not shown.
     """
     if url is not None and not is_url(url):
         raise click.UsageError(f"{url} is not a URL. For a folder, use: sonde runs --dir {url}")

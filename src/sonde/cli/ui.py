@@ -44,7 +44,7 @@ Example: sonde ui /data/experiments/sonde-runs --port 9000 --no-open"""
 def command(
     where: str | None, port: int | None, host: str, token: str | None, no_open: bool, attached: bool, framed: bool
 ) -> None:
-    """Show runs in a browser, live, from the verdict to the value.
+    """Browse runs, live: from the verdict to the step, item and value.
 
     DIR is a folder of runs, RUN a run folder or a part of its name, URL a run that was pushed. Default: the folder of the
     setting `dir`. The server only reads, listens on this machine only, and ends with Ctrl-C.
@@ -72,7 +72,7 @@ def serve(
     if token is not None and (
         len(token) < 4 or not token.isascii() or not token.isprintable() or set(token) & set(' ;,"\\')
     ):
-        raise click.UsageError("--token needs at least 4 characters: letters, digits, and no spaces, quotes, ; or ,")
+        raise click.UsageError("--token needs at least 4 characters, and no spaces, quotes, ; or ,")
     if not built():
         click.echo(HOW_TO_BUILD, err=True)
     site = WebServer(folder, chosen, host=host, port=port, token=token, framed=framed, traces=TraceFiles())

@@ -70,7 +70,7 @@ def compare_numbers(a: Run, b: Run, *more: Stream | None) -> Numbers:
         *(() if shift else (_batches(a, b), *more)),
     ]
     found = joined([one for one in streams if one is not None])
-    text = f"Step 0 of B is taken for step {shift} of A, where its losses begin. {found.text}"
+    text = f"Step 0 of B is compared with step {shift} of A, where its losses begin. {found.text}"
     return replace(found, text=text, shift=shift) if shift else found
 
 

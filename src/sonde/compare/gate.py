@@ -220,8 +220,8 @@ def _slowdown(name: str, ratio: Ratio | None, margin: float, most: float, words:
     low, high = ratio.low / (1 + margin), ratio.high * (1 + margin)
     outcome = _outcome(low, high, 1 + most)
     text = (
-        f"{words.capitalize()} takes {ratio.ratio:.3f}x the time of the baseline ({low:.3f} to {high:.3f}, with {units.share(margin)} "
-        f"for what equal runs differ by); the limit is {1 + most:.3f}x."
+        f"{words.capitalize()} takes {ratio.ratio:.3f}x the time of the baseline ({low:.3f} to {high:.3f}, allowing {units.share(margin)} "
+        f"for differences between equal runs); the limit is {1 + most:.3f}x."
     )
     if outcome == INCONCLUSIVE and margin >= most:
         text += f" A limit below {units.share(margin)} needs --ab, which runs both programs in turn."

@@ -62,7 +62,7 @@ def _refuse(run: Run, chosen: Sequence[int], prints: dict[int, list[Print]]) -> 
     missing = [rank for rank in chosen if rank not in prints]
     if missing:
         known = ", ".join(map(str, sorted(prints)))
-        raise SondeError(f"Rank {missing[0]} of {run.id} has no fingerprints. Ranks that have some: {known}.")
+        raise SondeError(f"Rank {missing[0]} of {run.id} has no fingerprints. Ranks with fingerprints: {known}.")
     if len(chosen) < 2:
         raise SondeError(f"{run.id} has fingerprints of rank {chosen[0]} only, so there is nothing to compare.")
 

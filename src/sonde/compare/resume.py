@@ -152,7 +152,7 @@ def _about_items(one: Resume) -> list[str]:
     if one.repeated == 0 and one.skipped == 0:
         lines.append("No item was skipped or repeated.")
     elif one.repeated == 0 and one.skipped is None:
-        lines.append("No item was repeated. Whether some were skipped is known when the epoch has ended.")
+        lines.append("No item was repeated. Whether some were skipped is known once the epoch has ended.")
     return lines
 
 

@@ -192,7 +192,8 @@ def summarize(run: Run) -> Summary:
 def _notes(run: Run) -> list[str]:
     schema = run.meta.get("schema")
     newer = isinstance(schema, int) and schema > FORMAT
-    return [f"it was written in format {schema}, this Sonde reads format {FORMAT}"] * newer + run.notes[:MOST_NOTES]
+    words = f"it was written in format {schema}; this version of Sonde reads format {FORMAT}"
+    return [words] * newer + run.notes[:MOST_NOTES]
 
 
 def item_medians(run: Run, names: Collection[str]) -> dict[str, float]:
@@ -225,9 +226,9 @@ def _content(path: Path) -> dict[str, Any]:
         raise ValueError("it is too large")
     content = json.loads(path.read_bytes())
     if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise ValueError("it does not say that it is one")
+        raise ValueError("it is not marked as one")
     if content.get("schema") != SCHEMA:
-        raise ValueError(f"it has format {content.get('schema')}, this Sonde reads format {SCHEMA}")
+        raise ValueError(f"it has format {content.get('schema')}; this version of Sonde reads format {SCHEMA}")
     return content
 
 

@@ -324,7 +324,7 @@ class Recorder:
         """Do what was asked for after the end; once."""
         if self.born == os.getpid():
             while self.afterwards:
-                with guard("doing what follows the recording"):
+                with guard("running what follows the recording"):
                     self.afterwards.pop()()
 
     @guard("writing the end of process.json")

@@ -40,7 +40,7 @@ def comparison_page(view: Comparison) -> str:
         section(
             "Distribution of step times", "Share of the steps, on a logarithmic scale.", _overlaid(view.distribution)
         ),
-        section("Phases", "Mean of a step, and what B takes more or less.", _phases(view)),
+        section("Phases", "Mean of a step, and how much more or less B takes.", _phases(view)),
         section("Items", _counts(view), _items(view)),
         section("Ranks", "", _named(view.ranks, units.duration)),
         section(
@@ -51,7 +51,7 @@ def comparison_page(view: Comparison) -> str:
         section("Findings", "", _findings(view)),
         section("What else differs", "Recorded at the start of each run.", _settings(view)),
         section("Numbers", "Are both the same training?", tag("p", safe(view.numbers.text))),
-        section("Resume check", "What the restart did.", _list([line for one in view.resume for line in one.text])),
+        section("Resume check", "Effects of each restart.", _list([line for one in view.resume for line in one.text])),
         section("Notes", "", _list(view.notes)),
     ]
     title = f"{_word(view)}: {view.a.name} and {view.b.name}"
@@ -194,4 +194,4 @@ def _settings(view: Comparison) -> str:
     rows = [
         [safe(one.name), *(tag("div", safe(shown(value)), "long") for value in (one.a, one.b))] for one in view.settings
     ]
-    return table(["<", "<A", "<B"], rows) if rows else tag("p", "Nothing that was recorded.")
+    return table(["<", "<A", "<B"], rows) if rows else tag("p", "No recorded difference.")

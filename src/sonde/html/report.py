@@ -92,7 +92,7 @@ def _head(view: Report) -> str:
         "tokens/s": None if view.tokens is None else _rate(view.tokens.per_s),
         "padding": None if view.tokens is None or view.tokens.padding is None else units.share(view.tokens.padding),
         "operations": None if view.flops is None else flops_line(view.flops),
-        "energy a step": units.joules(None if view.energy is None else view.energy.per_step_j),
+        "energy per step": units.joules(None if view.energy is None else view.energy.per_step_j),
         "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
         "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
         "separate trainings": None if run.trainings < 2 else units.count(run.trainings),
@@ -291,7 +291,7 @@ def _loader(view: Report) -> str:
             [safe(loader_words.setting_name(one, found)), units.duration(one.ns), units.times(one.speedup)]
             for one in found.settings
         ]
-        content += tag("h3", "What other settings would bring")
+        content += tag("h3", "Predictions for other settings")
         content += table(["<setting", "each batch", "as fast"], settings)
     told = [loader_words.ready_line(found), _simulated(view) or loader_words.why_not(found)]
     content += "".join(tag("p", safe(_sentence(one)), "soft") for one in told if one)
@@ -324,7 +324,9 @@ def _sampled(view: Report, charts: Charts) -> str:
         for one in view.lines
     ]
     listed = table(["<untracked time in", "<line", "<", "share", "time"], rows) if rows else ""
-    caption = "The thread that trains, as wide as its time. Each box is called by the one above it; hover over it for its time."
+    caption = (
+        "The training thread. Width is time, and each box is called by the one above it. Hover over a box for its time."
+    )
     return section("Sampled stacks", caption, drawn and tag("div", drawn, "scroll") + listed)
 
 
@@ -440,9 +442,7 @@ def _attempts(view: Report) -> str:
 
 
 def _host_heat(charts: Charts) -> str:
-    caption = (
-        "How much longer the slowest rank of each host takes than that of the median host. The latest host comes first."
-    )
+    caption = "How much longer the slowest rank of each host takes than that of the median host. The host that is late most comes first."
     return section("Hosts over the run", caption, draw.host_heat(charts)) if charts.hosts else ""
 
 
@@ -462,7 +462,7 @@ def _hosts(view: Report) -> str:
         ]
         for one in shown
     ]
-    titles = ["<host", "ranks", "ahead", "at most off by", "drift", "<based on", "<clock was set"]
+    titles = ["<host", "ranks", "ahead", "maximum error", "drift", "<based on", "<clock was set"]
     more = "" if len(shown) == len(view.hosts) else f" {len(view.hosts) - len(shown)} more hosts are not shown."
     return section("Clocks of the hosts", f"{words.CLOCKS_OF_PAGE}{more}", table(titles, rows))
 

@@ -163,7 +163,9 @@ class Tools:
         with self._opened(a) as first, self._opened(b) as second:
             view = compare_runs(first, second)
         lines = _drawn(lambda console: draw_comparison(view, console))
-        return fit(lines, [hint("report", "b alone", run=view.b.id), hint("report", "a alone", run=view.a.id)])
+        return fit(
+            lines, [hint("report", "B on its own", run=view.b.id), hint("report", "A on its own", run=view.a.id)]
+        )
 
     def query(self, sql: str | None = None, run: str | None = None, limit: int = MOST_ROWS) -> str:
         """Answer one SELECT (DuckDB) over the tables of a run, at most 20 s. Without sql: the tables and their columns."""

@@ -36,7 +36,7 @@ _WORDS = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     list: "a list",
     dict: "a table",
 }
@@ -213,7 +213,7 @@ def _check_key(place: Place, known: Mapping[str, Any] | None, key: object) -> No
     """Raise ConfigError if there cannot be such a key. A table whose keys nobody knows beforehand has `known` None."""
     where = _dotted(place) or "The configuration"
     if not isinstance(key, str):
-        raise ConfigError(f"{where} has the key {key!r}. A key is a text.")
+        raise ConfigError(f"{where} has the key {key!r}. Keys are strings.")
     if known is None or key in known or (place in CLASSES and is_class(place[0], key)) or (not place and is_path(key)):
         return
     classes = class_names(place[0]) if place in CLASSES else []
@@ -295,5 +295,5 @@ def _plain(place: Place, value: Any) -> Any:
 
 def _text(place: Place, key: object) -> str:
     if not isinstance(key, str):
-        raise ConfigError(f"A key of {_dotted(place)} must be a text, not {key!r}.")
+        raise ConfigError(f"A key of {_dotted(place)} must be a string, not {key!r}.")
     return key

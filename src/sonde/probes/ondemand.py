@@ -21,7 +21,7 @@ def watch(asked: Callable[[], None]) -> Callable[[], None]:
         return lambda: None
     last = [request.seen(serving.run)]  # an old one is not meant for us
 
-    @guard("looking for a request to record steps deep")
+    @guard("looking for a request to record steps in depth")
     def look() -> None:
         if step.now.begun:
             found = request.seen(serving.run)

@@ -88,7 +88,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
         raise RemoteError(f"{where}/{MANIFEST} was not written by Sonde.")
     if found != FORMAT:
         raise RemoteError(
-            f"{where} was pushed in format {found}; this Sonde reads format {FORMAT}. Install a newer Sonde."
+            f"{where} was pushed in format {found}; this version of Sonde reads format {FORMAT}. Install a newer version."
         )
     token = fields.text("token") or ""
     packs = [_entry(one) for one in fields.several("packs", MOST_PACKS)]

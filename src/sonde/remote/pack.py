@@ -85,7 +85,7 @@ def entry_of(name: str, content: bytes) -> PackEntry:
 def unpacked(entry: PackEntry, content: bytes) -> Iterator[tuple[PackedRange, bytes]]:
     """The pieces of a pack, with their content. Raises RemoteError if it is not the one that the manifest lists."""
     if len(content) != entry.size or hashlib.sha256(content).hexdigest() != entry.digest:
-        raise RemoteError(f"{entry.name} is damaged: it has {len(content)} bytes, or other ones than were pushed")
+        raise RemoteError(f"{entry.name} is damaged: it has {len(content)} bytes, or not the content that was pushed")
     pieces, place = _listed(content, entry.name)
     for piece in pieces:
         body = content[place : place + piece.packed]

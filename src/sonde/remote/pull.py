@@ -98,9 +98,7 @@ def _absent(place: RemoteFolder) -> str:
     runs = [name for name in names if place.below(name).folders()]
     if runs:
         listed = ", ".join(runs[:MOST_NAMED])
-        return (
-            f"{place.shown} holds runs, and is not one. Give one of them, such as {place.shown}/{runs[-1]} ({listed})."
-        )
+        return f"{place.shown} is a folder of runs, not a run. Give one of them, such as {place.shown}/{runs[-1]} ({listed})."
     return f"No run at {place.shown}. List what is there with: sonde runs {place.shown.rpartition('/')[0]}"
 
 
@@ -235,7 +233,7 @@ class _Pull:
 
     def _lacks(self, found: Manifest, what: str) -> None:
         ranks = f" (ranks {listed(found.ranks)})" if found.ranks else ""
-        self._notes.append(f"{what}. What {found.host}{ranks} recorded from there on is missing here.")
+        self._notes.append(f"{what}. What {found.host}{ranks} recorded after that is missing here.")
 
     def _take(
         self, entry: PackEntry, content: bytes, part: HostPart, prefix: str, owners: dict[str, str], first: str

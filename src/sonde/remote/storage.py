@@ -89,7 +89,7 @@ class RemoteFolder:
         except FileNotFoundError as error:
             self._fail(f"write {name} to", error)
         if size != len(content):
-            raise RemoteError(f"{self.shown} kept {size} of {len(content)} bytes of {name}. Push again.")
+            raise RemoteError(f"{self.shown} stored {size} of {len(content)} bytes of {name}. Push again.")
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files that nothing refers to. What cannot be removed stays."""

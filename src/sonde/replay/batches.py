@@ -163,7 +163,7 @@ def _of_one_process(batches: list[StepBatch], notes: list[str]) -> list[StepBatc
     last = batches[-1].process
     others = {one.process for one in batches} - {last}
     if others:
-        notes.append(f"{len(others) + 1} processes did this step; this one is from {last}")
+        notes.append(f"{len(others) + 1} processes ran this step; this one is from {last}")
     return [one for one in batches if one.process == last]
 
 

@@ -129,4 +129,4 @@ def differences(setup: Mapping[str, Any], model: Any) -> list[str]:
         for name in (*OURS, "model.compiled")
         if name in setup and name in now and setup[name] != now[name]
     ]
-    return [f"What differs from the run: {'; '.join(found)}."] if found else []
+    return [f"Differences from the run: {'; '.join(found)}."] if found else []

@@ -63,7 +63,7 @@ class ForwardComparison:
     def _head(self) -> str:
         if self.parted is None:
             return f"Same numbers: {units.plural(self.compared, 'fingerprint')} of the forward agree with the run bit for bit."
-        return f"OTHER NUMBERS: {_named(self.parted[0])} is the first to differ: its sum is {self.parted[1].value!r}, in the run {self.parted[0].value!r}."
+        return f"DIFFERENT NUMBERS: {_named(self.parted[0])} is the first to differ: its sum is {self.parted[1].value!r}, in the run {self.parted[0].value!r}."
 
 
 def _named(one: Print) -> str:
@@ -86,7 +86,9 @@ def forward(run: Run, step: int, rank: int, batch: Any, model: Any) -> ForwardCo
     known = {one.place: one for one in here.prints}
     pairs = [(one, known[one.place]) for one in recorded if one.direction == FORWARD and one.place in known]
     if not pairs:
-        raise ReplayError(f"No layer of {type(model).__name__} has a name that the run knows. Is it the same model?")
+        raise ReplayError(
+            f"No layer of {type(model).__name__} has a name that occurs in the run. Is it the same model?"
+        )
     weights = _are_weights(every, step, model)
     return ForwardComparison(
         step,
@@ -102,7 +104,7 @@ def _about_weights(step: int, weights: bool | None) -> list[str]:
     if weights is False:
         return [f"The weights are not those that step {step} began with. Load them with --weights."]
     if weights is None:
-        return ["The run has no fingerprints of the weights before this step: they may be other ones."]
+        return ["The run has no fingerprints of the weights before this step: they may differ."]
     return [f"The weights are those that step {step} began with."]
 
 
@@ -111,7 +113,7 @@ def _about_random(here: Computed, conditions: Conditions) -> list[str]:
         return []
     return [
         (
-            "The model draws random numbers (dropout), and the run has no state of them at this step. It is recorded "
+            "The model draws random numbers (dropout), and their state at this step was not recorded. It is saved "
             f"with fingerprints, at most every {RANDOM_EVERY} steps."
         )
     ]

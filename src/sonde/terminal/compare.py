@@ -172,7 +172,7 @@ def _findings(view: Comparison, console: Console) -> None:
 def _settings(view: Comparison, console: Console) -> None:
     heading(console, "What else differs")
     if not view.settings:
-        note(console, "Nothing that was recorded.")
+        note(console, "No recorded difference.")
         return
     rows = view.settings
     grid(

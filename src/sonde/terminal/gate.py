@@ -16,7 +16,7 @@ STYLES = {PASS: "bold green", FAIL: "bold red", INCONCLUSIVE: "bold yellow"}
 MEANING = {
     PASS: "every limit holds",
     FAIL: "a limit is exceeded",
-    INCONCLUSIVE: "the data does not say; a gate that lacks data does not pass",
+    INCONCLUSIVE: "not enough data to decide, so it does not pass",
 }
 
 

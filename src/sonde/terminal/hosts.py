@@ -22,7 +22,7 @@ def clock_columns(hosts: list[HostClock]) -> list[TextColumn]:
         TextColumn("", [one.host for one in shown], right=False, least=8),
         TextColumn("ranks", [units.count(one.ranks) for one in shown], need=3),
         TextColumn("ahead", [words.ahead(one) for one in shown]),
-        TextColumn("at most off by", [words.error(one) for one in shown]),
+        TextColumn("maximum error", [words.error(one) for one in shown]),
         TextColumn("drift", [words.drift(one) for one in shown], need=2),
         TextColumn("based on", [words.basis(one) for one in shown], need=4, right=False),
     ]

@@ -123,7 +123,7 @@ def _speed(view: Report) -> list[str]:
     if view.flops is not None:
         found.append(flops_line(view.flops))
     if view.energy is not None:
-        found.append(f"{units.joules(view.energy.per_step_j)} a step")
+        found.append(f"{units.joules(view.energy.per_step_j)} per step")
     if view.steps.loss is not None:
         parts = view.steps.loss_parts
         found.append(f"loss {view.steps.loss:.4g}" + (f" (mean of {parts} backward passes)" if parts else ""))

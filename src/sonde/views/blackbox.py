@@ -388,7 +388,7 @@ def _most_read(run: Run, dump: Dump, batch: DumpedBatch) -> str | None:
     if not rows or rows[0][2] < LONGER * rows[0][3]:
         return None
     name, position, size, middle = rows[0]
-    return f"For item {name}, at position {position}, {units.size(size)} were read; for the median item {units.size(middle)}."
+    return f"Item {name}, at position {position}, read {units.size(size)} from files; the median item {units.size(middle)}."
 
 
 # ── what was kept ────────────────────────────────────────────────────────────────────────────────────────────────────

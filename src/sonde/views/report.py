@@ -354,7 +354,7 @@ def _newer(meta: dict[str, Any]) -> list[str]:
     schema = meta.get("schema")
     if not isinstance(schema, int) or schema <= SCHEMA:
         return []
-    return [f"run.json has format {schema}, this Sonde reads format {SCHEMA}: a newer Sonde may show more"]
+    return [f"run.json has format {schema}; this version of Sonde reads format {SCHEMA}, a newer one may show more"]
 
 
 def _text(value: object) -> str | None:

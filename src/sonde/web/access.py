@@ -22,7 +22,7 @@ _POLICY = (
 )
 NO_TOKEN = "This needs the token. Open the whole address that `sonde ui` printed, with ?token=..."  # noqa: S105
 WRONG_HOST = "This server does not answer for that host name. Open the address that `sonde ui` printed."
-WRONG_ORIGIN = "Another page asked for this. Only the page of this server may."
+WRONG_ORIGIN = "This request came from another site. Only pages of this server may send it."
 WRONG_METHOD = "This server only reads: use GET."
 
 

@@ -30,9 +30,9 @@ SECONDS = 30.0  # for one question
 WORKERS = 4
 INTERRUPT_EVERY = 0.05  # seconds: what is not a query at the moment notices with its next one
 TOO_LONG = f"This took longer than {SECONDS:.0f} s and was stopped. Ask for less: a shorter range, fewer rows."
-TOO_LARGE = "This needs more memory than one question may have. Ask for less: a shorter range, fewer rows."
+TOO_LARGE = "This needs more memory than one request may use. Ask for less: a shorter range, fewer rows."
 GONE = "This run was deleted while it was open."
-BROKEN = "Sonde could not answer this, by a fault of its own. The log of `sonde ui` has the details."
+BROKEN = "An error inside Sonde: this cannot be answered. The log of `sonde ui` has the details."
 NOW = "now"  # the parameter that asks for a new answer
 _NUMBER = re.compile(r"-?\d{1,18}")
 

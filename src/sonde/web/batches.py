@@ -46,7 +46,7 @@ def batch(run: Run, ask: Ask) -> object:
     return {
         "batch": one,
         "step": one["step"],
-        "kept": None if kept is None else f"Its values are kept in {kept.source}.",
+        "kept": None if kept is None else f"Its values are saved in {kept.source}.",
         "items": [
             _item(position, indices, timed.get(position), one["worker"])
             | {"thumbnail": as_address(pictures.get(position)), "guilty": position in guilty}

@@ -43,7 +43,7 @@ class Pages:
         if found is None and name.startswith(
             ASSETS
         ):  # of another version: the page says that it has to be loaded again
-            return error(404, "This file is not there. Sonde may have been updated: load the page again.")
+            return error(404, "There is no such file. Sonde may have been updated: reload the page.")
         if found is None:
             name, found = INDEX, self._find(INDEX)
         if found is None:

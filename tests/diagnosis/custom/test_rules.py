@@ -83,7 +83,7 @@ def test_bad_rules_are_named_and_the_others_are_asked(run: Path, tmp_path: Path)
     assert found.problems == [
         "The rule RAISES in bad.py failed: ZeroDivisionError: division by zero",
         "WRONG returned str. Return None, or a dict with why and next.",
-        "The rule ENDS in bad.py ended its process (exit code 3). Rules after it were not asked.",
+        "The rule ENDS in bad.py ended its process (exit code 3). Later rules were not run.",
     ]
 
 
@@ -94,7 +94,7 @@ def test_a_rule_that_hangs_is_named(run: Path, tmp_path: Path) -> None:
     )
     found = ask_apart(run, [str(tmp_path / "slow.py")], seconds=20)
     assert [one.kind for one in found.findings] == ["GOOD"]
-    assert found.problems == ["The rule HANGS in slow.py did not end within 20 s. Rules after it were not asked."]
+    assert found.problems == ["The rule HANGS in slow.py did not end within 20 s. Later rules were not run."]
 
 
 @pytest.mark.parametrize(

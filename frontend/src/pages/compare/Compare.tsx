@@ -100,7 +100,7 @@ function Compared({ data }: { data: Comparison }) {
       <Group title="Memory" rows={data.memory} show={size} />
       <Findings data={data} />
       {data.resume.length > 0 && (
-        <Part title="Resume check" told="What the restart did.">
+        <Part title="Resume check" told="Effects of each restart.">
           <ul>
             {data.resume
               .flatMap(one => one.text)
@@ -269,7 +269,7 @@ function Phases({ data }: { data: Comparison }) {
   if (!rows.length) return null
   const scale = differences(rows.flatMap(one => [one.difference_ns, one.low_ns, one.high_ns]))
   return (
-    <Part title="Phases" told="The mean of a step, and what B takes more or less, with 95 % confidence intervals.">
+    <Part title="Phases" told="The mean of a step, and how much more or less B takes, with 95 % confidence intervals.">
       <Table
         caption="Phases"
         rows={rows}
@@ -338,7 +338,7 @@ function Settings({ data }: { data: Comparison }) {
           ]}
         />
       ) : (
-        <p class="soft">Nothing that was recorded.</p>
+        <p class="soft">No recorded difference.</p>
       )}
     </Part>
   )

@@ -89,7 +89,7 @@ const CLOCKS: Column<Found["clocks"][number]>[] = [
   { key: "host", title: "host", text: true, cell: one => one.host },
   { key: "ranks", title: "ranks", cell: one => count(one.ranks) },
   { key: "ahead", title: "ahead", cell: one => one.ahead },
-  { key: "error", title: "at most off by", cell: one => one.error },
+  { key: "error", title: "maximum error", cell: one => one.error },
   { key: "drift", title: "drift", cell: one => one.drift },
   { key: "basis", title: "based on", text: true, wide: true, cell: one => one.basis },
   {
@@ -109,7 +109,7 @@ function HeatMap({ run, heat }: { run: string; heat: Heat }) {
   return (
     <Part
       title="Hosts over the run"
-      told="How much longer the slowest rank of each host takes than that of the median host. The latest host comes first."
+      told="How much longer the slowest rank of each host takes than that of the median host. The host that is late most comes first."
     >
       <section
         class={heat.hosts.length > 40 ? "hostheat thin" : "hostheat"}

@@ -142,7 +142,7 @@ def _without_ledger(part: SealedPart, fault: str, notes: list[str]) -> SealedPar
 
 
 def _unusable(name: str, fault: str, about: Listed | None) -> str:
-    held = "" if about is None else f" It holds {about.words}, missing from every answer."
+    held = "" if about is None else f" It holds {about.words}, which no query can see."
     return f"Part {name} cannot be used: {fault}.{held} Restore {PARTS}/{name} from a backup."
 
 
@@ -164,7 +164,7 @@ def _listed(folder: Path, notes: list[str]) -> dict[str, Listed] | None:
     if not faults:
         return found
     if _found(folder):
-        notes.append(f"{'; '.join(faults)}: the parts that are there were read, others may be missing")
+        notes.append(f"{'; '.join(faults)}: the available parts were read; others may be missing")
     return None
 
 
@@ -182,7 +182,7 @@ def _read_manifest(path: Path, listed: dict[str, Listed]) -> str | None:
     try:
         found = json.loads(read_small(path, MAX_BYTES))
         if found["version"] != VERSION:
-            return f"{PARTS}/{path.name} has version {found['version']!r}, not {VERSION} as this version of Sonde reads"
+            return f"{PARTS}/{path.name} has version {found['version']!r}; this version of Sonde reads {VERSION}"
         listed |= {str(name): _read_line(one) for name, one in found["parts"].items() if _is_name(name)}
     except OSError as error:
         return f"{PARTS}/{path.name} {why(error)}"
@@ -220,7 +220,7 @@ def _part(folder: Path, ids: set[str] | None, digest: str | None, notes: list[st
     if ids is not None and summary.run not in ids:
         raise SummaryFault(f"it belongs to another run, {summary.run}")
     if digest is not None and found != digest:
-        raise SummaryFault(f"its {SUMMARY} is not the one that the manifest lists")
+        raise SummaryFault(f"its {SUMMARY} does not match the manifest")
     part = SealedPart(folder.name, folder, summary, found)
     for name, file in summary.files.items():
         size = (folder / name).lstat().st_size if is_plain(folder / name) else None

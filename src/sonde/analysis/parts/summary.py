@@ -96,7 +96,7 @@ def read_summary(path: Path) -> tuple[PartSummary, str]:
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise SummaryFault("is damaged") from None
     if summary is None:
-        raise SummaryFault(f"has version {version!r}, and this version of Sonde reads version {VERSION}")
+        raise SummaryFault(f"has version {version!r}; this version of Sonde reads version {VERSION}")
     return summary, hashlib.sha256(content).hexdigest()
 
 

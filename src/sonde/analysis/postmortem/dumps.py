@@ -248,7 +248,9 @@ def _read(folder: Path, content: bytes, notes: list[str]) -> Dump | None:
     own: list[str] = []
     version = fields.whole("version")
     if version != VERSION:
-        own.append(f"{DUMP_FILE} has version {version}, this Sonde reads {VERSION}: a newer one may show more")
+        own.append(
+            f"{DUMP_FILE} has version {version}; this version of Sonde reads {VERSION}, a newer one may show more"
+        )
     return Dump(
         folder=folder,
         reason=fields.word("reason", REASONS) or fields.text("reason", 40) or "unknown",

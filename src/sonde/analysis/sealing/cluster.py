@@ -117,7 +117,7 @@ class _Work:
             if not allowed:
                 worker, fault = next(iter(self._unfit.items()))
                 others = len(self._unfit) - 1
-                more = f" Nor can {units.plural(others, 'other worker')} work on it." if others else ""
+                more = f" The same is true of {units.plural(others, 'other worker')}." if others else ""
                 raise ClusterError(
                     f"Dask worker {worker} {fault}.{more} Workers need the same Sonde, and the run folder at the same path."
                 )
@@ -165,7 +165,7 @@ class _Work:
             raise
         except KilledWorker:
             raise ClusterError(
-                f"Dask workers that sealed part {part.name} were killed again and again, perhaps for lack of memory. {_KEPT} "
+                f"Dask workers that sealed part {part.name} were killed repeatedly, perhaps for lack of memory. {_KEPT} "
                 "Give workers more with --workers-memory."
             ) from None
         except (CancelledError, OSError, TimeoutError):

@@ -245,7 +245,7 @@ class TraceResult(TracePrintable):
         setattr(cls, name, member)
 
     def remove_class_level_shims(self) -> None:
-        """Put everything back on the classes, the newest change first."""
+        """Restore the patched classes, newest change first."""
         while self.shimmed_funcs:
             cls, name, original = self.shimmed_funcs.pop()
             if original is INHERITED:

@@ -39,7 +39,7 @@ def init(
     session_id: str | None = None,
     **ignored: object,
 ) -> TraceMLInitConfig:
-    """Start recording. Raises ValueError for settings that contradict each other, RuntimeError for other ones than before.
+    """Start recording. Raises ValueError for settings that contradict each other, RuntimeError if the settings differ from earlier ones.
 
     `logs_dir` is the folder of the run folders, `session_id` the name of the run. Settings of TraceML's aggregator and
     screens have no effect.

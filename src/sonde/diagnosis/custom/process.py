@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SECONDS = 30.0
-UNASKED = " Rules after it were not asked."
+UNASKED = " Later rules were not run."
 
 
 class OwnFindings(NamedTuple):

@@ -95,12 +95,12 @@ def ask(rule: OwnRule, facts: OwnFacts) -> Finding | None:
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         raise RuleError(f"{rule.kind} has the confidence {confidence!r}. Use a number from 0 to 1.")
     if not answer.get("why"):
-        raise RuleError(f"{rule.kind} does not say why. Return a dict with why and next.")
+        raise RuleError(f"{rule.kind} gives no reason. Return a dict with why and next.")
     then = answer.get("then") or []
     wanted = [then] if isinstance(then, str) else list(then)
     wrong = [one for one in wanted if one not in ACTIONS]
     if wrong:
-        raise RuleError(f"{rule.kind} wants {wrong[0]!r}. {nearest(str(wrong[0]), [*ACTIONS])}")
+        raise RuleError(f"{rule.kind} asks for the action {wrong[0]!r}. {nearest(str(wrong[0]), [*ACTIONS])}")
     evidence = {"score": None, "numbers": {}, "queries": {}, **dict(answer.get("evidence") or {})}
     evidence |= {"then": wanted} if wanted else {}
     why, next = (str(answer.get(name) or "")[:MOST_TEXT] for name in ("why", "next"))

@@ -34,8 +34,8 @@ def slow_file(facts: Facts, policy: Policy) -> Finding | None:
         "SLOW_FILE",
         CRITICAL if cost >= policy["slow_file.critical_share"] else WARN,
         0.9 if first.loads > 1 else 0.8,
-        f"{units.plural(len(files.slow), 'file reads', 'files read')} slowly. Slowest: {named(first.path, first.bytes, None)} takes "
-        f"{units.duration(first.median_ns)} at {rate}/s; other files give {usually}/s.",
+        f"{units.plural(len(files.slow), 'file is read', 'files are read')} slowly. Slowest: {named(first.path, first.bytes, None)} takes "
+        f"{units.duration(first.median_ns)} at {rate}/s; other files are read at {usually}/s.",
         f"Check the storage of {first.path}, or copy it to a local disk.",
         score=cost,
         figures={

@@ -35,7 +35,7 @@ def small_reads(facts: Facts, policy: Policy) -> Finding | None:
         "SMALL_READS",
         WARN,
         0.8,
-        f"An item takes {calls / loads:,.0f} read calls of {units.size(size / calls)} each. Reading is {units.share(share)} of all loading time.",
+        f"An item needs {calls / loads:,.0f} read calls of {units.size(size / calls)} each. Reading is {units.share(share)} of all loading time.",
         "Read more at once: larger chunks, one read for each item, or a buffered file.",
         score=cost,
         figures={

@@ -110,7 +110,7 @@ def main(run: str) -> None:
     try:
         count = join(Path(run))
     except (SondeError, OSError) as error:
-        print(f"sonde: cannot join the profile: {error}", file=sys.stderr)
+        print(f"sonde: cannot add the profile to the timeline: {error}", file=sys.stderr)
         sys.exit(1)
     print(f"sonde: torch.profiler recorded {count:,} events in {Path(run, PROFILES)}", file=sys.stderr)
 

@@ -234,7 +234,9 @@ class Scan:
         self._unpacked += size
         read = self._raw.tell()
         if self._unpacked > UNPACKED and self._unpacked > RATIO * read:
-            raise RunUnreadable(f"{self.path} unpacks to over {RATIO} times its size. No trace does: it is refused.")
+            raise RunUnreadable(
+                f"{self.path} unpacks to over {RATIO} times its size. Real traces do not compress that well, so it is refused."
+            )
         self._progress(read)
         if size:
             self._data, self._at = b"".join((self._data[self._at :], *pieces)), 0

@@ -11,7 +11,7 @@ from sonde.hooks.torch import private
 
 device_stats = Point(
     "torch memory statistics",
-    "to leave the program its own peaks of memory",
+    "to keep the program's own peaks of memory intact",
     library="torch",
     find=private.stats_targets,
 )

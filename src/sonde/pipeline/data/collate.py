@@ -199,7 +199,7 @@ def _complain(whose: Whose, field: str, values: list[Any], items: list[Item]) ->
         if not _regular(value):
             raise DataError(
                 f"{where} of item {item[ID]!r} is {value!r:.60} ({type(value).__name__}), which does not fit into an "
-                f"array. Return an array, a number or a text from get_{field}, {help}."
+                f"array. Return an array, a number or a string from get_{field}, {help}."
             )
         if np.shape(value) != first:
             raise DataError(

@@ -127,7 +127,7 @@ def _value(where: str, check: Callable[[Any], Any], given: Any) -> Any:
 
 def _text(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise TypeError("Give a non-empty text.")
+        raise TypeError("Give a non-empty string.")
     return given
 
 

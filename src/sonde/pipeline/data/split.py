@@ -131,7 +131,7 @@ def stratified(order: Any, classes: Any) -> Any:
 def counted(classes: Any, key: str) -> tuple[Any, Any]:
     """The number of each item's class, and how many items each class has."""
     if classes.ndim != 1 or classes.dtype.kind == "O":
-        raise ConfigError(f"{key} names a field without classes. Give one with a number or a text per item.")
+        raise ConfigError(f"{key} names a field without classes. Give one with a number or a string per item.")
     _, kinds, counts = np.unique(classes, return_inverse=True, return_counts=True)
     return kinds, counts
 

@@ -55,7 +55,7 @@ def column(name: str, array: np.ndarray[Any, Any]) -> ResultColumn:
     ):
         raise ResultsError(
             f"The output {name!r} has the dtype {dtype} and the shape {array.shape}, which a results table cannot "
-            "hold. Return numbers, or one text per item."
+            "hold. Return numbers, or one string per item."
         )
     if 0 in shape:
         raise ResultsError(f"The output {name!r} is empty: one item has the shape {shape}. Leave it out.")
@@ -66,7 +66,7 @@ def _check_name(name: str) -> None:
     if name == ID:
         raise ResultsError(f"An output cannot be named {ID!r}: that column holds the ids. Choose another name.")
     if not name or "." in name:
-        raise ResultsError(f"An output cannot be named {name!r}. Use a non-empty text without a dot.")
+        raise ResultsError(f"An output cannot be named {name!r}. Use a non-empty string without a dot.")
 
 
 # ── to Arrow ──

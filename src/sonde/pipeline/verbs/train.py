@@ -89,7 +89,7 @@ class _Training:
         if not wanted:
             return
         if self.config["train"]["resume"]:
-            raise ConfigError("train has both resume and model_weights_file. Keep one: resume brings its own weights.")
+            raise ConfigError("train has both resume and model_weights_file. Keep one: resume loads its own weights.")
         self.job.say(f"Training starts from the weights of {checkpoint.load_weights(model, wanted)}.")
 
     def _resume(self) -> None:
@@ -141,7 +141,7 @@ class _Training:
         self.job.say(f"Epoch {trainer.state.epoch} of {trainer.state.max_epochs}: {words}")
         if not math.isfinite(numbers["loss"]):
             log.warning(
-                "The loss is %s since epoch %d: the model no longer learns.", numbers["loss"], trainer.state.epoch
+                "The loss has been %s since epoch %d: the model no longer learns.", numbers["loss"], trainer.state.epoch
             )
 
     def _validated(self, trainer: Engine) -> dict[str, float]:

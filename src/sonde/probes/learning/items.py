@@ -55,8 +55,8 @@ _logging = guard(DOING)
 def log_items(**values: object) -> None:
     """Record one value for each item of the current batch, such as `loss=losses` with `reduction="none"`. Never raises.
 
-    A value is a tensor, an array or a list whose first dimension is that of the batch; of further dimensions the mean is
-    taken. Call it before the optimizer steps. Values on a device are read when they have arrived: nothing waits for it.
+    A value is a tensor, an array or a list whose first dimension is that of the batch; further dimensions are
+    averaged. Call it before the optimizer steps. Values on a device are copied without waiting for them.
     """
     if not step.phases.on or not core.info()["recording"]:
         return

@@ -32,7 +32,7 @@ def install(_settings: Settings) -> Callable[[], None]:
     return step.at_begin(_note)
 
 
-@guard("noting what a training was made with")
+@guard("noting the settings of a training")
 def _note() -> None:
     core.mark(ENVIRONMENT, SETUP, None, facts(), ESSENTIAL)
     core.mark(STARTUP, SETUP, None, {"age_ns": _age(), "imports": dict(import_ns)}, ESSENTIAL)

@@ -139,7 +139,7 @@ def _announce() -> None:
         core.mark(STACKS, PROBE, args={"file": os.path.basename(_watch.path)})
 
 
-@guard("stopping to write thread stacks")
+@guard("turning thread stacks off")
 def _close() -> None:
     """Nothing is written any more; an empty file goes."""
     import faulthandler

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def gpu_imbalance(facts: Facts, policy: Policy) -> Finding | None:
-    """The loads of the devices that the ranks of a host use differ widely."""
+    """The ranks of a host load their devices very unequally."""
     if not enough_steps(facts, policy):
         return None
     for devices in facts.devices.by_host():
@@ -27,8 +27,8 @@ def gpu_imbalance(facts: Facts, policy: Policy) -> Finding | None:
                 "GPU_IMBALANCE",
                 WARN,
                 0.6,
-                f"The median load of device {high.number} of {high.host} is {high.figures['load'].or_zero():.0f} %, that of device "
-                f"{low.number} {low.figures['load'].or_zero():.0f} %.",
+                f"On {high.host}, device {high.number} has a median load of {high.figures['load'].or_zero():.0f} %, device "
+                f"{low.number} one of {low.figures['load'].or_zero():.0f} %.",
                 "Give each rank equal work: the same number and length of samples, and equal stages of a pipeline.",
                 figures={"highest load %": high.figures["load"], "lowest load %": low.figures["load"]},
                 hosts=[high.host],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def gpu_throttled(facts: Facts, policy: Policy) -> Finding | None:
-    """The driver holds back the clocks of a device: heat, hardware slowdown or power brake."""
+    """The driver throttles a device: heat, hardware slowdown or power brake."""
     known = [one for one in facts.devices.used if one.figures["samples"].at_least(policy["gpu_throttled.samples"])]
     worst = max(known, key=lambda one: one.figures["throttled"].or_zero(), default=None)
     if worst is None or not worst.figures["throttled"].at_least(policy["gpu_throttled.share"]):
@@ -22,12 +22,12 @@ def gpu_throttled(facts: Facts, policy: Policy) -> Finding | None:
     slow = sum(one.figures["throttled"].at_least(policy["gpu_throttled.share"]) for one in known)
     degrees = worst.figures["temperature"].value
     heat = "" if degrees is None else f", at up to {degrees:.0f} °C"
-    more = "" if slow == 1 else f" So are {units.plural(slow - 1, 'other device')}."
+    more = "" if slow == 1 else f" The same holds for {units.plural(slow - 1, 'other device')}."
     return finding(
         "GPU_THROTTLED",
         WARN,
         0.8,
-        f"The clocks of {worst.name} are held back for {units.share(worst.figures['throttled'].value)} of the training{heat}.{more}",
+        f"The driver throttles {worst.name} for {units.share(worst.figures['throttled'].value)} of the training{heat}.{more}",
         "Check cooling and power of the host: nvidia-smi -q -d PERFORMANCE,TEMPERATURE.",
         score=worst.figures["throttled"].value,
         figures={

@@ -26,7 +26,7 @@ def gpu_memory_unused(facts: Facts, policy: Policy) -> Finding | None:
         INFO,
         0.7,
         f"Of {units.size(worst.reserved.value)} that {rank_word(worst.rank)} reserves on its device, {units.size(worst.unused)} "
-        f"({units.share(share)}) never held a tensor: they are fragments.",
+        f"({units.share(share)}) never held a tensor: the memory is fragmented.",
         "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and avoid batches of changing sizes.",
         figures={"reserved": worst.reserved, "peak of tensors": worst.peak},
         hosts=[worst.host],

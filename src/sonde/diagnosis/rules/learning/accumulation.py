@@ -17,7 +17,7 @@ MOST = 256  # micro-batches: a larger divisor is a number of tokens or items
 
 
 def gradient_accumulation(facts: Facts, policy: Policy) -> Finding | None:
-    """Gradients of the step before are still there, or losses are not divided by the number of micro-batches."""
+    """Gradients of the previous step are still there, or losses are not divided by the number of micro-batches."""
     carried, micro = facts.learning.modes.carried, facts.learning.batches.micro
     steps = carried["steps"].or_zero()
     share = carried["carried"].or_zero() / steps if steps else 0.0
@@ -26,7 +26,7 @@ def gradient_accumulation(facts: Facts, policy: Policy) -> Finding | None:
             "GRADIENT_ACCUMULATION",
             CRITICAL,
             0.95,
-            f"Gradients of the step before are still there when a step begins, in {units.share(share)} of the sampled steps: updates use their sum.",
+            f"In {units.share(share)} of the sampled steps, the gradients of the previous step are still there: the update uses the sum of both.",
             "Call optimizer.zero_grad() once for each update.",
             score=share,
             figures={"sampled steps": carried["steps"], "with old gradients": carried["carried"]},

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def exploding_gradients(facts: Facts, policy: Policy) -> Finding | None:
-    """Gradients grow to many times what they were, are far above their clipping limit, or larger than the weights. Needs `--learning`."""
+    """Gradients grow many times over, are far above their clipping limit, or are larger than the weights. Needs `--learning`."""
     layers = facts.learning.layers
     if not layers.samples.at_least(policy["learning.samples"]):
         return None

@@ -34,7 +34,7 @@ CLASSES = 100_000  # a field with larger numbers holds something else
 
 
 def one_class(facts: Facts, policy: Policy) -> Finding | None:
-    """Many batches have a single class, and other batches have others: the data is sorted. Needs `--learning`."""
+    """Many batches have a single class, and not always the same one: the data is sorted. Needs `--learning`."""
     for one in facts.learning.batches.labels:
         name, single = str(one.which["field"]).rpartition(".")[2].lower(), one["single"].or_zero()
         share = single / max(1.0, one["batches"].or_zero())

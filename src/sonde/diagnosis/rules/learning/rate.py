@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def learning_rate(facts: Facts, policy: Policy) -> Finding | None:
-    """The learning rate is zero, or next to it, for a large share of the steps, or jumps to many times its highest value."""
+    """The learning rate is zero or near zero for a large share of the steps, or jumps to many times its previous maximum."""
     rates = facts.learning.rates
     steps = rates.steps.or_zero()
     if steps < policy["learning_rate.least_steps"] or not rates.groups:
@@ -38,7 +38,7 @@ def _zero(rates: LearningRates, policy: Policy, steps: float) -> Finding | None:
         "LEARNING_RATE",
         CRITICAL if share >= policy["learning_rate.critical_share"] else WARN,
         0.95,
-        f"The learning rate is {units.brief(zero.figures['last'].or_zero())} at the end, and next to zero in {units.share(share)} of "
+        f"The learning rate is {units.brief(zero.figures['last'].or_zero())} at the end, and near zero in {units.share(share)} of "
         f"the steps, from step {zero.figures['first_zero'].or_zero():.0f} on. Its highest value was {units.brief(zero.figures['most'].or_zero())}.",
         "Check the schedule: its number of steps, and whether it steps once per update or once per epoch.",
         score=share,
@@ -66,7 +66,7 @@ def _jump(rates: LearningRates, policy: Policy, steps: float) -> Finding | None:
         WARN,
         0.85,
         f"The learning rate jumps from {units.brief(figures['before'].or_zero())} to {units.brief(figures['after'].or_zero())} in step {step:.0f}, "
-        f"{units.times(figures['jump'].or_zero())} its highest value before.",
+        f"{units.times(figures['jump'].or_zero())} its previous maximum.",
         f"Check the schedule and what a checkpoint restores at step {step:.0f}.",
         score=max(0.1, 1 - step / steps),
         figures={

@@ -27,7 +27,7 @@ def loss_spike(facts: Facts, policy: Policy) -> Finding | None:
     worst = curve.spikes[0]
     named = ", ".join(map(str, worst.items[:SHOWN])) + (", ..." if len(worst.items) > SHOWN else "")
     often = [item for item in dict.fromkeys(worst.items) if sum(item in one.items for one in curve.spikes) > 1]
-    items = f" Its batch has the items {named}." if worst.items else ""
+    items = f" Its batch holds items {named}." if worst.items else ""
     again = f" Item {often[0]} is in several of these batches." if often and len(often) <= SHOWN else ""
     return finding(
         "LOSS_SPIKE",

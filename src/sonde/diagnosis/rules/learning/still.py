@@ -32,10 +32,10 @@ def layer_not_learning(facts: Facts, policy: Policy) -> Finding | None:
 
 
 WHY = {
-    "optimizer": ("is in no optimizer", "are in no optimizer", "Pass all parameters that shall learn to the optimizer, also those of layers that are made later."),
+    "optimizer": ("is in no optimizer", "are in no optimizer", "Pass all parameters that should learn to the optimizer, including those of layers created later."),
     "gradient": ("gets no gradient", "get no gradient", "Look for detach(), .data, no_grad() or a result that the loss does not use."),
     "zero": ("has a gradient of exactly 0", "have a gradient of exactly 0", "Look for a dead activation after it, or a factor of 0 in the loss."),
-    "frozen": ("is frozen, although layers before it learn", "are frozen, although layers before them learn", "Set requires_grad_(True) for them, if that is not meant."),
+    "frozen": ("is frozen, although layers before it learn", "are frozen, although layers before them learn", "If that is not intended, call requires_grad_(True) on them."),
     "update": ("never changes although it has a gradient", "never change although they have gradients", "Check the learning rate of their parameter group, and the precision of the weights."),
 }  # fmt: skip
 

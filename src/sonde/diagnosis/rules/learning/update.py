@@ -17,7 +17,7 @@ WHICH = {"late_ratio": "a median one", "most_ratio": "the largest one", "early_r
 
 
 def update_ratio(facts: Facts, policy: Policy) -> Finding | None:
-    """Updates change the weights by far too much, or by next to nothing, in sampled steps. Needs `--learning`."""
+    """Updates change the weights far too much, or hardly at all, in sampled steps. Needs `--learning`."""
     layers = facts.learning.layers
     known = [one for one in layers.layers if one.figures["ratio"].or_zero() > 0]
     if not layers.samples.at_least(policy["learning.samples"]) or not known:

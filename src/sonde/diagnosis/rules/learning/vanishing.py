@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def vanishing_gradients(facts: Facts, policy: Policy) -> Finding | None:
-    """Gradients shrink from layer to layer on their way back; the first layers get next to nothing. Needs `--learning`."""
+    """Gradients shrink from layer to layer in the backward pass; the first layers get almost nothing. Needs `--learning`."""
     layers = facts.learning.layers
     if not layers.samples.at_least(policy["learning.samples"]):
         return None
@@ -33,7 +33,7 @@ def vanishing_gradients(facts: Facts, policy: Policy) -> Finding | None:
             "VANISHING_GRADIENTS",
             CRITICAL if ratio <= policy["vanishing_gradients.critical_ratio"] else WARN,
             0.85,
-            f"Gradients vanish on their way back: relative to its weights, {first.short} gets {units.brief(ratio)} times the gradient of "
+            f"Gradients vanish in the backward pass: relative to its weights, {first.short} gets {units.brief(ratio)} times the gradient of "
             f"{last.short} (norm {units.brief(first.figures['norm'].or_zero())}).",
             "Use ReLU-like activations, normalisation or skip connections, and an initialisation that fits them.",
             score=1.0,
