@@ -1,4 +1,4 @@
-"""The setting `adaptive`: when something is odd, the next steps are recorded deep.
+"""The setting `adaptive`: after something unusual, the next steps are recorded in depth.
 
 Odd is a step that takes many times the median one, memory that grows and grows, and a loss that jumps or is not finite. It is seen
 where the program has ended a step: no thread, and no look at a device.

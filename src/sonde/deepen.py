@@ -1,4 +1,4 @@
-"""Depth on demand: some steps of a running training are recorded deep, and then it goes back to what it was.
+"""Depth on demand: records some steps of a running training in depth, then restores the former state.
 
 `sonde deepen RUN` puts a request into the run folder. Each process that trains looks for it twice a second, at the end of a step: one
 `stat`. The setting `adaptive` asks for the same when a step is an outlier, memory grows or a loss jumps. Each part is switched on and off

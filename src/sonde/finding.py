@@ -1,4 +1,4 @@
-"""What was found, how sure it is, why it is believed, and what to do next: plain data for flow and diagnosis alike."""
+"""A finding: what was found, how sure it is, why, and what to do next. Plain data for flow and diagnosis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that look like images as small PNG files; what is not finite in them stands out."""
+"""Arrays that look like images as small PNG files; non-finite values are highlighted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: a fixture that records a test, and golden traces. A test that uses neither runs as without it.
+"""The pytest plugin: a fixture that records a test, and golden traces. Tests that use neither are not affected.
 
 def test_loading(sonde_run):
 train_one_epoch()

@@ -1,4 +1,4 @@
-"""The tree of the vocabulary, planted from the table, with a class for each category so that editors know its children."""
+"""The tree of the vocabulary, built from the table, with a class for each category so that editors know its children."""
 
 from __future__ import annotations
 

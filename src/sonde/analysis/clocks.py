@@ -1,4 +1,4 @@
-"""How the clock of one host ran beside that of another, by the moments at which both were in the same collectives.
+"""How the clocks of two hosts differ, measured by the collectives that both took part in.
 
 Nobody leaves a collective before the last has entered it. So each collective says how far the clock can be ahead at most, and at least.
 A straight line through all of these bounds is its offset and its drift; how far such a line can move is the error.

@@ -1,4 +1,4 @@
-"""A DuckDB database in memory that holds the tables of one run: sealed files where they lie, raw parts beside them."""
+"""A DuckDB database in memory with the tables of one run: sealed files in place, plus raw parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run ended, in one word, and how its processes ended where only those that started them can say."""
+"""How a run ended, in one word, and how its processes ended according to the processes that started them."""
 
 from __future__ import annotations
 

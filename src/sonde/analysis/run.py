@@ -1,4 +1,4 @@
-"""Opens a run, whether it is still being written, was left behind by a killed program, or is sealed, and answers SQL."""
+"""Opens a run, whether running, killed or sealed, and runs SQL over it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seals a finished run in parts: the same tables as Parquet, sorted and small; raw files go only after those were read back.
+"""Seals a finished run in parts: the same tables as Parquet, sorted and small; raw files are deleted only after these were read back.
 
 Each step leaves the run whole, so that sealing can be killed at any moment. A part is put into its place when it is whole. Then
 the manifest lists it, and it counts: its processes are read from there, all others from their raw files. Raw files of listed

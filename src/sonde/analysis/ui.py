@@ -1,4 +1,4 @@
-"""`sonde ui` for one run in a process of its own: in a cell of a notebook, and beside a program that is watched."""
+"""`sonde ui` for one run in a separate process: for a notebook cell, or next to a watched program."""
 
 from __future__ import annotations
 

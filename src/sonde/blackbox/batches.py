@@ -1,4 +1,4 @@
-"""The last batches that loaders have delivered: references to them, and what they were like then."""
+"""The last batches delivered by loaders: references, and their state on delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The black box: the last batches before it went wrong, written into the run when it does.
+"""The black box: keeps the last batches, and writes them into the run when training fails.
 
     sonde.flow.blackbox(batches=3)        or `sonde run --blackbox train.py`, or the setting `blackbox`
 

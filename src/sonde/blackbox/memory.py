@@ -1,4 +1,4 @@
-"""What a dump for a lack of memory adds: the batch beside the median one, its largest item, and the state of torch's allocator.
+"""What a dump adds when memory ran out: batch size compared with the median, its largest item, and the state of torch's allocator.
 
 Of torch only public functions are asked (`torch.cuda.memory_stats`, `memory_snapshot`, `mem_get_info`), and only where the program has
 begun to use a device itself. There was no device where this was written: it was tried with a stand-in only.

@@ -1,4 +1,4 @@
-"""Loader workers of this process that are gone: how they ended, and which item they had in hand.
+"""Loader workers of this process that ended: how, and which item they were loading.
 
 One that was killed, or has left by `os._exit`, has an open span in its records. One that was left by `sys.exit` has closed them, and
 said what it could not make (`.failed-*`, see `trigger.py`). How it ended the object of its process knows.

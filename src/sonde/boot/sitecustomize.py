@@ -1,4 +1,4 @@
-"""Brings Sonde into each Python that a recorded program starts, and then runs the sitecustomize that stands behind it.
+"""Loads Sonde into each Python that a recorded program starts, then runs the program's own sitecustomize.
 
 Any Python may meet this file, also an old one and one without Sonde: then nothing is recorded, and nothing is said here;
 `sonde run` tells of it. So this file is plain enough for all of them, and imports nothing that they lack.

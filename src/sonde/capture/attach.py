@@ -1,4 +1,4 @@
-"""`capture(...)`: lets a function appear in traces that cannot be edited: a library's method, an object's, a module's."""
+"""`capture(...)`: adds functions to traces that you cannot edit: methods of a library, an object or a module."""
 
 from __future__ import annotations
 

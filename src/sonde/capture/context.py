@@ -1,4 +1,4 @@
-"""Where the program is while a trace runs: which batch and which items a call is about, which step, which epoch.
+"""The position of the program during a trace: which batch, items, step and epoch a call belongs to.
 
 A call that runs inside the fetch of a batch is about the item that is being fetched, or about the whole batch. A call
 that is given an array of a delivered batch, or one that was made of it, is about that batch: also where a loop fetches

@@ -1,4 +1,4 @@
-"""What a trace was asked for: a limit on items, some batches or steps to observe, or everything; checked before it starts."""
+"""What to trace: a limit on items, some batches or steps to observe, or everything; checked before it starts."""
 
 from __future__ import annotations
 

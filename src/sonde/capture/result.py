@@ -1,4 +1,4 @@
-"""What a trace gives back: a result with its stages, a stage with its calls, and the path of one item through them.
+"""The result of a trace: stages, their calls, and the path of one item through them.
 
     print(trace)                                      everything, as text
     trace.collate, trace["collate"]                   a stage

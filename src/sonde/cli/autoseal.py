@@ -1,4 +1,4 @@
-"""Seals a run of many processes before it is read: raw, each answer would read all of them again."""
+"""Seals a run of many processes before it is read: each query of a raw run would read all of them again."""
 
 from __future__ import annotations
 

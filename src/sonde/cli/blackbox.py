@@ -1,4 +1,4 @@
-"""`sonde blackbox`: the last batches before it went wrong, and where the first non-finite value was born."""
+"""`sonde blackbox`: the last batches before a failure, and the origin of the first non-finite value."""
 
 from __future__ import annotations
 

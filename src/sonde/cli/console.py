@@ -1,4 +1,4 @@
-"""Where commands draw: the terminal as it is, plain text into a pipe."""
+"""Where commands draw: to the terminal, or as plain text to a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonde deep`: as `sonde watch`, and every layer of the model is recorded and shown too."""
+"""`sonde deep`: like `sonde watch`, plus every layer of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonde deepen`: record some steps of a running training deep, and then go on as before."""
+"""`sonde deepen`: record some steps of a running training in depth, then continue as before."""
 
 from __future__ import annotations
 

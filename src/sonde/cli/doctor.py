@@ -1,4 +1,4 @@
-"""`sonde doctor`: how recording is done here, what it cannot see, and a real recording as proof."""
+"""`sonde doctor`: checks how recording works here, what it cannot see, and proves it with a real recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lets commands write to terminals and files that are not in UTF-8, and do without those that were closed.
+"""Lets commands write to terminals and files that are not in UTF-8, and copes with closed ones.
 
 What cannot be shown becomes the nearest plain character. Each character becomes one, so that columns stay below each other.
 """

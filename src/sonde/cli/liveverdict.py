@@ -1,4 +1,4 @@
-"""The verdict on a run that is being watched: asked for again and again, in a process beside the screen.
+"""The verdict on a watched run, renewed again and again in a separate process.
 
 It needs much memory for a moment, and a second of a core: the screen is to have neither. Where memory is scarce it is not
 asked for, and should there be too little of it all the same, the kernel ends that process before any other.

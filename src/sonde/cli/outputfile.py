@@ -1,4 +1,4 @@
-"""The file that a command writes a page to: refused before the work begins, and never over what is no {kind} of Sonde."""
+"""The file that a command writes a page to: checked before the work begins, and never replaces a file that Sonde did not write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bar of a long command, on the error channel."""
+"""The progress bar of a long command, on standard error."""
 
 from __future__ import annotations
 

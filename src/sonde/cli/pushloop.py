@@ -1,4 +1,4 @@
-"""The process beside `sonde run --push`: pushes every few minutes until the launcher says that the program has ended.
+"""The process behind `sonde run --push`: pushes every few minutes until the launcher reports the end of the program.
 
 `python -m sonde.cli.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/companion.py` starts.
 """

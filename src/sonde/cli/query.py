@@ -1,4 +1,4 @@
-"""`sonde query`: ask a run with SQL."""
+"""`sonde query`: query a run with SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonde report`: the verdict on a run with its evidence, as a card, as JSON, or as a page to send on."""
+"""`sonde report`: the verdict on a run with its evidence, as a card, as JSON, or as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonde rules`: what the diagnosis looks for, and its thresholds; `sonde rules test` tries rules of one's own."""
+"""`sonde rules`: what the diagnosis looks for, and its thresholds; `sonde rules test` tries custom rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonde run`: start a program, and record it without an edit."""
+"""`sonde run`: start a program and record it, without editing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps a program that is watched: a process of its own starts it, takes its output, and stays when the screen goes."""
+"""Supervises a watched program: a separate process that starts it, reads its output, and outlives the screen."""
 
 from __future__ import annotations
 

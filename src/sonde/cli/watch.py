@@ -1,4 +1,4 @@
-"""`sonde watch`: start a program and watch it, or watch a run that is going on or over."""
+"""`sonde watch`: start a program and watch it, or watch a running or finished run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are two runs the same training? Losses, learning rates and batches, step by step: where they part, and by how much."""
+"""Are two runs the same training? Losses, learning rates and batches, step by step: where they diverge, and by how much."""
 
 from __future__ import annotations
 

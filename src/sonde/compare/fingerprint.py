@@ -1,4 +1,4 @@
-"""Where the fingerprints of two runs part: the first step, layer and direction, and by how much."""
+"""Where the fingerprints of two runs diverge: the first step, layer and direction, and by how much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: does a run stay within its limits? Pass, fail, or inconclusive where the data does not say.
+"""The gate: does a run stay within its limits? Pass, fail, or inconclusive without enough data.
 
 A limit holds if the whole confidence interval lies below it, and is exceeded if the whole interval lies above it. Two runs recorded
 at different times differ by some percent for no reason, so the interval of a slow-down is widened by that margin.

@@ -1,4 +1,4 @@
-"""Did a training go on where it stopped? Items skipped or repeated after a checkpoint was read, steps repeated, and jumps.
+"""Did a training continue where it stopped? Items skipped or repeated after a checkpoint was read, steps repeated, and jumps.
 
 The ledger knows which items went into which step. Before a restart, only what came before the last checkpoint counts: the rest is
 lost with it. After it, the first round over the data should have the items that the round before had not reached.

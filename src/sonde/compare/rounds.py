@@ -1,4 +1,4 @@
-"""Two programs run in turn, round by round: tells whether B is slower than A by more than a limit.
+"""Two programs run in turn, round by round: decides whether B is slower than A by more than a limit.
 
 Each round gives one ratio of a low quantile of step time, B / A. Low quantiles are steady on busy machines: of 37 rounds of one
 program against itself the ratio of p10 scattered by 6 %, that of means by 28 %. They are blind to slow-downs that hit some steps

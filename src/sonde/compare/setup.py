@@ -1,4 +1,4 @@
-"""What a run was made with, as flat names and plain values: what may be the cause when two runs differ."""
+"""The setup of a run, as flat names and plain values: possible causes when two runs differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a run to compare it: a few kilobytes that JSON can hold, so that a baseline outlives its run.
+"""The summary of a run for comparisons: a few kilobytes of JSON, so that a baseline outlives its run.
 
 Steps after the warm-up are cut into up to 40 blocks of consecutive steps. Each block keeps its mean, the mean of each phase and
 20 quantiles of step time: enough for confidence intervals of medians, low quantiles and means.

@@ -1,4 +1,4 @@
-"""The verdict on two runs: is B faster than A, slower, the same, and how sure is that; and what else differs.
+"""The verdict on two runs: whether B is faster, slower or the same as A, how sure that is, and what else differs.
 
 Three statistics of step time decide: the median, a low quantile (p10) and the mean. A low quantile is steady on busy machines
 and blind to stalls; the mean sees stalls. A statistic says faster or slower only if its whole confidence interval lies

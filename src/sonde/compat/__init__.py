@@ -1,1 +1,1 @@
-"""The names of other tools, on top of Sonde: whoever comes from one of them changes an import and nothing else."""
+"""The names of other tools, on top of Sonde: users of these change an import and nothing else."""

@@ -1,4 +1,4 @@
-"""What to do about a first non-finite value, by where it was made."""
+"""What to do about a first non-finite value, by its origin."""
 
 from __future__ import annotations
 

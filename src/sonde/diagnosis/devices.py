@@ -1,4 +1,4 @@
-"""The devices that a run used while it trained: load, clocks that were held back, and memory. Not verified on a device.
+"""The devices that a run used while it trained: load, throttling, and memory. Not verified on a device.
 
 NVML says it of all devices of a host, whoever uses them. Only hosts count on which this run has memory on a device; and devices that did
 something.

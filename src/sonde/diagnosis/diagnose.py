@@ -1,4 +1,4 @@
-"""The verdict on a run: every rule is asked, in an explicit order, and what they find is ranked."""
+"""The verdict on a run: runs every rule, in an explicit order, and ranks the findings."""
 
 from __future__ import annotations
 

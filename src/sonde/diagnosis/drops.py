@@ -1,4 +1,4 @@
-"""What of a run could not be recorded for want of room, in words, and what to do about it."""
+"""Records lost for lack of space, in words, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts a finding together: its severity by share and absolute floor, its numbers with the queries that give them again."""
+"""Puts a finding together: its severity by share and absolute floor, its numbers with the queries that reproduce them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules are given: plain numbers and small tables, made once from a run by a few queries."""
+"""The input of the rules: plain numbers and small tables, computed once from a run by a few queries."""
 
 from __future__ import annotations
 

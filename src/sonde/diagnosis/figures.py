@@ -1,4 +1,4 @@
-"""Numbers that know where they come from: each keeps the query that gives it again."""
+"""Numbers with their source: each keeps the query that reproduces it."""
 
 from __future__ import annotations
 

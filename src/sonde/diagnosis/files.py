@@ -1,4 +1,4 @@
-"""What `--io` saw of files: how much is read for an item, and which files stand out."""
+"""File reads recorded by `--io`: how much is read for an item, and which files are unusual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run does to its host: memory and its trend, limits, threads and cores, collections of garbage; and its losses."""
+"""What a run does to its host: memory and its trend, limits, threads and cores, garbage collection; and its losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How data came to a run: its loaders, how long a batch and an item take to make, and what the start of workers costs."""
+"""Data loading of a run: its loaders, the time to load a batch and an item, and the cost of starting workers."""
 
 from __future__ import annotations
 

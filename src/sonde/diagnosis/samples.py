@@ -1,4 +1,4 @@
-"""Which lines of the program untracked time is spent in, as `--sample` saw it."""
+"""The lines of the program in which untracked time is spent, from `--sample`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ranks the others wait for, how long, and what these do meanwhile.
+"""Which ranks the others wait for, how long, and what these do in that time.
 
 Ranks that train together end each step together. Who comes late waits the least for the others: in communication, or in
 backward where communication hides in it. What the late ones spend more than the others on is the cause. Ranks of one host that are

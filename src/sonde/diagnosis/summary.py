@@ -1,4 +1,4 @@
-"""The outcome of a run as one flat dict, as trackers of experiments take it: W&B, MLflow, TensorBoard."""
+"""The outcome of a run as one flat dict for experiment trackers: W&B, MLflow, TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For whom the ranks waited, step by step: always for the same one, for a host, for neighbours, or for another one each time."""
+"""Which ranks the others waited for, step by step: always the same one, a host, neighbours, or changing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes plain values of whatever a user gives as a name, a key, a value or arguments: never raises."""
+"""Converts names, keys, values and arguments from users into plain values: never raises."""
 
 from __future__ import annotations
 

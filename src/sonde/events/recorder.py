@@ -1,4 +1,4 @@
-"""Gives an event core what it needs from Python: the files of this process, arguments as JSON, names of threads.
+"""The Python side of an event core: the files of this process, arguments as JSON, names of threads.
 
 One `Recorder` serves a process and all that it forks: the core asks for files at the first record of each process, and
 gets those of a new process folder.

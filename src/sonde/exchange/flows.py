@@ -1,4 +1,4 @@
-"""What leads to what in a run: an item to its batch, and a batch to the step that used it.
+"""Links in a run: from an item to its batch, and from a batch to the step that used it.
 
 `ITEM_TO_BATCH` and `BATCH_TO_STEP` give the process, number, lane and time of the one, and the process, track and time of the other.
 """

@@ -1,4 +1,4 @@
-"""Tells when spans end while they come in the order of their starts, as formats need that write ends or sum up stacks."""
+"""Finds the ends of spans that arrive in order of their starts, for formats that write ends or add up stacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts the spans of one thread into strands, so that on each strand they nest, and lie below their own parent.
+"""Divides the spans of one thread into strands, so that on each strand they nest below their own parent.
 
 A trace viewer draws a span below whatever encloses it in time on the same track. Interleaving tasks overlap without
 nesting, and a generator encloses spans that it did not call; on one track such spans would be dropped or misdrawn.

@@ -1,4 +1,4 @@
-"""Which track of a trace viewer each event lies on: processes with pids, threads and their strands with tids."""
+"""The track of each event in a trace viewer: processes with pids, threads and their strands with tids."""
 
 from __future__ import annotations
 

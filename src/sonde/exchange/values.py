@@ -1,4 +1,4 @@
-"""Values as JSON that every reader takes: no NaN, no numbers beyond 2**53, no broken text."""
+"""Values as JSON that every reader accepts: no NaN, no numbers beyond 2**53, no broken text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacing attributes of other people's modules and classes: each one once, and each one undone."""
+"""Replaces attributes of foreign modules and classes: each once, and each is restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the black box: the certificate or the exception, then the last batches with pictures of their items."""
+"""The page of the black box: the first NaN or the exception, then the last batches with pictures of their items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page as one file: what stands around its content, and how to tell later that Sonde wrote it."""
+"""A page as one file: the frame around its content, and how to recognise that Sonde wrote it."""
 
 from __future__ import annotations
 

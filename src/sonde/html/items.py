@@ -1,4 +1,4 @@
-"""The items of a batch, drawn: pictures, curves with their histograms, and numbers. What is not finite is loud."""
+"""The items of a batch, drawn: pictures, curves with their histograms, and numbers. Non-finite values are highlighted."""
 
 from __future__ import annotations
 

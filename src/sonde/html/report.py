@@ -1,4 +1,4 @@
-"""The page of a report: verdict first, then charts over the time of the run, then what is not known."""
+"""The page of a report: verdict first, then charts over the run, then what is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How reports and the page of the black box look, in light and in dark, on a desk and on a phone."""
+"""How reports and the page of the black box look, in light and dark mode, on a desktop and on a phone."""
 
 from __future__ import annotations
 

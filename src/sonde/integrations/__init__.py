@@ -1,4 +1,4 @@
-"""Training frameworks, one per module. None is needed for `sonde run`: they say more, for those who edit their script.
+"""Training frameworks, one per module. `sonde run` needs none of them; they add detail for scripts that can be edited.
 
 - `huggingface`: `SondeTrainer` and `SondeCallback` for transformers
 - `lightning`: `SondeCallback` for lightning and pytorch_lightning

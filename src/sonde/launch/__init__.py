@@ -1,4 +1,4 @@
-"""Starts a program so that it is recorded without an edit, and stays beside it: `sonde run` and `sonde watch`.
+"""Starts a program so that it is recorded without an edit, and accompanies it: `sonde run` and `sonde watch`.
 
     launched = start(command_of(["train.py", "--epochs", "3"]), Options(name="try"))
     launched.run                 the run folder; None if nothing is recorded

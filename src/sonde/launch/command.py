@@ -1,4 +1,4 @@
-"""What is to be run: the words behind `sonde run` as a command, and what the run is called."""
+"""The program to run: the arguments of `sonde run` as a command, and the name of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of Sonde's beside the program, which reads the run: it is told of the end through a pipe, and outlives the launcher."""
+"""A process of Sonde's beside the program, which reads the run: it learns of the end through a pipe, and outlives the launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process beside the program that asks rules of one's own while it runs: started only if the setting `rules` names some."""
+"""The process that runs custom rules while the program runs: started only if the setting `rules` names some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of the repository differ from the commit: asked of git beside the program, in a thread of the launcher."""
+"""Which files of the repository differ from the commit: asked of git in a thread of the launcher."""
 
 from __future__ import annotations
 

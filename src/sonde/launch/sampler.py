@@ -1,4 +1,4 @@
-"""Looks at the processes of a program once a second, and more often at the start, from outside: memory, load, threads, disks."""
+"""Samples the processes of a program from outside, once a second, and more often at the start: memory, load, threads, disks."""
 
 from __future__ import annotations
 

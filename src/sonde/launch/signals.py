@@ -1,4 +1,4 @@
-"""Signals on their way to the program: each reaches it once, whoever it was sent to."""
+"""Forwards signals to the program: each reaches it once, whichever process it was sent to."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What coding agents ask: short answers about runs, over the Model Context Protocol or in a shell."""
+"""Short answers about runs for coding agents, over the Model Context Protocol or in a shell."""

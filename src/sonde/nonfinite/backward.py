@@ -1,4 +1,4 @@
-"""Who made a gradient that is not finite: told after the pass, by where gradients were finite and where they were not.
+"""What produced a non-finite gradient: found after the pass, from where gradients were finite and where not.
 
 A backward pass goes through autograd's nodes from the highest number to the lowest. Each layer's call made the nodes of a range;
 what comes to its end is seen by a hook, or told by the gradients of its parameters. So it was made between the highest

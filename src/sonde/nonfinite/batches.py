@@ -1,4 +1,4 @@
-"""The batch that training is at: which items are in it, and, if it is not finite, in which stage of the data that showed first.
+"""The batch that training is at: which items are in it, and, if it is not finite, in which stage of the data that first appeared.
 
 A batch is looked at where it is collated, in the loader's worker or here, and its items only if it is not finite. A worker
 tells the main process through a small file in the run folder, which is there only if something was found.

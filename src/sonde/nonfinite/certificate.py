@@ -1,4 +1,4 @@
-"""The certificate of a non-finite value: where it was born, of what, and which items of the batch carry it. Plain data."""
+"""The certificate of a non-finite value: where and how it arose, and which items of the batch have it. Plain data."""
 
 from __future__ import annotations
 

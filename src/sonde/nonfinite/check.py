@@ -1,4 +1,4 @@
-"""Is a tensor finite? The look that every layer's result gets: exact, and one read of the memory.
+"""Is a tensor finite? The check of every layer's output: exact, with one read of the memory.
 
 In C (`native/finite.c`) for plain tensors of the host. Otherwise a sum tells that all is well; only if that is not finite the least and
 the greatest value are asked for, so that a sum that overflows is no alarm. Whole numbers are never looked at.

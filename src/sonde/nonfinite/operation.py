@@ -1,4 +1,4 @@
-"""Which operation made a value that is not finite: told by the nodes of autograd's graph, and by what they have kept."""
+"""Which operation produced a non-finite value: found from the nodes of autograd's graph and the tensors they saved."""
 
 from __future__ import annotations
 

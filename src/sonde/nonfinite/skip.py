@@ -1,4 +1,4 @@
-"""Layers of torch that make of finite numbers nothing but finite ones: what they give is known without a look."""
+"""Layers of torch that turn finite numbers only into finite ones: their output need not be checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watch for NaN and infinity: what every layer gives, the loss, gradients; and where the first one was born.
+"""The watch for NaN and infinity: outputs of every layer, the loss, gradients; and the origin of the first one.
 
     sonde.flow.watch_nonfinite(model)                  record where the first one was born
     sonde.flow.watch_nonfinite(model, action="stop")   and raise NonFinite there

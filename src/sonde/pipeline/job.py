@@ -1,4 +1,4 @@
-"""One run of a verb: its own copy of the config, how many items it may touch, its folder, how it tells of its progress.
+"""One run of a verb: its own copy of the config, how many items it may touch, its folder, and how it reports progress.
 
 @verb
 def infer(job: Job) -> Path: ...

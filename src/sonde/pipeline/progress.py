@@ -1,4 +1,4 @@
-"""How far a verb is: told to a `Progress`. Silent unless somebody asks, such as the command line with its bar."""
+"""The progress of a verb, reported to a `Progress`. Silent by default; the command line shows a bar."""
 
 from __future__ import annotations
 

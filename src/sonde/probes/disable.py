@@ -1,4 +1,4 @@
-"""The end of a probe that failed: it is taken away, and a mark in the run says which and why."""
+"""Disables a probe that failed: it is removed, and a mark in the run says which one and why."""
 
 from __future__ import annotations
 

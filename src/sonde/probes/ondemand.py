@@ -1,4 +1,4 @@
-"""Looks whether somebody asks for steps to be recorded deep: one `stat` at each look, while the program trains."""
+"""Checks for requests to record steps in depth: one `stat` per check, while the program trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wrap_dataloader`, `wrap_forward`, `wrap_backward`, `wrap_optimizer`, `wrap_h2d`: for loops that no probe understands.
+"""`wrap_dataloader`, `wrap_forward`, `wrap_backward`, `wrap_optimizer`, `wrap_h2d`: for loops that no probe recognises.
 
 Each takes an object of the program and gives it back: the object itself, with methods that are recorded, so that a scheduler takes
 the optimizer, a container the model, and arithmetic the loss. Only functions, iterables and objects that take no attributes get

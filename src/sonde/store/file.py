@@ -1,4 +1,4 @@
-"""Opens files that nobody vouches for: regular files only, never through a link, never waiting for anybody."""
+"""Opens untrusted files: regular files only, never through a link, never blocking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file system lies under a path, and whether a shared memory mapping keeps its promise there."""
+"""The file system under a path, and whether shared memory mappings are reliable there."""
 
 from __future__ import annotations
 

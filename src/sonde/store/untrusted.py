@@ -1,4 +1,4 @@
-"""Takes fields out of JSON that nobody vouches for: of the right type, within bounds, or not at all."""
+"""Reads fields of untrusted JSON: of the right type, within bounds, or not at all."""
 
 from __future__ import annotations
 

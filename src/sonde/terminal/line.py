@@ -1,4 +1,4 @@
-"""One line about a run that goes on, for pipes and logs."""
+"""One line about a running run, for pipes and logs."""
 
 from __future__ import annotations
 

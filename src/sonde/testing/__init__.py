@@ -1,4 +1,4 @@
-"""For tests of programs that use Sonde, and of Sonde itself: record for real, a clock by hand, runs that are built or varied."""
+"""For tests of programs that use Sonde, and of Sonde itself: real recordings, a fake clock, built and varied runs."""
 
 from sonde.golden import assert_trace_matches
 from sonde.testing.building import (

@@ -1,4 +1,4 @@
-"""Large runs in little time: ranks that were really recorded, varied into as many as are wanted.
+"""Large runs in little time: recorded ranks, varied into as many as needed.
 
 Ranks keep what a real job has: they leave the collective of a step together, so whoever comes late lets the others wait. The clock
 of a host is that of the job, moved by what is asked for.

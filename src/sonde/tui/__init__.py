@@ -1,1 +1,1 @@
-"""Draws a run that is going on in a terminal, with Textual; what is shown is decided in views."""
+"""Draws a running run in a terminal, with Textual; views decide what is shown."""

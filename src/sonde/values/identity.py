@@ -1,4 +1,4 @@
-"""Numbers for objects that stay valid after the object is gone: an id() comes back for the next object, these do not."""
+"""Numbers for objects that stay unique after the object is gone: unlike id(), they are never reused."""
 
 from __future__ import annotations
 

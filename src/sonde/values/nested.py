@@ -1,4 +1,4 @@
-"""Takes a batch apart: its arrays and other values, each with the way that leads to it."""
+"""Takes a batch apart: its arrays and other values, each with its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays as bytes in NumPy's .npy format, without pickle, and back from bytes that nobody vouches for."""
+"""Arrays as bytes in NumPy's .npy format, without pickle, and back from untrusted bytes."""
 
 from __future__ import annotations
 

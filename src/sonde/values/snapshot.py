@@ -1,4 +1,4 @@
-"""Takes a value as it is at this moment: a description, a digest, and a bounded copy that later code cannot change."""
+"""A snapshot of a value: a description, a digest, and a bounded copy that later code cannot change."""
 
 from __future__ import annotations
 

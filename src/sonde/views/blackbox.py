@@ -1,4 +1,4 @@
-"""What `sonde blackbox` tells of the end of a run, as plain data: the certificate or the exception, and the last batches."""
+"""What `sonde blackbox` shows of the end of a run, as plain data: the first NaN or the exception, and the last batches."""
 
 from __future__ import annotations
 

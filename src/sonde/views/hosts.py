@@ -1,4 +1,4 @@
-"""What is said of the hosts of a run and of the attempts of its job, the same on card and page."""
+"""Texts about the hosts of a run and the attempts of its job, the same on card and page."""
 
 from __future__ import annotations
 

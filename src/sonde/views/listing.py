@@ -1,4 +1,4 @@
-"""What `sonde show RUN TABLE` tells: the first rows of a table as they are."""
+"""What `sonde show RUN TABLE` shows: the first rows of a table."""
 
 from __future__ import annotations
 

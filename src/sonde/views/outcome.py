@@ -1,4 +1,4 @@
-"""What came of a run, in a line of a list: kept in its folder once it has ended, since the verdict takes half a second."""
+"""The outcome of a run in one line of a list: saved in its folder once it has ended, because the verdict takes half a second."""
 
 from __future__ import annotations
 

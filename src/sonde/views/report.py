@@ -1,4 +1,4 @@
-"""What a report tells of a run, as plain data: the verdict and why, where the time of a step goes, and what is not known.
+"""The contents of a report, as plain data: the verdict and why, where the time of a step goes, and what is unknown.
 
 Card, page and JSON only draw it. `report.schema.json` describes the JSON; a field is null where something is not known.
 """

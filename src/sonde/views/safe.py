@@ -1,4 +1,4 @@
-"""Text from a recording made safe for a terminal: it may hold anything, and must neither move the cursor nor break a line."""
+"""Text from a recording made safe for a terminal: it may hold anything, but must not move the cursor or break a line."""
 
 from __future__ import annotations
 

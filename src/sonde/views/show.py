@@ -1,4 +1,4 @@
-"""What `sonde show` tells of one run, as plain data."""
+"""What `sonde show` shows of one run, as plain data."""
 
 from __future__ import annotations
 

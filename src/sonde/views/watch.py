@@ -1,4 +1,4 @@
-"""What is shown of a run while it goes on, as plain data: how far it is, where each step's time goes, who is slow."""
+"""What is shown of a running run, as plain data: how far it is, where each step's time goes, who is slow."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class SlowItemRow:
 
 @dataclass(frozen=True)
 class SlowestItems:
-    """The slowest items so far, and how long an item usually takes."""
+    """The slowest items so far, and the median load time of an item."""
 
     seen: int
     p50_ns: float | None

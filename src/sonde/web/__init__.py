@@ -1,4 +1,4 @@
-"""The server behind `sonde ui`: runs in a browser, from the verdict to the value. It only reads.
+"""The server behind `sonde ui`: runs in a browser, from the verdict to single values. It only reads.
 
     serve     finds a port, prints the address, runs until Ctrl-C          access    who may ask: token, Host, Origin, methods
     app       the routes                                                   asking    one question: its parameters, worker thread, limits, errors

@@ -1,4 +1,4 @@
-"""Who may ask: the token, the Host and the Origin of every request, and reading methods only."""
+"""Access control: the token, the Host and the Origin of every request, and reading methods only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One question to a run: its parameters, a worker thread with limits, and every failure as one sentence."""
+"""One request about a run: its parameters, a worker thread with limits, and every failure as one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/live`: events while a run grows. One reader for all who look at the same run; it rests when nobody does."""
+"""`/live`: events while a run grows. One reader for all clients of a run; it pauses when there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledgers of all processes of a run, read when they are first asked for."""
+"""The ledgers of all processes of a run, read on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest and the highest value of everything that is sampled of processes and of the host."""
+"""The newest and the highest value of every sampled metric of processes and of the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slowest items of the datasets of a run that grows, by the median of their own loads, and how long an item usually takes."""
+"""The slowest items of the datasets of a run that grows, by the median of their own loads, and the median load time of an item."""
 
 from __future__ import annotations
 

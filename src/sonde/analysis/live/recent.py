@@ -1,4 +1,4 @@
-"""The steps that ended since the last look, ready to be drawn behind the points of `questions.downsample`: the same numbers, step by step."""
+"""The steps that ended since the last read, ready to be drawn after the points of `questions.downsample`: the same numbers, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a run while it grows: at each look only what is new, and never more than a bounded part of it is kept.
+"""Reads a growing run: each time only new records, of which it keeps a bounded part.
 
 No table is built and no database loaded, so that a live view costs little beside the training that it watches.
 """

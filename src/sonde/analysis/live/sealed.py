@@ -1,4 +1,4 @@
-"""The processes of a sealed run, looked at as if they were live: their newest events come at the first look, and then nothing.
+"""The processes of a sealed run, read like live ones: the first read returns their newest events, later ones nothing.
 
 Those of one part are read together, when the first of them is looked at.
 """

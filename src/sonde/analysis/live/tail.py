@@ -1,4 +1,4 @@
-"""Follows one process folder while it grows: at each look, the records that were completed since the look before.
+"""Follows one growing process folder: each read returns the records completed since the previous one.
 
 Nothing is read twice, and nothing is kept but the numbers of records that still lie in a ring. What comes in faster than it
 can be looked at is skipped and counted; the recording itself has it.

@@ -1,1 +1,1 @@
-"""Sealed parts of a run: which processes each holds, its files, and the summary that tells most of it."""
+"""Sealed parts of a run: which processes each holds, its files, and a summary of its contents."""

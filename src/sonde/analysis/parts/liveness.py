@@ -1,4 +1,4 @@
-"""Says when processes that did not tell their end were last alive, without reading all that they recorded.
+"""Finds when processes without a recorded end were last alive, without reading all their records.
 
 Of a sealed one, the list of processes has the moment. Of a raw one, the newest records lie in its rings, which are small.
 The times of files are asked only where no record tells: sealing, copying and unpacking a run change them.

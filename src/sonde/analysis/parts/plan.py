@@ -1,4 +1,4 @@
-"""Cuts a run into parts: each holds some ranks with their loader workers, as many as make a good piece of work."""
+"""Cuts a run into parts of similar size: each holds some ranks with their loader workers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the black box and the watch left: dumps, the first NaN, the last batches."""
+"""The output of the black box and the watch: dumps, the first NaN, the last batches."""

@@ -1,4 +1,4 @@
-"""What the records alone say about the last batches of a run: enough after a kill that no black box saw coming."""
+"""The last batches of a run from its records alone, for runs that were killed before a dump could be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that a run says about its last moments: dumps of the black box, births of non-finite values, the records."""
+"""All sources about the end of a run: dumps of the black box, first non-finite values, the records."""
 
 from __future__ import annotations
 

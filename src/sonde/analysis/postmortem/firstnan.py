@@ -1,4 +1,4 @@
-"""Where the first non-finite value of each process was born: the marks that the watch has written, read as plain data."""
+"""The first non-finite value of each process: the marks written by the watch, read as plain data."""
 
 from __future__ import annotations
 

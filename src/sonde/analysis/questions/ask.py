@@ -1,4 +1,4 @@
-"""Ready questions: each is a SQL file in `sql/`, whose first comment says what it answers."""
+"""Prepared questions: each is a SQL file in `sql/`, whose first comment describes its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recording cost a run: how many records there are, times what one of them takes, measured in the run itself."""
+"""The cost of recording a run: number of records times cost of a record, measured in the run itself."""
 
 from __future__ import annotations
 

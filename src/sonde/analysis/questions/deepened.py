@@ -1,4 +1,4 @@
-"""Which steps were recorded deep on demand, and what of them."""
+"""Which steps were recorded in depth on demand, and what was recorded."""
 
 from __future__ import annotations
 

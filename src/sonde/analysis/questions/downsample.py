@@ -1,4 +1,4 @@
-"""Numbers over a stretch of a run, in few points: each keeps its least and its most, so that no spike is lost."""
+"""Numbers over a stretch of a run in a few points: each keeps minimum and maximum, so that no spike is lost."""
 
 from __future__ import annotations
 

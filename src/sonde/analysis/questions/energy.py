@@ -1,4 +1,4 @@
-"""Energy: how many joules the hosts and devices of a run used for each step, where they say so."""
+"""Energy: joules per step of the hosts and devices of a run, where they can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floating-point operations: how many a step takes, how many pass in a second, and which share of the peak that is."""
+"""Floating-point operations: per step, per second, and as a share of the peak."""
 
 from __future__ import annotations
 

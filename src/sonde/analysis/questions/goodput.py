@@ -1,4 +1,4 @@
-"""What the attempts of a job that was started again achieved: steps that counted, steps made twice, and time between attempts."""
+"""Goodput of a restarted job: steps that counted, repeated steps, and time between attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The items with the highest loss, of what `sonde.log_items` was given."""
+"""The items with the highest loss, from the values given to `sonde.log_items`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How steps went over the whole run: the run is cut into pieces, and each piece keeps its least and its most."""
+"""Steps over the whole run, cut into pieces that each keep minimum and maximum."""
 
 from __future__ import annotations
 

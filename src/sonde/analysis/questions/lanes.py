@@ -1,4 +1,4 @@
-"""The lanes of a timeline: one for each thread, and one for all loader workers of one number, which each epoch starts anew."""
+"""The lanes of a timeline: one for each thread, and one for all loader workers with the same number, which restart each epoch."""
 
 from __future__ import annotations
 

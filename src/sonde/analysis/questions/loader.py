@@ -1,4 +1,4 @@
-"""The loader as a pipeline: how long finished batches wait, how many are ready, which stage limits, and what more workers bring."""
+"""The loader as a pipeline: how long finished batches wait, how many are ready, which stage limits it, and what more workers would change."""
 
 from __future__ import annotations
 

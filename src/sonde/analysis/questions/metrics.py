@@ -1,4 +1,4 @@
-"""How losses and metrics of evaluations went: the first, the last, the lowest and the highest value of each."""
+"""Losses and metrics of evaluations: the first, the last, the lowest and the highest value of each."""
 
 from __future__ import annotations
 

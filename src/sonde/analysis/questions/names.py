@@ -1,4 +1,4 @@
-"""Where the time went, by name: how often, how long, what share of the run, and how much of it is in the slow ones."""
+"""Where the time went, by name: count, total time, share of the run, and percentiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samples of stacks say: the lines that took the most time, and a tree of calls for a flame graph."""
+"""Results of stack sampling: the lines that took the most time, and a tree of calls for a flame graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was in what: the spans that were entered and not left, of programs that died, hang, or still run."""
+"""Open spans: entered and not left, in programs that died, hang, or still run."""
 
 from __future__ import annotations
 

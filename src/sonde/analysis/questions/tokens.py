@@ -1,4 +1,4 @@
-"""Tokens: how many a batch has, how many of them are padding, and how many pass in a second."""
+"""Tokens: per batch, per second, and the share of padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another number of workers would bring: a loader simulated with the times that were recorded of it."""
+"""Predicts the effect of other numbers of workers: a simulation of the loader with its recorded times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collects the rows of a table that is computed, process by process, in little memory, and hands them to DuckDB."""
+"""Collects the rows of a computed table process by process, in little memory, and passes them to DuckDB."""
 
 from __future__ import annotations
 

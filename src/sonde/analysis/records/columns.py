@@ -1,4 +1,4 @@
-"""Turns records into columns that DuckDB scans where they lie, each as small as it goes.
+"""Turns records into columns that DuckDB scans in place, each in its smallest type.
 
 Rows come in parts. A column of a part keeps the distance to its smallest value, in 1, 2, 4 or 8 bytes; where a column can
 have no value, 0 stands for that. A column with one value only takes no memory at all. 10 million events of a training

@@ -1,4 +1,4 @@
-"""Texts that occur again and again, as numbers with a list of values: DuckDB writes them to a file in half the time."""
+"""Repeated strings as numbers with a list of values: DuckDB writes them to a file in half the time."""
 
 from __future__ import annotations
 

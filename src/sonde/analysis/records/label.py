@@ -1,4 +1,4 @@
-"""What an event and a process are called in few words, the same in every view and export."""
+"""Short names of events and processes, the same in every view and export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds a run folder, and says clearly what is there instead if there is none."""
+"""Finds a run folder; if there is none, the error says what is there instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records only steps are made of: a long run has millions of them."""
+"""Which records are used only to build steps: a long run has millions of them."""
 
 from __future__ import annotations
 

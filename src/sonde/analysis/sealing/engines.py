@@ -1,4 +1,4 @@
-"""Where parts are sealed: one after the other in this process, or several at once in others. All give the same files."""
+"""Where parts are sealed: one after the other in this process, or in parallel in others. The files are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connects to a Dask cluster: one that is there, or one of some processes on this host, for as long as it is needed."""
+"""Connects to an existing Dask cluster, or starts one on this host for as long as it is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `activations`: what each layer gave in the steps that `--learning` sampled."""
+"""The table `activations`: the output of each layer in the steps sampled by `--learning`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `hosts`: how the clock of each host ran beside that of the host of rank 0, and whether anybody has set it meanwhile.
+"""The table `hosts`: the clock of each host compared with that of the host of rank 0, and whether it was set during the run.
 
 Collectives tell it. Of a step with one collective, its row has the moments; of one with several, the events have them. An all-reduce of
 DistributedDataParallel has no record of its own: it begins when its logger says, and ends with the backward pass.

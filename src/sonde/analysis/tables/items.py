@@ -1,4 +1,4 @@
-"""The table `items`: every item that a loader was asked for, by whom, and how long it took."""
+"""The table `items`: every requested item, who loaded it, and how long it took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `item_values`: what `sonde.log_items` was given, one row for each item, tied to it through its batch."""
+"""The table `item_values`: values given to `sonde.log_items`, one row per item, matched through its batch."""
 
 from __future__ import annotations
 

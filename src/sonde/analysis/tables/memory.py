@@ -1,4 +1,4 @@
-"""The table `memory`: what processes held when they were looked at, and the step that they were at."""
+"""The table `memory`: sampled memory of processes, with their step at that time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `metrics`: losses and metrics that the program has logged, or its framework."""
+"""The table `metrics`: losses and metrics logged by the program or its framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `reads`: what `--io` saw of each file, for each item that read it, and outside of items."""
+"""The table `reads`: reads recorded by `--io`, per file and item, and outside items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program's own spans that lie in no phase of a step, and hold no other span: they name time that no phase has."""
+"""The program's own innermost spans outside all phases of a step: they name untracked time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of one process what its steps are made of: phases, updates, and what was counted meanwhile, in little memory."""
+"""Reads the records that make up the steps of one process: phases, updates and counters, in little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the tables of the training read records from: raw recordings, or the sealed file; and which names there are."""
+"""The source of records for the training tables: raw recordings or sealed files; and the names in them."""
 
 from __future__ import annotations
 

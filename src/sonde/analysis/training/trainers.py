@@ -1,4 +1,4 @@
-"""Finds the processes that trained, and takes from the events what their steps are made of.
+"""Finds the processes that trained, and extracts the events that make up their steps.
 
 A process that the probes saw is read from their records. A phase that they did not see there is taken from the vocabulary
 (`compute.forward`, `comm.*`, ...), and without any update, steps are told by the numbers that the program gave.

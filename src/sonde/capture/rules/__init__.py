@@ -1,4 +1,4 @@
-"""What looks wrong in the values of a trace: all rules in one list, one per file, each a pure function of what was seen."""
+"""Findings in the values of a trace: all rules in one list, one per file, each a pure function of the observations."""
 
 from __future__ import annotations
 

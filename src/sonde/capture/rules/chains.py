@@ -1,4 +1,4 @@
-"""The arrays of one item or batch in order of time: what was probably the same thing on its way."""
+"""Chains of arrays that are probably the same value on its way through the stages, in order of time."""
 
 from __future__ import annotations
 

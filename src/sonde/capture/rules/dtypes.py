@@ -1,4 +1,4 @@
-"""Changes of the number type that cost something: digits, values, or speed and memory."""
+"""Changes of the dtype that lose digits or values, or cost speed and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transform that gives back what it was given."""
+"""A transform that returns its input unchanged."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a trace captures of torch without being asked."""
+"""What a trace captures of torch automatically."""

@@ -1,4 +1,4 @@
-"""Limits loaders to one batch of a few items, so that a loop over them ends by itself.
+"""Limits loaders to one batch of a few items, so that a loop over them ends.
 
 The program's loader is left as it is: its iterator is made of a copy, whose sampler gives the one batch.
 """

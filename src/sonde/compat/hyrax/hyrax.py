@@ -1,4 +1,4 @@
-"""Hyrax's `Hyrax`: a pipeline whose traced verbs give back Hyrax's kind of result."""
+"""Hyrax's `Hyrax`: a pipeline whose traced verbs return Hyrax's kind of result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the rules of one's own in a process of its own, and for a limited time: a rule may hang, or end its process."""
+"""Runs custom rules in a separate process, for a limited time: a rule may hang, or end its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of one's own: functions in a Python file, or queries with thresholds in a TOML file; and how they are asked about a run.
+"""Custom rules: functions in a Python file, or queries with thresholds in a TOML file; and how they are run.
 
 `python -m sonde.diagnosis.custom.rules RUN FILE...` asks them, in a process of its own: a rule may hang, or end its process. Each answer is
 a line of JSON, written at once. `diagnosis/custom/process.py` starts it.

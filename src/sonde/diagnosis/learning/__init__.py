@@ -1,1 +1,1 @@
-"""What is known of learning itself: losses, rates, layers, modes, batches and evaluations, as the rules want it."""
+"""Facts about learning itself: losses, rates, layers, modes, batches and evaluations, for the rules."""

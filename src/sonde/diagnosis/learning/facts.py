@@ -1,4 +1,4 @@
-"""All that is known of learning, of one process: the first rank that trained. Ranks of one training learn the same."""
+"""All facts about learning, from one process: the first rank that trained. Ranks of one training learn the same."""
 
 from __future__ import annotations
 

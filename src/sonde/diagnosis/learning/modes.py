@@ -1,4 +1,4 @@
-"""In which mode models were trained and evaluated, and what became of their weights and gradients between updates."""
+"""In which mode models were trained and evaluated, and what happened to their weights and gradients between updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning rates over the run: for how many steps one was as good as zero, and where it jumped."""
+"""Learning rates over the run: for how many steps one was near zero, and where it jumped."""
 
 from __future__ import annotations
 

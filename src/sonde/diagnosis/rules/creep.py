@@ -1,4 +1,4 @@
-"""MEMORY_CREEP: the memory of a process grows and grows."""
+"""MEMORY_CREEP: the memory of a process keeps growing."""
 
 from __future__ import annotations
 

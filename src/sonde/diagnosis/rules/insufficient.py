@@ -1,4 +1,4 @@
-"""INSUFFICIENT_DATA: there is too little to judge by."""
+"""INSUFFICIENT_DATA: there is too little data for a diagnosis."""
 
 from __future__ import annotations
 

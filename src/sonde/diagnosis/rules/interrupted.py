@@ -1,4 +1,4 @@
-"""INTERRUPTED: somebody stopped the run with Ctrl-C."""
+"""INTERRUPTED: the run was stopped with Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NON_FINITE: the loss is no number any more, or a value on the way to it."""
+"""NON_FINITE: the loss, or a value that leads to it, is NaN or infinite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SLOW_FILE: a few files come slowly from their storage, and training waits for them."""
+"""SLOW_FILE: a few files are read slowly, and training waits for them."""
 
 from __future__ import annotations
 

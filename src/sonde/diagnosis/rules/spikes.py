@@ -1,4 +1,4 @@
-"""STEP_SPIKES: some steps take several times the usual one."""
+"""STEP_SPIKES: some steps take several times the median step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WORKER_STARTUP: loader workers are started again and again."""
+"""WORKER_STARTUP: loader workers are restarted in each epoch."""
 
 from __future__ import annotations
 

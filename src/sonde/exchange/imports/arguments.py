@@ -1,4 +1,4 @@
-"""What our own exports and DFTracer write among the arguments of events: the step, the key, whether they are open."""
+"""Special arguments of events in our own exports and in DFTracer's files: the step, the key, whether they are open."""
 
 from __future__ import annotations
 

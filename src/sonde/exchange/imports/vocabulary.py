@@ -1,4 +1,4 @@
-"""What events of other tools are called here, where the tables know a name for it."""
+"""Names of other tools' events in our vocabulary."""
 
 from __future__ import annotations
 

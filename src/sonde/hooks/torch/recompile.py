@@ -1,4 +1,4 @@
-"""The point at which torch.compile finds that a function must be compiled again, and why."""
+"""The point at which torch.compile decides that a function must be compiled again, and why."""
 
 from __future__ import annotations
 

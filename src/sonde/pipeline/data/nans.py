@@ -1,4 +1,4 @@
-"""What is done about NaN in a batch: an error, a warning, or another value in its place; by field, and never in place."""
+"""Handling of NaN in a batch: an error, a warning, or a replacement; by field, and never in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets: what gives the fields of single items. `Dataset` says what one looks like; the others are built in."""
+"""Datasets: sources of the fields of single items. `Dataset` is the interface; the others are built in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training run needs to go on as if it had not been stopped, in one file that replaces the last.
+"""Checkpoints: everything a training run needs to continue as if uninterrupted, in one file that replaces the last.
 
     latest.pt     after each epoch          best.pt     of the epoch with the best number
     weights.pt    the weights alone, at the end of the run

@@ -1,4 +1,4 @@
-"""What `infer_batch` of a model gives, as NumPy arrays by name."""
+"""The outputs of a model's `infer_batch`, as NumPy arrays by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers: seeded for a run, kept in its checkpoints, and as they were before for the program around it."""
+"""Random numbers: seeded for a run, saved in its checkpoints, and restored for the surrounding program."""
 
 from __future__ import annotations
 

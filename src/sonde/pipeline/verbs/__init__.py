@@ -1,4 +1,4 @@
-"""The verbs: what a pipeline can be told to do. Each takes a config, and `trace=N`."""
+"""The verbs of a pipeline. Each takes a config, and `trace=N`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`infer`: run a model over the group `infer`, in order, and write what it gives as a table of results."""
+"""`infer`: run a model over the group `infer`, in order, and write its outputs as a table of results."""
 
 from __future__ import annotations
 

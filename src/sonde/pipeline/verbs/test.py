@@ -1,4 +1,4 @@
-"""`test`: what the model makes of the group `test`, and how good that is. Two passes: `infer_batch`, then `test_batch`."""
+"""`test`: results and metrics of the model on the group `test`. Two passes: `infer_batch`, then `test_batch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the items of a batch apart, for what is read for each of them."""
+"""Separates the items of a batch, so that reads are counted per item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a backward pass goes through a layer: told by hooks on the nodes of autograd's graph that the layer's call has made.
+"""Times of layers in a backward pass, from hooks on the autograd nodes that the layer's call created.
 
 A call of a layer makes nodes with numbers in a row, and a backward pass goes through them from the highest number to the
 lowest. So the layer's part begins where the first node of its result is entered, and ends where the node with the lowest

@@ -1,4 +1,4 @@
-"""Which steps are sampled: every N-th at first, then so seldom that samples cost at most 2 % of the time.
+"""Which steps are sampled: every N-th at first, then less often, so that samples cost at most 2 % of the time.
 
 Who asks for less than every 10th step gets all of them, whatever that costs.
 """

@@ -1,4 +1,4 @@
-"""Gradients that were there before the first backward pass of a step: nobody had set them to zero."""
+"""Gradients that exist before the first backward pass of a step: they were not set to zero."""
 
 from __future__ import annotations
 

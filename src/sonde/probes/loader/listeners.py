@@ -1,4 +1,4 @@
-"""Who wants to know of the batches of loaders: of each one delivered, of each one that failed, and what to call around collating."""
+"""Listeners to the batches of loaders: called for each one delivered, each one that failed, and around collating."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader probe in this process and thread: what it is at, and how it gives up."""
+"""The state of the loader probe in this process and thread, and how it is disabled."""
 
 from __future__ import annotations
 

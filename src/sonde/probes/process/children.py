@@ -1,4 +1,4 @@
-"""How the children of this process ended: a launcher such as torchrun sees what nobody else is told."""
+"""How the children of this process ended: only their parent, such as torchrun, learns it."""
 
 from __future__ import annotations
 

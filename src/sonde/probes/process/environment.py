@@ -1,4 +1,4 @@
-"""What a training was made with: versions, precision, threads, seed and hardware, written down once, when it begins."""
+"""The setup of a training: versions, precision, threads, seed and hardware, written down once, when it begins."""
 
 from __future__ import annotations
 

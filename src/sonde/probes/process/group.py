@@ -1,4 +1,4 @@
-"""The rank of a process whose environment does not tell it: torch knows it as soon as the process group was made.
+"""The rank of a process if it is not in the environment: torch knows it once the process group exists.
 
 It is looked for when a group is made, when the recording begins, and when training does. Workers of loaders are told, as
 those that are not forked could not know it.

@@ -1,4 +1,4 @@
-"""This process seen from inside: memory, load, threads, disk; and the machine, where no launcher looks at it.
+"""This process seen from inside: memory, load, threads, disk; and the machine, if no launcher samples it.
 
 There is no thread for it. The places that the program comes by anyway, the end of a step and the delivery of a batch, call
 `tick`, and when half a second has passed since the last time, it looks; more often at the start, since what goes wrong with memory

@@ -1,1 +1,1 @@
-"""Reads what a process wrote back from its files, whatever stands in them."""
+"""Reads the files of a process back, whatever they contain."""

@@ -1,4 +1,4 @@
-"""Reads the ledger of a process, whoever wrote it and in whatever state it is, and keeps what is good of it."""
+"""Reads the ledger of a process, whoever wrote it and in whatever state it is, and keeps the valid part."""
 
 from __future__ import annotations
 

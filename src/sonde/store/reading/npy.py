@@ -1,4 +1,4 @@
-"""Reads single rows of .npy files that nobody vouches for: never a pickle, and no more than is asked for."""
+"""Reads single rows of untrusted .npy files: never a pickle, and no more than requested."""
 
 from __future__ import annotations
 

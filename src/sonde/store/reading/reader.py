@@ -1,4 +1,4 @@
-"""Reads one process folder, whoever wrote it and in whatever state it is, and keeps what is good of it.
+"""Reads one process folder, whoever wrote it and in whatever state it is, and keeps the valid part.
 
 A folder may be live, left behind by a killed process, cut short or damaged. What is wrong with it becomes a note; only
 a folder that tells nothing at all is an error. Memory is bounded by what the files really hold, never by a number in

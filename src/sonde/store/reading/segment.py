@@ -1,4 +1,4 @@
-"""Reads events.seg, the records that left the rings: slice by slice, whatever stands in it."""
+"""Reads events.seg, the records that left the rings: slice by slice, whatever it contains."""
 
 from __future__ import annotations
 

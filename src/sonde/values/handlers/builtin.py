@@ -1,4 +1,4 @@
-"""Describes Python's own single values: None, numbers, texts, and any object that is known by its text only."""
+"""Describes Python's own single values: None, numbers, texts, and any object known only by its text."""
 
 from __future__ import annotations
 

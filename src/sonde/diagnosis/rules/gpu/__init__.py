@@ -1,1 +1,1 @@
-"""Rules about devices: written against a stand-in, and not verified on a device."""
+"""Rules about devices: tried with simulated values only, and not verified on a device."""

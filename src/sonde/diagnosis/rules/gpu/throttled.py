@@ -1,4 +1,4 @@
-"""GPU_THROTTLED: a device is slowed down because it is hot, or its power fails."""
+"""GPU_THROTTLED: the driver throttles a device because of heat or power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU_UNDERUSED: the devices do little while the run trains."""
+"""GPU_UNDERUSED: the devices have a low load while the run trains."""
 
 from __future__ import annotations
 

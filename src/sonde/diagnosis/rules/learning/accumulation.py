@@ -1,4 +1,4 @@
-"""GRADIENT_ACCUMULATION: gradients of several batches add up to something else than their mean."""
+"""GRADIENT_ACCUMULATION: gradients of several batches do not add up to their mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WEIGHTS_CHANGED: something else than the optimizer changes weights."""
+"""WEIGHTS_CHANGED: something other than the optimizer changes weights."""
 
 from __future__ import annotations
 

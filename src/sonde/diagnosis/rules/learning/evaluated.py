@@ -1,4 +1,4 @@
-"""EVALUATED_IN_TRAINING_MODE: dropout and batch norm were at work in an evaluation."""
+"""EVALUATED_IN_TRAINING_MODE: dropout and batch norm were active in an evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXPLODING_GRADIENTS: they are, or become, many times as large as they should be."""
+"""EXPLODING_GRADIENTS: gradients are, or become, many times too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LEARNING_RATE: it is zero for many steps, or jumps."""
+"""LEARNING_RATE: the learning rate is near zero for many steps, or jumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SATURATED: a layer gives little but the ends of its range."""
+"""SATURATED: most outputs of a layer are at the ends of its range."""
 
 from __future__ import annotations
 

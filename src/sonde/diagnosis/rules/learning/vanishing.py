@@ -1,4 +1,4 @@
-"""VANISHING_GRADIENTS: gradients get smaller from layer to layer, and are next to nothing in the first ones."""
+"""VANISHING_GRADIENTS: gradients shrink from layer to layer, to almost nothing in the first ones."""
 
 from __future__ import annotations
 
