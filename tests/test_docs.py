@@ -135,6 +135,15 @@ def test_every_rule_has_a_place_in_the_gallery() -> None:
     assert sorted(rules) == sorted(shown)
 
 
+def test_every_verdict_that_needs_no_device_has_a_picture() -> None:
+    """The gallery shows the card of a real run, except where the fault needs a GPU."""
+    sections = re.split(r"^### ", (ROOT / "docs/reference/verdicts.md").read_text(), flags=re.MULTILINE)[1:]
+    without = {section.split()[0] for section in sections if "](../images/verdicts/" not in section}
+    assert without == {
+        "H2D_BOUND", "LAUNCH_BOUND", "GPU_UNDERUSED", "GPU_THROTTLED", "GPU_IMBALANCE", "GPU_MEMORY_UNUSED",
+    }  # fmt: skip
+
+
 def test_pictures_are_small_and_load_nothing() -> None:
     """Each is below 250 kB, is used by a page, and links to no other host."""
     used = "".join(page.read_text() for page in PAGES)

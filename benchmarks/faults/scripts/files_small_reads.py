@@ -10,10 +10,10 @@ PIECES, SIZE = 4000, 64
 
 
 class Pieces(Points):
-    """A file without a buffer."""
+    """A file whose buffer holds one piece."""
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        with open(f"{index % 8}.bin", "rb", buffering=0) as file:
+        with open(f"{index % 8}.bin", "rb", buffering=SIZE) as file:
             read = [file.read(SIZE) for _ in range(PIECES)]
         return self.points[index] + read[-1][0], self.classes[index]
 
