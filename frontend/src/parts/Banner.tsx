@@ -9,13 +9,13 @@ export function Banner() {
       {state.kind === "down" && (
         <span>
           <b>The server does not answer.</b> It was stopped, or the connection is lost. Start it again with{" "}
-          <code>sonde ui{about.value ? ` ${about.value.folder}` : ""}</code>; this page goes on by itself.
+          <code>sonde ui{about.value ? ` ${about.value.folder}` : ""}</code>; this page continues automatically.
         </span>
       )}
       {state.kind === "token" && (
         <span>
           <b>The server has another token now.</b> Open the address that <code>sonde ui</code> printed; this page then
-          goes on by itself.
+          continues automatically.
         </span>
       )}
       {state.kind === "updated" && (

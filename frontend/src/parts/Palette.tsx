@@ -76,7 +76,7 @@ function OpenPalette() {
           </div>
         ))}
       </div>
-      {found.length === 0 && <p class="soft">Nothing fits. Try the name of a run, `step 12` or `item 7`.</p>}
+      {found.length === 0 && <p class="soft">No match. Try the name of a run, `step 12` or `item 7`.</p>}
     </dialog>
   )
 }

@@ -30,7 +30,7 @@ export function RunPage({ run, title, crumbs = [], children }: Props) {
   const name = head.data?.name ?? run
   const overview = place.value.path === to.run(run)
   useRunCommands(run, head.data)
-  const gone = live.over === "gone" ? { status: 410, message: "Its folder is not there any more." } : null
+  const gone = live.over === "gone" ? { status: 410, message: "Its folder no longer exists." } : null
   const problem = gone ?? (head.problem && FINAL.has(head.problem.status) ? head.problem : null)
   return (
     <Page

@@ -39,7 +39,7 @@ const TITLES: Record<number, string> = {
 }
 
 function next(status: number, path: string): ComponentChildren {
-  if (status === 0) return "This page goes on by itself when the server is back. Start it with `sonde ui`."
+  if (status === 0) return "This page continues automatically when the server is back. Start it with `sonde ui`."
   if (status === 401) return "Open the address that `sonde ui` printed."
   if (status === 410) return <a href={to.runs()}>See the other runs</a>
   if (status === 404) return <a href={to.runs()}>See all runs</a>

@@ -99,7 +99,7 @@ function Pictures({ run, items }: { run: string; items: BatchItem[] }) {
   return (
     <Part
       title="What the items look like"
-      told="As the black box kept them, all with one mapping of values to brightness. NaN and infinity are red."
+      told="As saved by the black box, all on one scale. NaN and infinity are red."
     >
       <ul class="pictures">
         {shown.map(one => (

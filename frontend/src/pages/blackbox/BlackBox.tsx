@@ -203,7 +203,7 @@ function Batches({ head, data }: { head: Head; data: Box }) {
   return (
     <Part
       title="Last batches"
-      told="Newest first, affected items first. All items of a batch have one mapping of values to brightness; what is not finite is red."
+      told="Newest first, affected items first. All items of a batch share one scale; non-finite values are red."
     >
       {newest.map((batch, at) => (
         <Batch key={`${batch.loader}-${batch.batch}-${batch.step}`} head={head} batch={batch} case={data.cases[at]} />

@@ -72,7 +72,7 @@ const ATTEMPTS: Column<Attempt>[] = [
   {
     key: "after",
     title: "after",
-    about: "Time since the end of the one before",
+    about: "Time since the end of the previous attempt",
     cell: one => (one.waited_ns === null ? "" : duration(one.waited_ns)),
   },
   { key: "ran", title: "ran", cell: one => duration(one.ran_ns) },

@@ -50,7 +50,7 @@ function Whole({ head, data, name }: { head: Head; data: WholeItem; name: string
       />
       {data.replay && (
         <p class="replay">
-          <span class="soft">Have its batch again:</span> <Copy text={data.replay} label="Copy" />{" "}
+          <span class="soft">Load its batch again:</span> <Copy text={data.replay} label="Copy" />{" "}
           <span class="soft">DATASET: the name of the dataset in that file.</span>
         </p>
       )}
@@ -67,7 +67,7 @@ function Values({ run, values, has }: { run: string; values: ItemValue[]; has: b
     return (
       <Part title="Values">
         <p class="soft">
-          {has ? "None of the kept batches holds this item. " : "No values were kept. "}
+          {has ? "None of the saved batches contains this item. " : "No values were saved. "}
           Keep the last batches with <code>sonde run --blackbox</code>, or trace some items with{" "}
           <code>sonde.flow.trace()</code>.
         </p>

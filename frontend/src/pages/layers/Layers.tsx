@@ -103,7 +103,7 @@ function Icicle({ run, nodes, metric }: { run: string; nodes: LayerNode[]; metri
   const found = useMemo(() => boxes(nodes, metric), [nodes, metric])
   const levels = found.reduce((most, one) => Math.max(most, one.level + 1), 0)
   const whole = found.filter(one => one.level === 0).reduce((sum, one) => sum + cost(one.node, metric), 0)
-  if (!found.length) return <p class="soft">Nothing was recorded of this.</p>
+  if (!found.length) return <p class="soft">This was not recorded.</p>
   return (
     <nav class="icicle" aria-label="Model as boxes" style={{ height: `${levels * LEVEL}px` }}>
       {found.map(({ node, left, width, level }) => {
@@ -248,7 +248,7 @@ function columns(head: Head, nodes: LayerNode[], top: number | null): Column<Lay
           {
             key: "dead",
             title: "dead units",
-            about: "The most of any sampled step",
+            about: "Maximum over the sampled steps",
             sort: "desc" as const,
             cell: (one: LayerNode) => (one.learned.dead === null ? "" : share(number(one.learned.dead))),
           },

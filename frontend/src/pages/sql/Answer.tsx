@@ -47,7 +47,7 @@ export function Answer({ answer, head, limit, busy }: Props) {
         <Save answer={answer} />
       </div>
       {!answer.rows.length ? (
-        <Empty title="No rows">The query is right, and nothing in this run fits it.</Empty>
+        <Empty title="No rows">The query is valid, but no rows match it.</Empty>
       ) : chart && chosen ? (
         <Picture answer={answer} chosen={chosen} />
       ) : (

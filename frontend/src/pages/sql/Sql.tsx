@@ -47,7 +47,7 @@ function Asked({ head }: { head: Head }) {
           <Editor query={query} busy={answer.busy} onRun={run} onStop={() => setStopped(true)} />
           {answer.problem ? (
             <div class="sqlproblem" role="alert">
-              <h2>{answer.problem.status === 400 ? "The query has a mistake" : "No answer"}</h2>
+              <h2>{answer.problem.status === 400 ? "The query has an error" : "No answer"}</h2>
               <pre>{answer.problem.message}</pre>
             </div>
           ) : answer.data ? (

@@ -93,7 +93,7 @@ function NoSteps({ head, filtered }: { head: Head; filtered: boolean }) {
   return (
     <Empty title="No steps recorded">
       {head.live
-        ? "They appear here as soon as the training makes them."
+        ? "They appear here as soon as training runs them."
         : "The program made no optimizer step, or Sonde was switched off."}
     </Empty>
   )

@@ -358,7 +358,7 @@ function Sums({ run, rank, lanes }: { run: string; rank: string | undefined; lan
               keyOf={one => `${one.cat}.${one.name}`}
             />
           ) : (
-            <p class="soft">No span lies in this range. Select a wider one.</p>
+            <p class="soft">There are no spans in this range. Select a wider one.</p>
           )
         }
       </Show>

@@ -325,7 +325,7 @@ function Readout({ axis, step, together, formatX }: ReadoutProps) {
   const place = step?.x[found]
   const slowest = step?.slowest?.[found]
   if (at === null || place === undefined || !slowest || slowest[0] === null) {
-    return <span class="readout soft small">Point at a chart for its numbers, click to keep them, drag to zoom.</span>
+    return <span class="readout soft small">Hover over a chart for its numbers, click to keep them, drag to zoom.</span>
   }
   const until = step?.x[found + 1]
   const several = axis === "step" && until !== undefined && until - place > 1
