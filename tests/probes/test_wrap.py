@@ -17,7 +17,7 @@ from tests.probes.training import model, sgd, train, updates
 
 from sonde.analysis.run import open_run
 from sonde.errors import WrapRefused
-from sonde.probes.block import trace_step
+from sonde.probes.tracestep import trace_step
 from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
 from sonde.store.probe import read_batch_key
 from sonde.testing import record
@@ -153,7 +153,7 @@ def test_functions_can_be_wrapped() -> None:
         assert wrap_forward(lambda value: value + 1)(2) == 3
         assert wrap_backward(lambda: 4)() == 4
         assert wrap_h2d(lambda batch: batch)([5]) == [5]
-    found = [event["name"] for event in recorded.events if event["name"] not in ("gc", "environment")]
+    found = [event["name"] for event in recorded.events if event["name"] not in ("gc", "environment", "startup")]
     assert found == ["forward", "backward", "h2d"]
 
 
