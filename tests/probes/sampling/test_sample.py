@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+import sonde
 from sonde.analysis.run import open_run
 from sonde.diagnosis.diagnose import diagnose
+from sonde.events import core
 from sonde.exchange import stacks
+from sonde.probes.sampling.frames import Tree
+from sonde.probes.sampling.threads import Threads
+from sonde.store.probe import SAMPLE, SAMPLE_FRAME, SAMPLE_STACK, SAMPLE_THREAD, SAMPLE_THREAD_BITS
+from sonde.testing import record
 
 SONDE = [sys.executable, "-m", "sonde", "run", "-q", "--dir", "runs"]
 # 20 ms of Python in each step, outside of all phases.
@@ -149,3 +156,27 @@ def test_a_failing_look_ends_sampling_and_nothing_else(tmp_path: Path) -> None:
     with open_run(path) as run:
         assert run.sql("SELECT name FROM events WHERE cat = 'probe.off'").fetchall() == [("sample",)]
         assert run.sql("SELECT count(*) FROM steps").fetchall() == [(30,)]
+
+
+def test_a_second_sampling_in_a_recording_has_numbers_of_its_own() -> None:
+    """Else its stacks would be joined with those of the first one."""
+    with record() as recorded:
+        for _ in range(2):
+            Tree().node(sys._getframe())
+            Threads().get(threading.get_ident(), 0)
+    for name in (SAMPLE_FRAME, SAMPLE_THREAD):
+        keys = [event["key"] for event in recorded.named(name)]
+        assert len(keys) >= 2
+        assert len(keys) == len(set(keys))
+
+
+def test_frames_that_call_each_other_in_a_circle_end(tmp_path: Path) -> None:
+    """As in a damaged run: each sample is there once."""
+    with sonde.init(dir=str(tmp_path)):
+        for node, caller in ((1, 0), (2, 3), (3, 2), (2, 1), (3, 1)):
+            facts = {"caller": caller, "function": "f", "file": "f.py", "line": node, "own": True}
+            core.mark(SAMPLE_FRAME, SAMPLE, node, facts)
+        core.counter(SAMPLE_STACK, 1e6, SAMPLE, 1 << SAMPLE_THREAD_BITS | 2)
+    (path,) = tmp_path.iterdir()
+    with open_run(path) as run:
+        assert run.sql("SELECT dur_ns FROM samples").fetchall() == [(1_000_000,)]

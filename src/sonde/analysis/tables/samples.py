@@ -31,7 +31,7 @@ _LINE = "replace(function || ' (' || regexp_extract(file, '[^/]*$') || ':' || li
 # What was recorded: the lines of all stacks, the threads, and each sample.
 _RECORDED = f"""
 WITH RECURSIVE frames AS (
-    SELECT process, key AS node, (args->>'$.caller')::BIGINT AS caller, args->>'$.function' AS function,
+    SELECT DISTINCT ON (process, key) process, key AS node, (args->>'$.caller')::BIGINT AS caller, args->>'$.function' AS function,
            args->>'$.file' AS file, (args->>'$.line')::BIGINT AS line, (args->>'$.own')::BOOLEAN AS own
     FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'mark' AND name = '{probe.SAMPLE_FRAME}'
 ), stacks AS (
@@ -42,9 +42,9 @@ WITH RECURSIVE frames AS (
            CASE WHEN f.own OR NOT s.own THEN f.file ELSE s.file END,
            CASE WHEN f.own OR NOT s.own THEN f.line ELSE s.line END,
            f.own OR s.own, f.leaf, s.stack || ';' || f.leaf
-    FROM (SELECT *, {_LINE} AS leaf FROM frames) f JOIN stacks s ON s.process = f.process AND s.node = f.caller
+    FROM (SELECT *, {_LINE} AS leaf FROM frames) f JOIN stacks s ON s.process = f.process AND s.node = f.caller AND f.caller < f.node
 ), threads AS (
-    SELECT process, key AS number, (args->>'$.tid')::BIGINT AS tid, args->>'$.name' AS name
+    SELECT DISTINCT ON (process, key) process, key AS number, (args->>'$.tid')::BIGINT AS tid, args->>'$.name' AS name
     FROM {schema.BESIDE} WHERE {_OWN} AND kind = 'mark' AND name = '{probe.SAMPLE_THREAD}'
 ), seen AS (
     SELECT process, step, start_ns, value::BIGINT AS dur_ns, key >> {probe.SAMPLE_THREAD_BITS} AS number,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import count
 from typing import TYPE_CHECKING
 
 from sonde.events import core
@@ -23,8 +24,11 @@ PACKAGES = ("/site-packages/", "/dist-packages/")
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep + "sonde" + os.sep
 
 
+_numbers = count(1)  # of this process: sampling may start more than once in a recording
+
+
 class Tree:
-    """The nodes of this process. Node 0 is no stack."""
+    """The nodes of one sampling. Node 0 is no stack."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, CodeType, int], int] = {}  # (node of the caller, code, instruction)
@@ -52,7 +56,7 @@ class Tree:
         line = _line_of(code, instruction)
         node = self._lines.get((caller, code, line))
         if node is None:
-            node = self._lines[caller, code, line] = len(self._lines) + 1
+            node = self._lines[caller, code, line] = next(_numbers)
             file = code.co_filename
             facts = {
                 "caller": caller,

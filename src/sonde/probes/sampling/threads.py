@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import count
 from typing import TYPE_CHECKING
 
 from sonde.events import core
@@ -12,7 +13,9 @@ from sonde.store.record import ESSENTIAL
 if TYPE_CHECKING:
     from types import FrameType
 
-MOST = 1000  # threads of a process that are told apart; further ones are not sampled
+MOST = 1000  # threads that one sampling tells apart; further ones are not sampled
+
+_numbers = count(1)  # of this process: sampling may start more than once in a recording
 
 
 class SampledThread:
@@ -52,7 +55,7 @@ class Threads:
         found = self.alive.get(ident)
         if found is None and self._count < MOST:
             self._count += 1
-            found = self.alive[ident] = SampledThread(self._count, now)
+            found = self.alive[ident] = SampledThread(next(_numbers), now)
             named = next((one for one in threading.enumerate() if one.ident == ident), None)
             facts = {"tid": None if named is None else named.native_id, "name": None if named is None else named.name}
             core.mark(SAMPLE_THREAD, SAMPLE, found.number, facts, ESSENTIAL)
