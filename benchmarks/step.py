@@ -94,7 +94,7 @@ def sonde(step: Callable[[], None], folder: str, **settings: Any) -> Subject:
 
 
 def _trace_step(step: Callable[[], None], folder: str) -> Subject:
-    from sonde.probes.block import trace_step
+    from sonde.probes.tracestep import trace_step
 
     subject = sonde(step, folder)
 

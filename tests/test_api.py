@@ -72,7 +72,7 @@ def described(path: str, thing: object) -> list[str]:
 
 def written(kind: type) -> type:
     """The class as it stands in Python: what is quicker in C has a twin there, with complete signatures."""
-    boundary = importlib.import_module("sonde.probes.block")
+    boundary = importlib.import_module("sonde.probes.tracestep")
     if boundary.Fast is boundary.Block or boundary.Fast not in kind.__bases__:
         return kind
     return type(kind.__name__, (boundary.Block,), dict(vars(kind)))

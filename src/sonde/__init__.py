@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from sonde.events.span import Span as span  # noqa: N813  it is used like a function
     from sonde.notebook import load_ipython_extension as load_ipython_extension, report
     from sonde.pipeline.pipeline import Pipeline
-    from sonde.probes.block import trace_step
     from sonde.probes.layers.record import trace_model_instance
     from sonde.probes.learning.items import log_items
+    from sonde.probes.tracestep import trace_step
     from sonde.probes.wrap import wrap_backward, wrap_dataloader, wrap_forward, wrap_h2d, wrap_optimizer
     from sonde.session import Session
 
@@ -100,7 +100,7 @@ _HOMES = {
     "span": ("sonde.events.span", "Span"),
     "summary": ("sonde.diagnosis.summary", "summary"),
     "trace_model_instance": ("sonde.probes.layers.record", "trace_model_instance"),
-    "trace_step": ("sonde.probes.block", "trace_step"),
+    "trace_step": ("sonde.probes.tracestep", "trace_step"),
     "wrap_backward": ("sonde.probes.wrap", "wrap_backward"),
     "wrap_dataloader": ("sonde.probes.wrap", "wrap_dataloader"),
     "wrap_forward": ("sonde.probes.wrap", "wrap_forward"),

@@ -1,4 +1,4 @@
-"""How the clocks of two hosts differ, measured by the collectives that both took part in.
+"""How the clocks of two hosts differ, measured by the collectives that both took part in, and when a wall clock was set.
 
 Nobody leaves a collective before the last has entered it. So each collective says how far the clock can be ahead at most, and at least.
 A straight line through all of these bounds is its offset and its drift; how far such a line can move is the error.
@@ -6,14 +6,17 @@ A straight line through all of these bounds is its offset and its drift; how far
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    from sonde.store.process import Info
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -22,7 +25,16 @@ FASTEST = 500e-6  # no clock of a computer runs wrong by more
 MOST_STRETCHES = 8  # more of them are no jumps of a clock: the collectives did not keep the hosts together
 SLACKS = (0.0, 1e5, 1e6, 1e7, 1e8, 1e9)  # ns: by so much bounds may be wrong, if a line through them needs it
 SMALL = 3  # so many of them are smaller than a jump that matters
+JUMP_NS = 10_000_000  # both clocks are read one after the other: a smaller difference may be a pause between
 ROUNDS = 50  # of looking closer, to find the best line
+
+
+class ClockJump(NamedTuple):
+    """Somebody has set the wall clock of a host by `ns`, between two moments of its monotonic clock."""
+
+    ns: int
+    after: int
+    before: int
 
 
 class ClockStretch(NamedTuple):
@@ -172,3 +184,25 @@ class _Bounds:
             else:
                 right -= third
         return sign * value((left + right) / 2)
+
+
+# ── the wall clock ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def jumps_of(infos: Iterable[Info]) -> dict[str, dict[str | None, list[ClockJump] | None]]:
+    """For each host and boot how the wall clock was set; None: nobody has seen it twice."""
+    seen: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
+    for info in infos:
+        moments = [one for one in (info.start, info.end) if one is not None]
+        seen.setdefault((info.host, info.boot_id), []).extend(
+            (one.mono_ns, one.wall_ns - one.mono_ns) for one in moments
+        )
+    found: dict[str, dict[str | None, list[ClockJump] | None]] = {}
+    for (host, boot), looks in seen.items():
+        looks.sort()
+        found.setdefault(host, {})[boot] = None if len(looks) < 2 else [
+            ClockJump(after[1] - before[1], before[0], after[0])
+            for before, after in pairwise(looks)
+            if abs(after[1] - before[1]) >= JUMP_NS
+        ]  # fmt: skip
+    return found

@@ -6,10 +6,9 @@ DistributedDataParallel has no record of its own: it begins when its logger says
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis.clocks import ClockStretch, apart, stretches
+from sonde.analysis.clocks import ClockJump, ClockStretch, apart, jumps_of, stretches
 from sonde.analysis.records import schema
 from sonde.analysis.records.schema import quoted
 from sonde.analysis.tables.steps import ROWS
@@ -35,7 +34,6 @@ SHARP_NS = 1_000_000  # bounds that are wider are made narrower by when the rank
 USUAL = 0.95  # of the collectives; in the others a rank may have lost its core
 ANYTHING = 10**15  # ns: so wide a bound says nothing
 RANKS = 4  # of a host in an attempt that are looked at
-JUMP_NS = 10_000_000  # both clocks are read one after the other: a smaller difference may be a pause between
 # Whoever is in one of these waits for all others. In the others some ranks only send.
 _MEETS = (
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced",
@@ -59,14 +57,6 @@ class _Met(NamedTuple):
     shared: bool  # an all-reduce of DistributedDataParallel
 
 
-class ClockJump(NamedTuple):
-    """Somebody has set the wall clock of a host by `ns`, between two moments of its monotonic clock."""
-
-    ns: int
-    after: int
-    before: int
-
-
 def create(
     connection: duckdb.DuckDBPyConnection,
     rows: Sequence[Row],
@@ -77,7 +67,7 @@ def create(
     hosts = _hosts(rows)
     met = _met(connection, rows, names) if len(hosts) > 1 else []
     device = _device_step(connection, names) if met else 0.0
-    jumps = _jumps(infos)
+    jumps = jumps_of(infos)
     found: list[tuple[object, ...]] = []
     reference = next(iter(hosts), None)
     for host, some in hosts.items():
@@ -238,25 +228,6 @@ def _shortest(met: Sequence[_Met]) -> dict[tuple[Any, ...], int]:
 
 
 # ── the wall clock ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _jumps(infos: Iterable[Info]) -> dict[str, dict[str | None, list[ClockJump] | None]]:
-    """For each host and boot how the wall clock was set; None: nobody has seen it twice."""
-    seen: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
-    for info in infos:
-        moments = [one for one in (info.start, info.end) if one is not None]
-        seen.setdefault((info.host, info.boot_id), []).extend(
-            (one.mono_ns, one.wall_ns - one.mono_ns) for one in moments
-        )
-    found: dict[str, dict[str | None, list[ClockJump] | None]] = {}
-    for (host, boot), looks in seen.items():
-        looks.sort()
-        found.setdefault(host, {})[boot] = None if len(looks) < 2 else [
-            ClockJump(after[1] - before[1], before[0], after[0])
-            for before, after in pairwise(looks)
-            if abs(after[1] - before[1]) >= JUMP_NS
-        ]  # fmt: skip
-    return found
 
 
 def _on_wall(jumps: Mapping[str | None, list[ClockJump] | None], some: Sequence[Row]) -> list[ClockJump] | None:

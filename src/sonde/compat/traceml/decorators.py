@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sonde import environment
 from sonde.guard import guard
-from sonde.probes import block
+from sonde.probes import tracestep
 from sonde.probes.layers import record
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["trace_model_instance", "trace_step"]
 
 def trace_step(model: nn.Module) -> AbstractContextManager[object]:
     """One training step: `with trace_step(model):`. Records nothing if TRACEML_DISABLED=1."""
-    return nullcontext() if environment.traceml_disabled() else block.trace_step(model)
+    return nullcontext() if environment.traceml_disabled() else tracestep.trace_step(model)
 
 
 @guard("recording the layers of a model with TraceML's names")

@@ -8,7 +8,7 @@ from sonde.events import core, recorder
 from sonde.hooks.torch import loader as hooks
 from sonde.probes import step
 from sonde.probes.files import reads as files
-from sonde.probes.loader import fetch, ledger, wait
+from sonde.probes.loader import arguments, fetch, ledger, wait
 from sonde.probes.loader.listeners import subscribed
 from sonde.probes.loader.state import leave, process
 from sonde.probes.process import sampler
@@ -24,7 +24,7 @@ def install(settings: Settings) -> Callable[[], None]:
     ledger.begin(settings)
     process.undo = (
         hooks.start_in_workers(begin_worker),
-        hooks.loader_iter.subscribe(wait.LoaderIterations()),
+        hooks.loader_iter.subscribe(arguments.LoaderIterations()),
         hooks.next_batch.fast_path(wait.waiting),
         hooks.fetch.fast_path(fetch.fetching),
     )

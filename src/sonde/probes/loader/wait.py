@@ -6,7 +6,6 @@ Loaders inside a dataset are seen as waits only.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from sonde.probes.loader.listeners import report_unseen, subscribed
 from sonde.probes.loader.state import following, key_of, process, thread
 from sonde.probes.process import sampler
 from sonde.store.ledger import ALONE, STREAM
-from sonde.store.probe import INPUT_WAIT, ITER, ITER_END, PREFETCH, PROBE, SAMPLES, batch_key
+from sonde.store.probe import INPUT_WAIT, ITER_END, PREFETCH, PROBE, SAMPLES, batch_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,61 +31,6 @@ wait_span = core.Span(INPUT_WAIT, PROBE, base=step.phases)
 size_span = core.Span(SAMPLES, PROBE, base=step.phases)
 _prefetch = core.Span(PREFETCH, PROBE, base=step.phases)
 _ending = core.Span(ITER_END, PROBE, base=step.phases)
-
-
-# ── an iteration begins ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class LoaderIterations:
-    """Told when a loop over a loader begins."""
-
-    def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> types.Span | None:
-        if process.worker or thread.fetch is not None or hooks.waiting():
-            return None
-        with following:
-            if threading.current_thread() is threading.main_thread():
-                step.begin()
-            span = _iter_span(args[0])
-            core.enter(span)
-            return span
-        return None
-
-    def after(self, span: types.Span | None, _iterator: Any, error: BaseException | None) -> None:
-        if span is not None:
-            core.leave(span, None, type(error) if error else None)
-
-
-def _iter_span(loader: Any) -> types.Span:
-    begun = hooks.starting()
-    facts = {
-        "workers": loader.num_workers,
-        "batch_size": loader.batch_size,
-        "dataset": type(loader.dataset).__name__,
-        **_lengths(loader),
-        "prefetch": loader.prefetch_factor,
-        "pin_memory": loader.pin_memory,
-        "persistent": loader.persistent_workers,
-        "sampler": type(loader.sampler).__name__,
-        "drop_last": loader.drop_last,
-    }
-    return core.Span(ITER, PROBE, key=batch_key(*begun, 0) if begun else None, args=facts, base=step.phases)
-
-
-def _lengths(loader: Any) -> dict[str, int | None]:
-    """How many batches and items a round has.
-
-    Only of samplers whose length is torch's business alone: asking others may do anything, and so may iterable datasets.
-    """
-    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-    inner = getattr(sampler, "sampler", sampler)
-    if private.is_iterable(loader) or not all(
-        type(one).__module__.startswith("torch.") and hasattr(one, "__len__") for one in (sampler, inner)
-    ):
-        return {"length": None, "items": None}
-    try:
-        return {"length": len(sampler), "items": len(inner)}
-    except (TypeError, NotImplementedError):
-        return {"length": None, "items": None}
 
 
 # ── waiting for a batch ──────────────────────────────────────────────────────────────────────────────────────────────

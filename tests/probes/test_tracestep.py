@@ -12,8 +12,8 @@ from tests.probes.training import loss_of, model, sgd, train, updates
 from sonde import ai
 from sonde.errors import WrapRefused
 from sonde.events import core
-from sonde.probes import block as boundary
-from sonde.probes.block import Block
+from sonde.probes import tracestep as boundary
+from sonde.probes.tracestep import Block
 from sonde.store.probe import UPDATE_ABORTED, UPDATE_EXPLICIT
 from sonde.testing import Recorded, record
 
