@@ -37,8 +37,9 @@ def test_a_program_that_does_not_train_has_none(expected: set[str]) -> None:
     assert recorded.named("environment") == []
 
 
-def test_how_long_the_process_was_there_is_recorded_once(expected: set[str]) -> None:
+def test_how_long_the_process_was_there_is_recorded_once(expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As the kernel knows it: a test runs for longer than 10 ms, and began after the machine."""
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # that of another test
     with record() as recorded:
         net = model()
         train(net, sgd(net), 3)

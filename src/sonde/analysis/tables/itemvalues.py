@@ -80,7 +80,7 @@ def create(connection: duckdb.DuckDBPyConnection, ledgers: Ledgers) -> None:
             for column, all in ((indices, index), (ids, id), (values, one.values)):
                 column.append(all[one.known])
     _register(connection, calls, places, indices, ids, values)
-    columns = ", ".join(f'{_MADE[name]} AS "{name}"' for name, _ in schema.ITEM_VALUES)
+    columns = ", ".join(f'({_MADE[name]})::{type} AS "{name}"' for name, type in schema.ITEM_VALUES)
     connection.execute(
         f"CREATE OR REPLACE VIEW item_values AS SELECT {columns} FROM item_value_rows v "
         "JOIN item_value_calls c USING (call) JOIN process_numbers p ON p.process = c.process"
