@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,5 +104,7 @@ def test_a_signal_during_the_drawing_ends_it(programs: Programs) -> None:
 
 def drawing(launcher: int) -> bool:
     """Whether a launcher has its report drawn right now."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    return any(b"\0report\0" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    with suppress(OSError):  # a child that has ended since
+        children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+        return any(b"\0report\0" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    return False

@@ -22,6 +22,17 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, timeout=30)
 
 
+JOB = """
+import os, time
+from pathlib import Path
+import sonde
+sonde.mark("x")
+end = time.monotonic() + 40
+while time.monotonic() < end and not any(b"dirty" in file.read_bytes() for file in Path(os.environ["SONDE_RUN"]).glob("*/*")):
+    time.sleep(0.02)
+"""
+
+
 def recorded(folder: Path) -> Path:
     """Record the program in a folder."""
     command = [sys.executable, "-m", "sonde", "run", "-q", "--dir", str(folder / "runs"), "job.py"]
@@ -31,8 +42,8 @@ def recorded(folder: Path) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with a program that lives long enough to be looked at."""
-    (tmp_path / "job.py").write_text("import time\nimport sonde\nsonde.mark('x')\ntime.sleep(2)\n")
+    """A repository with a program that lives until the launcher has looked at it."""
+    (tmp_path / "job.py").write_text(JOB)
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "job.py")
     git(tmp_path, "commit", "-qm", "x")
