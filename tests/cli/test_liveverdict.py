@@ -14,7 +14,7 @@ from sonde.testing import build_training
 from sonde.views.report import report
 from sonde.views.watch import Opinion
 
-SECONDS = 60
+SECONDS = 240  # for anything to happen, on a busy machine
 
 
 def heard(judge: VerdictProcess) -> Opinion | None:

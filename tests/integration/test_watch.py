@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import Programs
 
-SECONDS = 60
+SECONDS = 240  # for anything to happen, on a busy machine
 
 # Trains without torch: it says itself what it does, and goes on until the file `stop` is there.
 STEPPING = """

@@ -15,7 +15,7 @@ from sonde import launch
 from sonde.errors import CommandRefused, SettingError
 from sonde.events import core
 
-SECONDS = 30
+SECONDS = 120  # for anything to happen, on a busy machine
 
 
 @pytest.fixture
