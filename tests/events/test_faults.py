@@ -419,6 +419,7 @@ print("alive")
     assert done.stderr == ("torn\n" if (core_name, name) == ("c", "rings") else "")
 
 
+@pytest.mark.unsanitized("AddressSanitizer handles SIGBUS itself")
 def test_the_end_of_a_recording_takes_its_signal_handler_away(core_name: str, tmp_path: Path) -> None:
     """A fault of the program's own kills it as ever: while Sonde records, and after that."""
     fault = """

@@ -65,7 +65,7 @@ def trained(folder: Path, *options: str, workers: int = 0) -> tuple[str, bytes]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
     )
     assert done.stderr == ""
@@ -149,7 +149,7 @@ def test_a_failing_look_ends_sampling_and_nothing_else(tmp_path: Path) -> None:
         "import sys; sys.argv[1:] = ['0']\n" + PROGRAM
     )
     done = subprocess.run(
-        [*SONDE, "--sample", "100", "fail.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+        [*SONDE, "--sample", "100", "fail.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stderr.count("sampling stacks") == 1
     (path,) = (tmp_path / "runs").iterdir()
