@@ -3,7 +3,7 @@
     make demo        or        python examples/demo.py
 
 First `slow.py`, a training that does not mention Sonde, runs under `sonde run`: the card names its slow items, and a page is written.
-Then two processes record themselves; one hangs while it saves a checkpoint and is killed. `sonde show` says what it was doing.
+Then two processes record themselves; one hangs while it saves a checkpoint and is killed. `sonde show` shows what it was doing.
 """
 
 from __future__ import annotations

@@ -353,7 +353,7 @@ TABLE = (
     ),
     Setting(
         "rules", "SONDE_RULES", _names, "paths separated by commas, or a list of paths", lambda: (), "none",
-        "Python and TOML files with rules of your own, for `sonde report` and everything else that shows findings. In a file, a relative path "
+        "Python and TOML files with your own rules, for `sonde report` and everything else that shows findings. In a file, a relative path "
         "is relative to that file.",
     ),
 )  # fmt: skip

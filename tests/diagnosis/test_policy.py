@@ -88,7 +88,7 @@ its queries; run them again to get the printed numbers.
 
 - **Medians decide**, over blocks of consecutive steps. A loader with n workers delivers in bursts, so single steps wait
   for very different times. Warm-up steps are left out, and so are steps in which loader workers start.
-- **Every share has an absolute minimum** beside it: half of a 0.3 ms step is not worth a warning.
+- **Every share also has an absolute minimum**: half of a 0.3 ms step is not worth a warning.
 - **One share is shown**, in the verdict, the table and the page: the share of all step time after warm-up. Thresholds
   are compared with medians, which the evidence names "in a median step".
 - **Device times decide** where they are known: waiting on the host costs nothing while the device is busy.

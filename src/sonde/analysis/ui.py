@@ -81,7 +81,7 @@ def _address(output: IO[str]) -> str:
         if found:
             return found[0]
         said.append(line)
-    raise SondeError("".join(said).strip().removeprefix("Error: ") or "`sonde ui` ended at once.")
+    raise SondeError("".join(said).strip().removeprefix("Error: ") or "`sonde ui` ended immediately.")
 
 
 def _drain(output: IO[str]) -> None:

@@ -57,7 +57,7 @@ Example: sonde deepen --profile --steps 3"""
 @click.option("--learning", is_flag=True, help="Record gradients, updates, activations and batch fields in each step.")
 @click.option("--stacks", is_flag=True, help="Sample the stacks of all threads.")
 @click.option("--profile", is_flag=True, help="Record with torch.profiler.")
-@waiting(WAIT_SECONDS, "How long to wait for the steps; 0.1 returns at once.")
+@waiting(WAIT_SECONDS, "How long to wait for the steps; 0.1 returns immediately.")
 @click.pass_context
 def command(
     context: click.Context,

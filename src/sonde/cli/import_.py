@@ -25,7 +25,7 @@ Example: sonde import app.pfw.gz                     from DFTracer""",
 def command(files: tuple[Path, ...], output: Path | None, dir: str | None) -> None:
     """Import traces of other tools as one run.
 
-    FILE is a trace of torch.profiler, another Chrome JSON trace, or a DFTracer .pfw file; .gz is read as it is.
+    FILE is a trace of torch.profiler, another Chrome JSON trace, or a DFTracer .pfw file; .gz files are read directly.
     """
     with progress("Importing") as bar:
         found = import_traces(files, runs_dir(dir), output, bar)

@@ -164,7 +164,7 @@ def beside(run: str, seconds: float) -> Callable[[], None]:
 
     def print_lines() -> None:
         while not done.wait(seconds):
-            with guard("printing lines beside the program"):
+            with guard("printing lines while the program runs"):
                 _print_beside(reader.look())
 
     thread = threading.Thread(target=print_lines, name="sonde watch", daemon=True)

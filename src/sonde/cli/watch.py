@@ -228,7 +228,7 @@ def _beside(line: list[str], options: launch.Options, seconds: float) -> int:
             return launch.attend(launched)
         end = _print_lines(launched.run, seconds)
         code = launch.attend(launched)
-        with guard("printing lines beside the program"):
+        with guard("printing lines while the program runs"):
             end()
     return code
 
@@ -281,7 +281,7 @@ def _open_page(run: str) -> RunPage | None:
     return page
 
 
-@guard("printing lines beside the program", default=lambda: None)
+@guard("printing lines while the program runs", default=lambda: None)
 def _print_lines(run: str, seconds: float) -> Callable[[], None]:
     from sonde.cli.screen import beside
 

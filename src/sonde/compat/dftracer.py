@@ -160,7 +160,7 @@ class dftracer:  # noqa: N801  their name
         core.mark(name, cat, args=args)
 
     def log_metadata_event(self, key: str, value: object) -> None:
-        """A fact about the run, written at once."""
+        """A fact about the run, written immediately."""
         core.mark(key, METADATA, args={"value": value}, metadata=True)
 
 

@@ -27,7 +27,7 @@ class Beside:
     def __init__(self, module: str, words: Sequence[str], mask: Iterable[int]) -> None:
         self.pid: int | None = None
         self._pipe = -1
-        with guard("starting a process beside the program"):
+        with guard("starting a companion process"):
             reading, self._pipe = os.pipe()
             os.set_inheritable(reading, True)
             try:

@@ -73,7 +73,7 @@ def _knocks() -> Iterator[None]:
             signal.pthread_kill(sleeper, signal.SIGCHLD)
 
     thread = threading.Thread(target=knock, name="sonde knocks", daemon=True)
-    with guard("starting a thread beside the program"):
+    with guard("starting a thread of the launcher"):
         thread.start()
     try:
         yield

@@ -18,7 +18,7 @@ hyrax_model = register_model
 
 
 class HyraxDataset(Dataset):
-    """A dataset of your own: `dataset_class` can name every class that derives from it."""
+    """Your own dataset: `dataset_class` can name every class that derives from it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

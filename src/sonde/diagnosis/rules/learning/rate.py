@@ -44,7 +44,7 @@ def _zero(rates: LearningRates, policy: Policy, steps: float) -> Finding | None:
         score=share,
         figures={
             "steps": rates.steps,
-            "steps with next to none": zero.figures["zero_steps"],
+            "steps near zero": zero.figures["zero_steps"],
             "first of them": zero.figures["first_zero"],
             "highest rate": zero.figures["most"],
             "last rate": zero.figures["last"],
