@@ -16,14 +16,17 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from tests.analysis.boxes import batch, write_dump
+from tests.diagnosis.lessons import counted, learned, plain
 from tests.views.runs import changed
 from tests.web.growing import growing
 
 from sonde.analysis.run import Run
-from sonde.testing import build_run, build_training, training_processes
+from sonde.store import probe
+from sonde.store.record import MARK
+from sonde.testing import MS, BuiltRecord, build_run, build_training, training_processes
 from sonde.web.app import OF_RUN, make_app
 from sonde.web.asking import INTERRUPT_EVERY
-from sonde.web.folder import RunsFolder
+from sonde.web.folder import RunsFolder, interrupt
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = "http://127.0.0.1:8700"
@@ -255,6 +258,32 @@ def test_two_runs_are_compared_as_by_the_command(client: TestClient, runs: Path)
     shutil.rmtree(runs / "two")
 
 
+def test_a_person_without_the_token_gets_a_page_that_says_what_to_do(runs: Path) -> None:
+    """Whoever opens an address in a browser sees a sentence, and a script sees JSON."""
+    with browser(runs, accept="text/html,application/xhtml+xml") as stranger:
+        answer = stranger.get("/runs/one")
+    assert answer.status_code == 401
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "Open the whole address that `sonde ui` printed" in answer.text
+
+
+def test_a_flame_graph_of_deep_stacks_is_whole(tmp_path: Path) -> None:
+    """Real stacks are deeper than what a damaged file may nest."""
+    calls = 60
+    frames = [
+        BuiltRecord(probe.SAMPLE_FRAME, probe.SAMPLE, MARK, key=node, args={"caller": node - 1, "function": f"f{node}", "file": "a.py", "line": node, "own": True})
+        for node in range(1, calls + 1)
+    ]  # fmt: skip
+    thread = BuiltRecord(probe.SAMPLE_THREAD, probe.SAMPLE, MARK, key=1, args={"tid": 1000, "name": "MainThread"})
+    seen = counted(probe.SAMPLE_STACK, probe.SAMPLE, 5 * MS, 3, 1 << probe.SAMPLE_THREAD_BITS | calls)
+    build_run(tmp_path / "one", learned(plain(), [*frames, thread, seen]))
+    with browser(tmp_path) as client:
+        (call,) = get(client, f"{RUN}/samples")["flame"]["calls"]
+        for node in range(1, calls + 1):
+            (call,) = call["calls"]
+            assert call["name"].startswith(f"f{node} ")
+
+
 def test_a_query_that_takes_long_ends_when_the_browser_goes(runs: Path) -> None:
     """What was asked is interrupted, and the next question is answered."""
     folder = RunsFolder(runs)
@@ -269,6 +298,13 @@ def test_a_query_that_takes_long_ends_when_the_browser_goes(runs: Path) -> None:
     assert not worker.is_alive()
     assert folder.get("one") is not opened
     folder.close()
+
+
+def test_what_is_closed_already_can_be_stopped(runs: Path) -> None:
+    """A comparison may end between the two moments."""
+    with Run([runs / "one"]) as run:
+        run.database.connection.close()
+        interrupt(run)
 
 
 def _count_for_ever(run: Run) -> None:

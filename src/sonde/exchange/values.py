@@ -34,20 +34,20 @@ def arguments(encoded: str | None) -> dict[str, object]:
     return {key: plain(value) for key, value in found.items()} if isinstance(found, dict) else {"args": plain(found)}
 
 
-def plain(value: object, depth: int = 0) -> object:
-    """The same value, with what JSON readers stumble over turned into text."""
+def plain(value: object, levels: int = DEEPEST) -> object:
+    """The same value, with what JSON readers stumble over turned into text. What is nested deeper than so many levels is left out."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, int):
         return value if -EXACT <= value <= EXACT else _digits(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else nonfinite(value)
-    if depth >= DEEPEST:
+    if levels == 0:
         return "..."
     if isinstance(value, dict):
-        return {str(key): plain(one, depth + 1) for key, one in value.items()}
+        return {str(key): plain(one, levels - 1) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one, depth + 1) for one in value]
+        return [plain(one, levels - 1) for one in value]
     return str(value)
 
 

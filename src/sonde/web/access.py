@@ -24,6 +24,11 @@ NO_TOKEN = "This needs the token. Open the whole address that `sonde ui` printed
 WRONG_HOST = "This server does not answer for that host name. Open the address that `sonde ui` printed."
 WRONG_ORIGIN = "This request came from another site. Only pages of this server may send it."
 WRONG_METHOD = "This server only reads: use GET."
+# What a person sees who opens an address without its token: the application itself is behind the door.
+_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark"><title>Sonde</title><main><h1>Sonde</h1><p>{}</p></main></html>'
+)
 
 
 class Access:
@@ -56,7 +61,7 @@ class Access:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         refused = self._refusal(scope, headers)
         if refused is not None:
-            await self._refuse(send, *refused)
+            await self._refuse(send, headers, *refused)
             return
         given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         if TOKEN in given and self._right(given[TOKEN]):
@@ -64,7 +69,7 @@ class Access:
         elif self._right(_bearer(headers)) or self._right(_cookie(headers, _cookie_name(scope))):
             await self._app(scope, receive, self._with_headers(send))
         else:
-            await self._refuse(send, 401, NO_TOKEN)
+            await self._refuse(send, headers, 401, NO_TOKEN)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         if not self._known(headers.get("host", "")):
@@ -94,10 +99,13 @@ class Access:
         cookie = f"{_cookie_name(scope)}={self._token}; Path=/; HttpOnly; SameSite=Strict"
         await self._send(send, 303, {"location": where, "set-cookie": cookie}, b"")
 
-    async def _refuse(self, send: Send, status: int, sentence: str) -> None:
+    async def _refuse(self, send: Send, headers: dict[str, str], status: int, sentence: str) -> None:
         more = {"allow": ", ".join(METHODS)} if status == 405 else {}
-        body = json.dumps({"error": sentence}).encode()
-        await self._send(send, status, {"content-type": "application/json", **more}, body)
+        if "text/html" in headers.get("accept", ""):  # somebody opened the address
+            kind, body = "text/html; charset=utf-8", _PAGE.format(sentence)
+        else:
+            kind, body = "application/json", json.dumps({"error": sentence})
+        await self._send(send, status, {"content-type": kind, **more}, body.encode())
 
     async def _send(self, send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
         send = self._with_headers(send)

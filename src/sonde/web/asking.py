@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from sonde.web.traces import TraceReader
 
 SECONDS = 30.0  # for one question
+DEAR_SECONDS = 120.0  # for one whose answer takes long anyway: asked again, it would only begin anew
 WORKERS = 4
+LEVELS = 160  # of an answer: a flame graph has 64 calls inside of each other, two levels each
 INTERRUPT_EVERY = 0.05  # seconds: what is not a query at the moment notices with its next one
-TOO_LONG = f"This took longer than {SECONDS:.0f} s and was stopped. Ask for less: a shorter range, fewer rows."
+TOO_LONG = "This took too long and was stopped. Ask for less: a shorter range, fewer rows. Or ask again when the machine is less busy."
 TOO_LARGE = "This needs more memory than one request may use. Ask for less: a shorter range, fewer rows."
 GONE = "This run was deleted while it was open."
 BROKEN = "An error inside Sonde: this cannot be answered. The log of `sonde ui` has the details."
@@ -140,15 +142,19 @@ class Asking:
     async def run(self, request: Request, answer: Callable[[Run, Ask], object]) -> Response:
         """Answer with what a function says of the run in the path. It is not asked if the browser has its answer already."""
         job = _Task(self.folder, request, answer)
-        return await self._wait(request, job.do, job.stop)
+        seconds = DEAR_SECONDS if isinstance(answer, Dear) else SECONDS
+        return await self._wait(request, job.do, job.stop, seconds)
 
     async def plain(self, request: Request, answer: Callable[[Ask], object]) -> Response:
         """Answer with what a function says that needs no open run."""
         ask = Ask(dict(request.path_params), dict(request.query_params))
         stop: Callable[[], None] = getattr(answer, "stop", _nothing)  # what takes long can be stopped
-        return await self._wait(request, lambda: ("", answer(ask)), stop)
+        seconds = SECONDS if stop is _nothing else DEAR_SECONDS
+        return await self._wait(request, lambda: ("", answer(ask)), stop, seconds)
 
-    async def _wait(self, request: Request, do: Callable[[], tuple[str, object]], stop: Callable[[], None]) -> Response:
+    async def _wait(
+        self, request: Request, do: Callable[[], tuple[str, object]], stop: Callable[[], None], seconds: float = SECONDS
+    ) -> Response:
         known = request.headers.get("if-none-match", "")
 
         def work() -> Response:
@@ -158,7 +164,7 @@ class Asking:
         gone = asyncio.ensure_future(_gone(request))
         try:
             both: set[asyncio.Future[Any]] = {working, gone}
-            await asyncio.wait(both, timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             late = not working.done() and not gone.done()
             while not working.done():
                 stop()
@@ -308,7 +314,7 @@ def tag_of(version: str, query: str) -> str:
 
 def encoded(found: object) -> bytes:
     """As JSON: text of our own as it is, everything else without what JSON lacks."""
-    return found if isinstance(found, bytes) else values.text(values.plain(found)).encode()
+    return found if isinstance(found, bytes) else values.text(values.plain(found, LEVELS)).encode()
 
 
 def error(status: int, sentence: str) -> Response:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
+
+import duckdb
 
 from sonde.analysis.parts.manifest import stamps
 from sonde.analysis.records.locate import PROCESSES_FILE, size_of, stamp
@@ -105,7 +108,8 @@ class OpenRun:
 def interrupt(run: Run) -> None:
     """End the query that runs, from another thread."""
     if run._database is not None:
-        run._database.connection.interrupt()
+        with suppress(duckdb.ConnectionException):  # closed in between
+            run._database.connection.interrupt()
 
 
 def version_of(path: Path) -> str:
