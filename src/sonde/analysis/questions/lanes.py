@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,9 @@ class Lane:
     threads: list[tuple[str, int | None]]
 
 
-def lane_id(row: Mapping[str, Any], lane: int | None, owner: Mapping[str, str]) -> str:
-    """What a thread's lane is called; `row` is that of its process."""
-    if row["worker"] is not None:
-        return f"{owner.get(row['process'], row['process'])}:w{row['worker']}:{lane or 0}"
-    return f"{row['process']}:{lane or 0}"
+def lane_ids(run: Run) -> dict[Thread, str]:
+    """What the lane of each thread that has spans is called."""
+    return {(process, lane or 0): one.id for one in lanes(run) for process, lane in one.threads}
 
 
 _KNOWN: WeakTable[list[Lane]] = WeakTable()  # by the database of a run, which is made anew when the run is read again
@@ -58,15 +57,19 @@ def _counted(run: Run) -> list[Lane]:
     rows = sorted([*_sealed(run), *_read(run)], key=lambda row: (row[0], row[1] or 0))
     about = {row["process"]: row for row in run.rows}
     owner = owners(run.rows)
+    place: Counter[str] = (
+        Counter()
+    )  # of a thread among those of its process: other threads may have the lanes before it
     found: dict[str, Lane] = {}
     for process, lane, thread, count, depth in rows:
         row = about[process]
-        id = lane_id(row, lane, owner)
+        place[process] += 1
+        of = process if row["worker"] is None else owner.get(process, process)
+        id = f"{process}:{lane or 0}" if row["worker"] is None else f"{of}:w{row['worker']}:{place[process]}"
         known = found.get(id)
         threads = [*(known.threads if known else ()), (process, lane)]
         total = count + (known.events if known else 0)
         deepest = max(depth, known.depth if known else 0)
-        of = owner.get(process, process) if row["worker"] is not None else process
         found[id] = Lane(id, row["host"], row["rank"], row["role"], row["worker"], thread, of, total, deepest, threads)
     return sorted(found.values(), key=_order)
 

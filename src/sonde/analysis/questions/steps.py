@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.lanes import lane_id
+from sonde.analysis.questions.lanes import lane_ids
 from sonde.analysis.records.owners import owners
 from sonde.analysis.records.schema import STEPS, quoted
 from sonde.errors import UnknownName, nearest
@@ -181,7 +181,6 @@ def _lanes(
 ) -> tuple[list[dict[str, Any]], int]:
     """What the threads of these processes did in the step, and what the loader workers did for its batches."""
     inside = _inside(run, windows, batches)
-    owner = owners(run.rows)
     columns = "process, lane, thread, name, cat, start_ns, dur_ns, depth, key, seq, error"
     rows = run.sql(
         f"SELECT {columns} FROM events WHERE kind = 'span' AND ({inside}) ORDER BY dur_ns DESC NULLS FIRST LIMIT {MOST_SLICES + 1}"
@@ -191,11 +190,11 @@ def _lanes(
         if len(rows) > MOST_SLICES
         else (len(rows),)
     )
-    about = {row["process"]: row for row in run.rows}
+    about, ids = {row["process"]: row for row in run.rows}, lane_ids(run)
     found: dict[str, dict[str, Any]] = {}
     for process, lane, thread, name, cat, start, dur, depth, key, seq, error in rows[:MOST_SLICES]:
         who = about[process]
-        place = lane_id(who, lane, owner)
+        place = ids[process, lane or 0]
         one = found.setdefault(
             place,
             {

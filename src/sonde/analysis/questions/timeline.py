@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sonde.analysis.questions.detail import spans_between
-from sonde.analysis.questions.lanes import condition, lane_id
+from sonde.analysis.questions.lanes import condition, lane_ids
 from sonde.analysis.records.owners import owners
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
@@ -44,7 +44,7 @@ def slices(
         ).fetchall()
     )
     names: dict[str, int] = {}
-    place = {pair: one.id for one in some for pair in ((process, lane or 0) for process, lane in one.threads)}
+    place = lane_ids(run)
     found: dict[str, list[list[Any]]] = {one.id: [] for one in some}
     for process, lane, start, end, depth, name, count, seq, busy in rows:
         number = names.setdefault(name, len(names))
@@ -87,12 +87,11 @@ def names_like(run: Run, sought: str, limit: int) -> list[dict[str, Any]]:
         GROUP BY name, cat ORDER BY 4 DESC NULLS LAST, 1 LIMIT {limit}
         """
     ).fetchall()
-    about, owner = {row["process"]: row for row in run.rows}, owners(run.rows)
+    ids = lane_ids(run)
 
     def spot(found: Any) -> dict[str, Any]:
         process, lane, seq, start, dur = found.values() if isinstance(found, dict) else found
-        id = lane_id(about[process], lane, owner)
-        return {"lane": id, "start_ns": start - started, "dur_ns": dur, "seq": seq, "process": process}
+        return {"lane": ids[process, lane], "start_ns": start - started, "dur_ns": dur, "seq": seq, "process": process}
 
     return [
         {"name": name, "cat": cat, "count": count, "total_ns": total, "longest_ns": longest}
@@ -172,9 +171,9 @@ def _spots(run: Run, kind: str, where: str, place: dict[str, Any]) -> list[dict[
         f"SELECT process, lane, seq, depth, start_ns - {run.started or 0}, dur_ns FROM events "
         f"WHERE kind = 'span' AND cat = '{probe.PROBE}' AND {where} ORDER BY start_ns LIMIT 1"
     ).fetchall()
-    about, owner = {row["process"]: row for row in run.rows}, owners(run.rows)
+    ids = lane_ids(run)
     return [
-        {"kind": kind, **place, "lane": lane_id(about[process], lane, owner), "seq": seq, "depth": depth}
+        {"kind": kind, **place, "lane": ids[process, lane or 0], "seq": seq, "depth": depth}
         | {"start_ns": start, "dur_ns": dur}
         for process, lane, seq, depth, start, dur in rows
     ]
@@ -185,14 +184,14 @@ def _step_spot(run: Run, owner: str, step: int | None, started: int, place: dict
     rows = run.sql(
         f"SELECT start_ns, dur_ns, rank FROM steps WHERE process = {quoted(owner)} AND step = {-1 if step is None else step} LIMIT 1"
     ).fetchall()
-    about = {row["process"]: row for row in run.rows}
+    ids = lane_ids(run)
     found = []
     for start, dur, rank in rows:
         lane = run.sql(
             f"SELECT lane FROM events WHERE kind = 'span' AND process = {quoted(owner)} AND cat = '{probe.PROBE}' "
             f"AND start_ns >= {start} AND start_ns <= {start + dur} ORDER BY dur_ns DESC LIMIT 1"
         ).fetchall()
-        id = lane_id(about[owner], lane[0][0], {}) if lane else None
+        id = ids[owner, lane[0][0] or 0] if lane else None
         found.append(
             {"kind": "step", **place, "rank": rank, "lane": id, "seq": None, "depth": 0}
             | {"start_ns": start - started, "dur_ns": dur}
