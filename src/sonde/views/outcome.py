@@ -52,10 +52,15 @@ def make_outcome(path: Path) -> Outcome:
         return keep_outcome(report(run), path)
 
 
+def outcome_of(view: Report) -> Outcome:
+    """The outcome as a report has it."""
+    steps = view.steps
+    return Outcome(view.verdict.kind, view.verdict.severity, steps.count + steps.warmup, steps.p50_ns, steps.loss)
+
+
 def keep_outcome(view: Report, path: Path) -> Outcome:
     """The outcome as a report has it. Kept if the run has ended and its folder can be written."""
-    steps = view.steps
-    found = Outcome(view.verdict.kind, view.verdict.severity, steps.count + steps.warmup, steps.p50_ns, steps.loss)
+    found = outcome_of(view)
     if view.run.state not in (RECORDING, UNKNOWN):
         with suppress(OSError, SondeError), opened(str(path)) as folder:
             write_json(folder, OUTCOME_FILE, asdict(found) | {"stamp": _stamp(path)})

@@ -32,6 +32,7 @@ from sonde.web.asking import Asking, Dear, error
 from sonde.web.head import head
 from sonde.web.live import Feeds
 from sonde.web.pages import Pages
+from sonde.web.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -78,17 +79,18 @@ OF_RUN: tuple[tuple[str, Callable[[Run, Ask], object]], ...] = (
 
 def make_app(folder: RunsFolder, token: str, host: str = "127.0.0.1", *, framed: bool = False) -> Access:
     """The whole application, behind its door."""
-    asking = Asking(folder)
+    asking, verdicts = Asking(folder), Verdicts()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
+        verdicts.close()
         asking.close()
 
     about = {"version": __version__, "folder": str(folder.path), "run": folder.chosen, "pid": os.getpid()}
     routes = [
         Route("/api/about", _plain(asking, lambda ask: about)),
-        Route("/api/runs", _plain(asking, lambda ask: runs.runs(folder))),
+        Route("/api/runs", _plain(asking, lambda ask: runs.runs(folder, verdicts))),
         Route("/api/compare", _comparing(asking, folder)),
         Route("/api/runs/{id}/live", Feeds(folder).live),
         *(Route(f"/api/runs/{{id}}{path}", _of_run(asking, answer)) for path, answer in OF_RUN),

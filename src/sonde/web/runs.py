@@ -1,4 +1,4 @@
-"""`/api/runs`: the runs of the folder, from small files alone, so that thousands list at once."""
+"""`/api/runs`: the runs of the folder, from small files alone, so that thousands list at once; verdicts follow."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ from typing import TYPE_CHECKING
 
 from sonde.store.folder import RUN_FILE
 from sonde.store.process import read_object
-from sonde.views.outcome import read_outcome
 from sonde.views.report import utc
 from sonde.views.runs import RunEntry, list_runs
 from sonde.web.head import commit, tags
+from sonde.web.verdicts import MOST
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sonde.web.folder import RunsFolder
+    from sonde.web.verdicts import Verdicts
 
 
-def runs(folder: RunsFolder) -> object:
-    """All runs, the newest first."""
-    found = [_row(folder, one) for one in list_runs(folder.path).runs]
-    return {"folder": str(folder.path), "runs": found, "pending": 0}
+def runs(folder: RunsFolder, verdicts: Verdicts) -> object:
+    """All runs, the newest first. The newest without a verdict are diagnosed meanwhile: whoever asks again has it."""
+    listed = list_runs(folder.path).runs
+    lacking = [folder.path / one.id for one in listed[:MOST] if verdicts.lacking(folder.path / one.id, one)]
+    verdicts.make(lacking)
+    return {
+        "folder": str(folder.path),
+        "runs": [_row(folder.path / one.id, one, verdicts) for one in listed],
+        "pending": len(lacking),
+    }
 
 
-def _row(folder: RunsFolder, one: RunEntry) -> dict[str, object]:
-    path = folder.path / one.id
-    kept = read_outcome(path)
+def _row(path: Path, one: RunEntry, verdicts: Verdicts) -> dict[str, object]:
+    kept = verdicts.known(path)
     meta = read_object(path / RUN_FILE, [])
     return {
         "id": one.id,
