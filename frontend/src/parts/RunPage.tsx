@@ -1,6 +1,6 @@
 // The outline of every page of a run: its tabs, the way back to it, live updates, and what to say when it is gone.
 import type { ComponentChildren } from "preact"
-import { useCallback, useMemo } from "preact/hooks"
+import { useCallback, useEffect, useMemo, useRef } from "preact/hooks"
 import { useData } from "../api/data"
 import { type LiveState, useLive } from "../api/live"
 import type { Head } from "../api/types"
@@ -66,8 +66,12 @@ function tabs(run: string, head: Head): { label: string; to: string; here: boole
 }
 
 function Tabs({ run, head }: { run: string; head: Head }) {
+  const row = useRef<HTMLElement>(null)
+  const path = place.value.path
+  // biome-ignore lint/correctness/useExhaustiveDependencies: once for each address; on a phone, the row is wider than the window
+  useEffect(() => row.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [path])
   return (
-    <nav class="tabs" aria-label="Pages of this run">
+    <nav class="tabs" aria-label="Pages of this run" ref={row}>
       {tabs(run, head).map(one => (
         <a key={one.to} href={one.to} aria-current={one.here ? "page" : undefined}>
           {one.label}

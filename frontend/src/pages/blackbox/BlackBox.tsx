@@ -92,7 +92,7 @@ function Deed({ caps, children }: { caps: string; children: ComponentChildren })
 
 function FirstBirth({ head, birth }: { head: Head; birth: Birth }) {
   const one = birth.certificate
-  const whose = { run: head.id, rank: birth.rank, layers: one.layer ? [one.layer] : [] }
+  const whose = { run: head.id, rank: birth.rank, layers: one.layer && head.has.layers ? [one.layer] : [] }
   return (
     <>
       <h2 class="sentence">

@@ -348,6 +348,7 @@ function Numbers({ data }: { data: Comparison }) {
   const { numbers } = data
   const streams = numbers.streams.filter(one => one.compared > 0)
   const first = numbers.first_difference
+  const timed = data.layers.some(one => one.name === first?.layer) // else it has no page
   return (
     <Part title="Numbers" told="Are both the same training?">
       <p class="numberstext">{numbers.text}</p>
@@ -357,7 +358,7 @@ function Numbers({ data }: { data: Comparison }) {
           {first.layer && (
             <>
               {" "}
-              in <Go to={to.layer(data.b.id, first.layer)}>{first.layer}</Go>
+              in <Go to={timed ? to.layer(data.b.id, first.layer) : null}>{first.layer}</Go>
               {first.direction && `, ${first.direction}`}
             </>
           )}

@@ -124,6 +124,7 @@ function Loads({ head, data }: { head: Head; data: WholeItem }) {
   const timed = loads.some(one => one.dur_ns !== null)
   const longest = loads.reduce((most, one) => Math.max(most, one.dur_ns ?? 0), 0)
   const several = head.ranks.length > 1
+  const loaders = new Set(loads.map(one => one.loader)).size
   const columns: Column<Load>[] = [
     {
       key: "step",
@@ -138,6 +139,7 @@ function Loads({ head, data }: { head: Head; data: WholeItem }) {
     { key: "batch", title: "batch", text: true, cell: one => <BatchLink run={head.id} one={one} /> },
     { key: "position", title: "position", wide: true, cell: one => one.position ?? MISSING },
     ...(several ? [{ key: "rank", title: "rank", cell: (one: Load) => one.rank ?? MISSING }] : []),
+    ...(loaders > 1 ? [{ key: "loader", title: "loader", cell: (one: Load) => one.loader ?? MISSING }] : []),
     { key: "worker", title: "worker", cell: one => one.worker ?? "main" },
     {
       key: "meter",
@@ -160,11 +162,12 @@ function Loads({ head, data }: { head: Head; data: WholeItem }) {
       : []),
     { key: "error", title: "", text: true, cell: one => (one.error ? <span class="worst">failed</span> : "") },
   ]
+  const told = [
+    timed ? "" : "Loads were not timed one by one: these are the batches that held the item.",
+    loaders > 1 ? `From ${loaders} loaders: with another dataset, the same index is another item.` : "",
+  ].join(" ")
   return (
-    <Part
-      title="Loads"
-      {...(timed ? {} : { told: "Loads were not timed one by one: these are the batches that held the item." })}
-    >
+    <Part title="Loads" told={told.trim()}>
       <Table
         caption="Loads of this item"
         columns={columns}

@@ -14,7 +14,7 @@ import { Go } from "../../parts/Go"
 import { Linked } from "../../parts/Linked"
 import { about } from "../../parts/RunPage"
 import { Kind, known } from "../../parts/Small"
-import { type Fact, facts, grouped, layersOf, plain } from "./groups"
+import { type Fact, facts, grouped, layerName, layersOf, plain } from "./groups"
 
 export function Findings({ report, head, live }: { report: Report; head: Head; live: LiveState }) {
   const groups = grouped(report.findings.length ? report.findings : [report.verdict])
@@ -120,7 +120,7 @@ function Effects({ of, head }: { of: Finding[]; head: Head }) {
 function whoseOf(one: Finding, head: Head): Whose {
   const ranks = one.evidence.ranks
   const rank = Array.isArray(ranks) && typeof ranks[0] === "number" ? ranks[0] : (head.ranks[0]?.rank ?? null)
-  return { run: head.id, rank, layers: layersOf(one) }
+  return { run: head.id, rank, layers: head.has.layers ? layersOf(one) : [] }
 }
 
 function Evidence({ one, head }: { one: Finding; head: Head }) {
@@ -185,7 +185,10 @@ function One({ name, value, whose }: { name: string; value: unknown; whose: Whos
   if (word === "step" && typeof value === "number")
     return <Go to={to.step(whose.run, whose.rank, value)}>{count(value)}</Go>
   if (word === "rank" && typeof value === "number") return <Go to={to.run(whose.run, { rank: value })}>{value}</Go>
-  if (word === "layer" && typeof value === "string") return <Go to={to.layer(whose.run, value)}>{value}</Go>
+  if (word === "layer" && typeof value === "string") {
+    const layer = layerName(value)
+    return <Go to={whose.layers.includes(layer) ? to.layer(whose.run, layer) : null}>{value}</Go>
+  }
   if (value !== null && typeof value === "object")
     return <Several value={value as Record<string, unknown>} whose={whose} />
   return <>{measured(name, value)}</>

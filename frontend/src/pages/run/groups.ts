@@ -56,5 +56,8 @@ export function plain(name: string): string {
 /** The layers that a finding names. */
 export function layersOf(finding: Finding): string[] {
   const found = finding.evidence.layers
-  return Array.isArray(found) ? found.filter((one): one is string => typeof one === "string") : []
+  return Array.isArray(found) ? found.filter((one): one is string => typeof one === "string").map(layerName) : []
 }
+
+/** A layer of a finding without its model: `encoder.0` of `Net/encoder.0`. */
+export const layerName = (one: string) => one.slice(one.indexOf("/") + 1)

@@ -132,7 +132,6 @@ function columns(chosen: string[], choose: (id: string) => void): Column<RunRow>
       key: "select",
       title: "",
       text: true,
-      wide: true,
       cell: run => (
         <input
           type="checkbox"

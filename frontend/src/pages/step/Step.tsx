@@ -60,6 +60,11 @@ function Whole({ head, data, rank }: { head: Head; data: WholeStep; rank: number
       <div class="head">
         <h1>Step {count(step.step)}</h1>
         {rank !== null && <span class="soft">rank {rank}</span>}
+        {notes(step).map(one => (
+          <span key={one} class="tag">
+            {one}
+          </span>
+        ))}
         <nav class="between" aria-label="Other steps">
           {data.previous !== null && (
             <a class="button" href={other(data.previous)} rel="prev">
@@ -103,15 +108,16 @@ function facts(step: StepRow): Record<string, string | null> {
     "into the run": duration(step.start_ns),
     "garbage collector": step.gc_ns ? duration(step.gc_ns) : null,
     "device peak": step.device_peak_bytes === null ? null : size(step.device_peak_bytes),
-    "":
-      [
-        step.warmup && "warm-up",
-        step.skipped && "skipped",
-        step.loss !== null && !Number.isFinite(numeric(step.loss)) && "loss not finite",
-      ]
-        .filter(Boolean)
-        .join(", ") || null,
   }
+}
+
+function notes(step: StepRow): string[] {
+  const found = [
+    step.warmup && "warm-up",
+    step.skipped && "skipped",
+    step.loss !== null && !Number.isFinite(numeric(step.loss)) && "loss not finite",
+  ]
+  return found.filter(one => typeof one === "string")
 }
 
 function Phases({ step }: { step: StepRow }) {

@@ -275,5 +275,5 @@ function extent({ log, limit, fromZero }: ChartProps, low: number | null, high: 
   if (limit !== null && limit !== undefined) return [fromZero ? 0 : Math.min(low, limit), limit]
   if (fromZero && low >= 0) return [0, high > 0 ? high * 1.06 : 1]
   const room = (high - low || Math.abs(high) || 1) * 0.08
-  return [low - room, high + room]
+  return [low >= 0 ? Math.max(0, low - room) : low - room, high + room]
 }
