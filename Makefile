@@ -1,22 +1,22 @@
 # The whole project on a fresh machine: `make demo` and `make test` do all set-up themselves, and only once.
 #
-#   make demo    find the slow items of a training, then survive a kill -9; needs torch and nothing of the development tools
+#   make demo    find the slow items of a training, then survive a kill -9; needs torch, but no development tools
 #   make test    linters, type checkers, import layers, the docs site, tests
 #   make site    build the docs site in build/site
-#   make pictures  make the pictures of README and docs again, from real runs (build/pictures keeps the runs)
+#   make pictures  draw the pictures of README and docs again, from real runs (kept in build/pictures)
 #   make dist    build sdist and manylinux wheel, and try both in fresh environments without a compiler
 #   make soak    the long fault suites, `make dist`, `make versions` and `make sanitize`
 #   make sanitize  the tests of the C parts with AddressSanitizer and UBSan, in build/sanitize
-#   make steady  the tests ten times beside a load of six processes: none may fail (TIMES=3 for fewer)
+#   make steady  the tests ten times, under a load of six processes: none may fail (TIMES=3 for fewer)
 #   make versions  the tests on every Python from 3.11 on, and with the oldest and the newest torch
-#   make bench   Sonde beside its peers, as a table and as JSON, in about 15 minutes (FULL=1: long rounds)
+#   make bench   Sonde and its peers, as a table and as JSON, in about 15 minutes (FULL=1: long rounds)
 #   make lint    only the linters, the type checkers and the import layers
 #   make format  let ruff and Biome format the sources
 #   make docs    write the generated pages of docs/
 #   make clean   remove the environment and everything that was built (recorded runs stay)
 #
 # PYTHON=python3.13 chooses an interpreter. CORES=python tests without the C core, for a machine without a compiler.
-# AGAIN=1 runs tests that failed once more, alone: for CI, whose hosts are busy.
+# AGAIN=1 repeats failed tests once, on their own: for CI, whose hosts are busy.
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -33,7 +33,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 TWO := -n 2 --dist worksteal  # halves of the tests side by side
-ONCE_MORE := || { echo "These failed beside others. Once more, alone:"; $(PYTEST) --last-failed --last-failed-no-failures none; }
+ONCE_MORE := || { echo "These failed. Once more, on their own:"; $(PYTEST) --last-failed --last-failed-no-failures none; }
 NPM := cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 PAGES := src/sonde/web/static/index.html
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)
@@ -53,8 +53,8 @@ $(VENV)/.made:
 	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "Sonde needs Python 3.11 or newer, and '$(or $(PYTHON),python3.11, python3 and python)' is none." \
-	       "Install it, or name one: make PYTHON=/path/to/python3.11" >&2; \
+	  echo "Sonde needs Python 3.11 or newer. Not found as: $(or $(PYTHON),python3.11, python3, python)." \
+	       "Install it, or give its path: make PYTHON=/path/to/python3.11" >&2; \
 	  exit 1; \
 	fi; \
 	echo "Setting up $(VENV) with $$($$found -V)."; \
@@ -88,7 +88,7 @@ $(VENV)/.installed: $(VENV)/.base
 	$(PIP) install --no-build-isolation --editable '.[dev,pipeline]'
 	@touch $@
 
-# A browser, for the tests that open pages: the system's. Only root on Debian gets it by itself.
+# A browser, for the tests that open pages: the system's. It is installed automatically only for root on Debian.
 $(VENV)/.browser: $(VENV)/.made
 	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing chromium, for the tests that open pages."; \
@@ -98,13 +98,13 @@ $(VENV)/.browser: $(VENV)/.made
 	@command -v chromium >/dev/null || echo "No chromium here: the tests that open pages in a browser are skipped. On Debian: apt install chromium"
 	@touch $@
 
-# Each peer by itself, and with what is installed held in place: one that does not fit is left out of the table.
+# Each peer separately, without changing what is installed: one that does not fit is left out of the table.
 $(VENV)/.bench: $(VENV)/.installed
 	@$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/constraints.txt
 	@for peer in $$($(BIN)/python -c 'import tomllib; \
 	    print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])'); do \
 	  echo "$(PIP) install $$peer"; \
-	  $(PIP) install --constraint $(VENV)/constraints.txt "$$peer" || echo "$$peer does not install here: the table goes without it."; \
+	  $(PIP) install --constraint $(VENV)/constraints.txt "$$peer" || echo "$$peer does not install here, so the table leaves it out."; \
 	done
 	@touch $@
 
@@ -130,7 +130,7 @@ $(PAGES): frontend/node_modules/.installed frontend/index.html frontend/vite.con
 
 setup: $(VENV)/.installed $(PAGES)
 
-# ── what one can do ──
+# ── targets ──
 
 demo: $(VENV)/.base
 	@$(BIN)/python examples/demo.py

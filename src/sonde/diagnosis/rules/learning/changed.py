@@ -26,7 +26,7 @@ def weights_changed(facts: Facts, policy: Policy) -> Finding | None:
         "WEIGHTS_CHANGED",
         WARN,
         0.85,
-        f"Weights of {worst.layer.partition('/')[2]} change outside the optimizer after {units.share(min(1.0, share))} of the sampled updates{much}.",
+        f"Weights of layer {worst.layer.partition('/')[2]} change outside the optimizer after {units.share(min(1.0, share))} of the sampled updates{much}.",
         "Look for code that writes to parameters (.data, copy_, load_state_dict) after optimizer.step().",
         score=min(1.0, share),
         figures={"sampled updates": modes.compared, "followed by a change": modes.changed_steps},

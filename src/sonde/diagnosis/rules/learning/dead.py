@@ -34,7 +34,7 @@ def dead_relu(facts: Facts, policy: Policy) -> Finding | None:
         "DEAD_RELU",
         CRITICAL if share >= policy["dead_relu.critical_share"] else WARN,
         0.85,
-        f"{units.share(share)} of the units of {worst.name.partition('/')[2]} are 0 for every item, in a median sample of the later half.{others}",
+        f"{units.share(share)} of the units of layer {worst.name.partition('/')[2]} are 0 for every item, in a median sample of the later half.{others}",
         "Lower the learning rate, check biases and the initialisation, or use LeakyReLU or GELU.",
         score=1.0,
         figures={"sampled steps": layers.samples, "dead units": worst.figures["dead"], "zeros": worst.figures["zeros"]},

@@ -32,7 +32,7 @@ def saturated(facts: Facts, policy: Policy) -> Finding | None:
         "SATURATED",
         CRITICAL if share >= policy["saturated.critical_share"] else WARN,
         0.85,
-        f"{units.share(share)} of the results of {worst.name.partition('/')[2]} are at the ends of its range, in a median sample of the later half.{others}",
+        f"{units.share(share)} of the outputs of layer {worst.name.partition('/')[2]} are at the ends of its range, in a median sample of the later half.{others}",
         "Normalise the inputs, use smaller initial weights or a normalisation layer before it, or lower the learning rate.",
         score=1.0,
         figures={"sampled steps": layers.samples, "saturated": worst.figures["saturated"]},

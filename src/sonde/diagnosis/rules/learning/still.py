@@ -74,7 +74,7 @@ def _found(facts: Facts, policy: Policy, reason: str, stuck: list[Layer], share:
         "LAYER_NOT_LEARNING",
         CRITICAL if share >= policy["layer_not_learning.critical_share"] and reason != "zero" else WARN,
         0.75 if reason == "frozen" else 0.9,
-        f"{first.short}{more} {several if len(stuck) > 1 else one} ({units.share(share)} of the parameters).",
+        f"Layer {first.short}{more} {several if len(stuck) > 1 else one} ({units.share(share)} of the parameters).",
         next,
         score=share,
         figures={"sampled steps": facts.learning.layers.samples, "gradient of the first": first.figures["norm"]},

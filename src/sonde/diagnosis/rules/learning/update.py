@@ -40,7 +40,7 @@ def update_ratio(facts: Facts, policy: Policy) -> Finding | None:
         "UPDATE_RATIO",
         WARN,
         0.8,
-        f"Updates are {how}: {WHICH[figure]} changes {first.short} by {units.brief(ratio)} of its weights (typical: 0.0001 to 0.01).",
+        f"Updates are {how}: {WHICH[figure]} changes layer {first.short} by {units.brief(ratio)} of its weights (typical: 0.0001 to 0.01).",
         next,
         score=0.8,
         figures={"sampled steps": layers.samples, "update to weight": first.figures[figure]},

@@ -33,8 +33,8 @@ def vanishing_gradients(facts: Facts, policy: Policy) -> Finding | None:
             "VANISHING_GRADIENTS",
             CRITICAL if ratio <= policy["vanishing_gradients.critical_ratio"] else WARN,
             0.85,
-            f"Gradients vanish in the backward pass: relative to its weights, {first.short} gets {units.brief(ratio)} times the gradient of "
-            f"{last.short} (norm {units.brief(first.figures['norm'].or_zero())}).",
+            f"Gradients vanish in the backward pass: relative to its weights, layer {first.short} gets {units.brief(ratio)} times the gradient of "
+            f"layer {last.short} (norm {units.brief(first.figures['norm'].or_zero())}).",
             "Use ReLU-like activations, normalisation or skip connections, and an initialisation that fits them.",
             score=1.0,
             figures={
