@@ -26,7 +26,7 @@ AGAIN ?=
 FULL ?=
 TORCH ?= torch==2.13.0
 TORCH_OLDEST := torch==2.10.0
-TORCH_TESTS := tests/hooks tests/values tests/capture tests/flow tests/nonfinite tests/blackbox tests/probes tests/integration tests/integrations tests/pipeline tests/test_replay.py
+TORCH_TESTS := tests/hooks tests/values tests/capture tests/flow tests/nonfinite tests/blackbox tests/probes tests/integration tests/integrations tests/pipeline tests/replay
 
 VENV ?= .venv
 BIN := $(VENV)/bin

@@ -137,3 +137,11 @@ def test_headers_of_python_are_included_in_one_place() -> None:
     """`abi.h` mends what newer headers do wrong for Python 3.11, which loads the same binary."""
     sources = [path for end in ("*.c", "*.h") for path in (SOURCE / "native").rglob(end)]
     assert [path.name for path in sources if "<Python.h>" in path.read_text()] == ["abi.h"]
+
+
+def test_tests_that_the_makefile_names_are_there() -> None:
+    """Pytest runs nothing at all if one of its paths is missing."""
+    root = SOURCE.parent.parent
+    named = set(re.findall(r"\btests/[\w/]+(?:\.py)?", (root / "Makefile").read_text()))
+    assert "tests/events" in named
+    assert [path for path in sorted(named) if not (root / path).exists()] == []
