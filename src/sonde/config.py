@@ -240,8 +240,8 @@ TABLE = (
     ),
     Setting(
         "cap", "SONDE_CAP", size, "a size in bytes such as 4GB, 500MB, 2GiB or 1e9", lambda: 4 * 10**9, "4GB",
-        "Maximum size of a run. Near the limit, details are dropped first and steps last. Dropped records are "
-        "counted.",
+        "Maximum size of a run. From half of it on, `sonde run` packs records to an eighth. Near the limit, details are "
+        "dropped first and steps last. Dropped records are counted.",
     ),
     Setting(
         "args_limit", "SONDE_ARGS_LIMIT", _between(1, LONGEST_ARGUMENT), f"a whole number from 1 to {LONGEST_ARGUMENT}",

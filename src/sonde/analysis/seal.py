@@ -38,7 +38,16 @@ from sonde.analysis.sealing.engines import in_loop
 from sonde.analysis.sealing.part import sync, write_text
 from sonde.errors import FolderRefused, RunBusy, RunUnreadable
 from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of
-from sonde.store.folder import ARGS_FILE, FOLDER_MODE, LEDGER_FILE, NAMES_FILE, RINGS_FILE, SEGMENT_FILE, host
+from sonde.store.folder import (
+    ARGS_FILE,
+    FOLDER_MODE,
+    LEDGER_FILE,
+    NAMES_FILE,
+    PACKED_FILE,
+    RINGS_FILE,
+    SEGMENT_FILE,
+    host,
+)
 from sonde.store.process import read_info
 from sonde.store.reading.rings import read_rings
 
@@ -49,7 +58,7 @@ if TYPE_CHECKING:
     from sonde.analysis.sealing.engines import Engine
     from sonde.store.process import Info
 
-RAW_FILES = (RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE, LEDGER_FILE)
+RAW_FILES = (RINGS_FILE, SEGMENT_FILE, PACKED_FILE, NAMES_FILE, ARGS_FILE, LEDGER_FILE)
 
 
 class SealResult(NamedTuple):

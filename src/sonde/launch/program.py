@@ -211,7 +211,7 @@ class _Desk:
             # Loaded here: the screen of `sonde watch` does without it, and without psutil.
             from sonde.launch import sampler
 
-            self._sampler = sampler.Sampler(pid, self.run, reported=reason is not None)
+            self._sampler = sampler.Sampler(pid, self.run, self._settings.cap, reported=reason is not None)
             self._sampler.start()
         if self._settings.rules:
             self._rules = RulesProcess(self.run, self._settings.rules)

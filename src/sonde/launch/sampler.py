@@ -15,6 +15,7 @@ from sonde import ranks, system
 from sonde.events import core
 from sonde.guard import guard
 from sonde.launch import blindspots, energy, gpu
+from sonde.launch.packer import Packer
 from sonde.store.probe import MEMORY, PROCESS, SYSTEM, UNSEEN
 from sonde.store.record import ESSENTIAL
 from sonde.store.redact import redact
@@ -61,7 +62,7 @@ class _Followed:
 class Sampler:
     """A thread that takes samples of the tree below a process. `told`: it was told already that this one cannot be seen."""
 
-    def __init__(self, pid: int, run: str, *, reported: bool = False) -> None:
+    def __init__(self, pid: int, run: str, cap: int, *, reported: bool = False) -> None:
         self.notices: list[str] = []
         self.pythons: set[str] = set()  # the interpreters that were seen
         self._root = pid
@@ -74,6 +75,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._loop, name="sonde sampler", daemon=True)
         self._gpus = gpu.Devices()
         self._packages = energy.Packages()
+        self._packer = Packer(run, cap)
         psutil.cpu_percent(None)  # the load since the call before: the first one has none
 
     def start(self) -> None:
@@ -84,6 +86,7 @@ class Sampler:
         """Take no more samples."""
         self._done.set()
         self._thread.join(timeout=JOIN_SECONDS)
+        self._packer.stop()
         if self.unseen > MOST_NOTICES:
             self.notices.append(f"{self.unseen - MOST_NOTICES} more processes could not be recorded.")
 
@@ -111,6 +114,8 @@ class Sampler:
         if self._first:
             with guard("sampling the host"):
                 self._host()
+            with guard("packing records"):
+                self._packer.look()
         with guard("sampling the program's processes"):
             for followed in self._tree():
                 self._process(followed)

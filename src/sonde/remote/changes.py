@@ -23,12 +23,14 @@ from sonde.store.folder import (
     ARGS_FILE,
     LEDGER_FILE,
     NAMES_FILE,
+    PACKED_FILE,
     PROCESS_FILE,
     PULLED_FILE,
     RINGS_FILE,
     SEGMENT_FILE,
     host,
 )
+from sonde.store.packed import open_file
 from sonde.store.process import Info, read_info, read_object
 from sonde.store.reading.ledger import steady_page
 from sonde.store.reading.reader import FILES, read_newest
@@ -71,7 +73,7 @@ class FileRange(NamedTuple):
         """Some of it; fewer bytes if the file has become shorter meanwhile."""
         if self.local is None:
             return self.content[at - self.begin : at - self.begin + count]
-        with RegularFile(self.local) as file:
+        with open_file(self.local) as file:
             return file.read(count, at)
 
 
@@ -202,7 +204,7 @@ class _Growing:
     def _same(self, local: Path, begin: int, before: Sent) -> bool:
         """Whether what was sent is still what stands there: a full disk may have let it be written twice."""
         crc = 0
-        with RegularFile(local) as file:
+        with open_file(local) as file:
             for at in range(begin, before.bytes, WINDOW):
                 crc = zlib.crc32(file.read(min(WINDOW, before.bytes - at), at), crc)
         return crc == before.crc
@@ -246,7 +248,7 @@ class _Growing:
 
     def others(self) -> None:
         """Files that other parts of Sonde wrote: values, traces."""
-        known = (RINGS_FILE, SEGMENT_FILE, ARGS_FILE, NAMES_FILE, LEDGER_FILE, PROCESS_FILE)
+        known = (RINGS_FILE, SEGMENT_FILE, PACKED_FILE, ARGS_FILE, NAMES_FILE, LEDGER_FILE, PROCESS_FILE)
         for place, folders, names in os.walk(self._folder):
             folders[:] = sorted(one for one in folders if not one.startswith("."))
             for name in sorted(names):

@@ -19,9 +19,11 @@ from sonde.errors import FolderRefused, RemoteError, RunNotFound
 from sonde.remote.manifest import MANIFEST, Manifest, read_manifest
 from sonde.remote.pack import FRESH, GONE, PackEntry, unpacked
 from sonde.remote.storage import RemoteFolder
+from sonde.store.file import RegularFile
 from sonde.store.folder import (
     FILE_MODE,
     FOLDER_MODE,
+    PACKED_FILE,
     PROCESS_FILE,
     PULLED_FILE,
     RINGS_FILE,
@@ -30,6 +32,7 @@ from sonde.store.folder import (
     opened,
     write_json,
 )
+from sonde.store.packed import open_file
 from sonde.store.process import read_object
 from sonde.store.reading.reader import read_process
 
@@ -369,7 +372,7 @@ def missing_in(run: Path, pulled: Path) -> list[str]:
         for name in names:
             local = Path(place) / name
             path = local.relative_to(run)
-            if name.startswith((".push-", ".sealing-")) or path.as_posix() in LOCAL:
+            if name.startswith((".push-", ".sealing-")) or name == PACKED_FILE or path.as_posix() in LOCAL:
                 continue
             if not _is_copied(local, pulled / path):
                 wrong.append(path.as_posix())
@@ -381,4 +384,7 @@ def _is_copied(local: Path, other: Path) -> bool:
         return False
     if local.name == RINGS_FILE:
         return len(read_process(local.parent)) == len(read_process(other.parent))
-    return local.name == PROCESS_FILE or other.read_bytes() == local.read_bytes()
+    if local.name == PROCESS_FILE:
+        return True
+    with open_file(local) as here, RegularFile(other) as there:
+        return here.read(here.size(), 0) == there.read(there.size(), 0)

@@ -23,6 +23,7 @@ PROCESS_FILE = "process.json"
 USAGE_FILE = "usage"
 RINGS_FILE = "rings"
 SEGMENT_FILE = "events.seg"
+PACKED_FILE = "events.packed"  # the beginning of it, packed
 NAMES_FILE = "names.jsonl"
 ARGS_FILE = "args.bin"
 LEDGER_FILE = "ledger.bin"

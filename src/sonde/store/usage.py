@@ -47,9 +47,18 @@ class RunUsage:
 
 def homeless(run: str | Path) -> int:
     """How many records the processes of a run have made that could not get a folder."""
+    return _read(run, HOMELESS)
+
+
+def recorded(run: str | Path) -> int:
+    """How many bytes the processes of a run have recorded."""
+    return _read(run, BYTES)
+
+
+def _read(run: str | Path, which: int) -> int:
     try:
         with RegularFile(os.path.join(run, USAGE_FILE)) as file:
-            content = file.read(_NUMBER.size, HOMELESS * _NUMBER.size)
+            content = file.read(_NUMBER.size, which * _NUMBER.size)
     except OSError:
         return 0
     return int.from_bytes(content, "little")

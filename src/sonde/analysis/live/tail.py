@@ -15,6 +15,7 @@ from sonde.lazy import numpy as np
 from sonde.store import record
 from sonde.store.file import RegularFile, why
 from sonde.store.folder import ARGS_FILE, NAMES_FILE, PROCESS_FILE, RINGS_FILE, SEGMENT_FILE
+from sonde.store.packed import Segment
 from sonde.store.process import Info, read_info, read_names
 from sonde.store.reading.blobs import Blobs
 from sonde.store.reading.reader import read_newest
@@ -145,7 +146,7 @@ class Tail:
 
     def _segment(self, header: Header | None) -> Iterator[Fresh]:
         """What was added to events.seg."""
-        with RegularFile(self.folder / SEGMENT_FILE) as file:
+        with Segment(self.folder) as file:
             length = file.size() if header is None else min(file.size(), header.seg_len)
             offset = self._begin(length // record.RECORD_SIZE * record.RECORD_SIZE)
             while offset + record.RECORD_SIZE <= length:

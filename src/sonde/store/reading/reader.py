@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from sonde.errors import RunUnreadable
 from sonde.lazy import numpy as np
 from sonde.store import record
-from sonde.store.file import RegularFile, why
+from sonde.store.file import why
+from sonde.store.packed import Segment
 from sonde.store.process import Info, Thread, read_info, read_names
 from sonde.store.reading.blobs import Blobs
 from sonde.store.reading.rings import Header, Rings, no_rings, read_rings
@@ -113,9 +114,9 @@ class ProcessRecording:
             self._segment.close()
         self._segment = None
 
-    def _open_segment(self) -> RegularFile | None:
+    def _open_segment(self) -> Segment | None:
         try:
-            return RegularFile(self.folder / "events.seg")
+            return Segment(self.folder)
         except OSError as error:
             self.notes.append(f"events.seg {why(error)}")
         if self.header is None and not (self.folder / "process.json").is_file():
@@ -153,9 +154,9 @@ class ProcessRecording:
             yield from slices(self._segment, self._length)
         yield self._rings
 
-    def _open_again(self) -> RegularFile:
+    def _open_again(self) -> Segment:
         try:
-            return RegularFile(self.folder / "events.seg")
+            return Segment(self.folder)
         except OSError as error:
             raise RunUnreadable(
                 f"{self.folder}/events.seg {why(error)}, but was there before: the run was sealed or deleted. Open "

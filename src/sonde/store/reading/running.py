@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.lazy import numpy as np
 from sonde.store import record
-from sonde.store.file import RegularFile
+from sonde.store.packed import Segment
 from sonde.store.process import read_info, read_names
 from sonde.store.reading.reader import read_newest
 from sonde.store.reading.segment import BAD, SLICE, cut
@@ -56,7 +56,7 @@ def running(folder: Path, now_ns: int | None = None) -> list[Running]:
 def _tail(folder: Path, length: int | None) -> Iterator[tuple[NDArray[np.void], NDArray[np.uint32]]]:
     """The newest records that left the rings, with the ordinals of their threads (0: not known)."""
     try:
-        file = RegularFile(folder / "events.seg")
+        file = Segment(folder)
     except OSError:
         return
     with file:
