@@ -162,6 +162,16 @@ def test_every_module_that_the_architecture_names_exists() -> None:
     assert not {name for name in named if not (ROOT / "src/sonde" / name).exists() and not (ROOT / name).exists()}
 
 
+def test_every_decision_has_its_own_number_and_a_line_in_the_index() -> None:
+    """The index names each page once, by its number and its title."""
+    folder = ROOT / "docs/decisions"
+    pages = [path for path in folder.glob("*.md") if path.name != "README.md"]
+    titles = {(path.name[:3], path.name, path.read_text().split("\n")[0].removeprefix("# ")) for path in pages}
+    rows = re.findall(r"^- \[(\d{3})\]\(([\w.-]+)\) (.+)$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert len({number for number, _, _ in titles}) == len(titles)
+    assert sorted(rows) == sorted(titles)
+
+
 def test_no_walk_comes_by_a_module_twice() -> None:
     """They go forward, from the program to the screen."""
     lines = [
