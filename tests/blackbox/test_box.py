@@ -19,7 +19,8 @@ import torch
 from tests.flow.boxes import Rows, dumps, folders, loader, only, train
 
 import sonde
-from sonde.blackbox.box import MOST_DUMPS, _box, check_requests, current, trigger
+from sonde.blackbox.batches import DeliveredBatch
+from sonde.blackbox.box import MOST_DUMPS, _box, check_requests, trigger
 from sonde.errors import SettingError
 from sonde.events.recorder import at_failure, report_failure
 from sonde.flow import blackbox as switch
@@ -55,18 +56,23 @@ def test_the_last_batches_are_kept_with_indices_ids_and_step(tmp_path: Path) -> 
     assert (last["step"], last["size"], last["loader"], last["worker"]) == (5, 4, first["loader"], None)
 
 
-def test_current_is_the_batch_that_the_program_has(tmp_path: Path) -> None:
+def newest() -> DeliveredBatch | None:
+    """The batch that was delivered last; None: none, or there is no black box."""
+    return None if _box.ring is None else _box.ring.newest()
+
+
+def test_the_newest_batch_is_the_one_that_the_program_has(tmp_path: Path) -> None:
     """It is the same object, not a copy; without a black box there is none."""
     with record(dir=str(tmp_path), blackbox=1):
-        assert current() is None
+        assert newest() is None
         for batch in loader():
-            kept = current()
+            kept = newest()
             assert kept is not None
             assert kept.data is batch
         assert kept is not None
         assert kept.indices == (36, 37, 38, 39)
         assert kept.ids == ["row 36", "row 37", "row 38", "row 39"]
-    assert current() is None
+    assert newest() is None
 
 
 def test_no_more_batches_are_held_than_asked_for(tmp_path: Path) -> None:
@@ -348,7 +354,7 @@ def test_who_knows_more_of_a_loss_writes_it(tmp_path: Path) -> None:
         net, certificate = torch.nn.Linear(4, 1), {"where": "forward", "layer": "x"}
         for batch in loader(Rows(odd=1)):
             net(batch["x"]).sum().backward()
-            if current() is not None and not folders(recorded):
+            if newest() is not None and not folders(recorded):
                 trigger("nonfinite", certificate=certificate)
     assert only(recorded)["nonfinite"] == certificate
 
@@ -470,7 +476,7 @@ def test_a_forked_child_has_nothing_of_its_parent(tmp_path: Path) -> None:
         read, write = os.pipe()
         pid = os.fork()
         if not pid:
-            os.write(write, str((current(), _box.dumps)).encode())
+            os.write(write, str((newest(), _box.dumps)).encode())
             os._exit(0)
         os.waitpid(pid, 0)
         assert os.read(read, 100) == b"(None, 0)"

@@ -11,7 +11,7 @@ import pytest
 
 from sonde.errors import SettingError
 from sonde.values.note import ARRAY, MAPPING, OBJECT, Note
-from sonde.values.registry import find, register, unregister
+from sonde.values.registry import _own, find, register
 from sonde.values.snapshot import OFF, freeze
 
 
@@ -30,8 +30,8 @@ class Special(Spectrum):
 def _forget() -> Iterator[None]:
     """What a test registers ends with it."""
     yield
-    unregister(Spectrum)
-    unregister(Special)
+    _own.pop(Spectrum, None)
+    _own.pop(Special, None)
 
 
 def test_type_without_a_handler_still_prints() -> None:
@@ -78,7 +78,7 @@ def test_user_may_replace_ours() -> None:
     try:
         assert freeze(numpy.ones(2)).note.text == "an array"
     finally:
-        unregister(numpy.ndarray)
+        _own.pop(numpy.ndarray, None)
 
 
 def test_description_that_raises_falls_back_to_the_text(caplog: pytest.LogCaptureFixture) -> None:

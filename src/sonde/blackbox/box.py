@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde import config
 from sonde.blackbox import dump, sigterm
-from sonde.blackbox.batches import DeliveredBatch, Ring
+from sonde.blackbox.batches import Ring
 from sonde.blackbox.trigger import blamed, causes_of, failures, reason_of
 from sonde.events import core
 from sonde.events.recorder import at_failure, is_launcher, serving
@@ -197,14 +197,6 @@ def begin_worker() -> None:
     if _box.ring is None:  # one that is not forked, of a process that switched it on by a call
         _box.leave.append(listeners.at_failure(failures))
     _box.in_child()
-
-
-def current() -> DeliveredBatch | None:
-    """The batch that was delivered last in this process; None: none, or the black box is off."""
-    ring = _box.ring
-    if ring is None or _box.worker:
-        return None
-    return ring.newest()
 
 
 # ── why it is written ────────────────────────────────────────────────────────────────────────────────────────────────

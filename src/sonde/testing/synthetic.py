@@ -35,7 +35,7 @@ SCATTER = 0.03  # of the time of a step, in each rank
 COLLECTIVE_NS = 200_000  # what the collective of a step takes those who come last
 LEAVING_NS = 30_000  # within which all leave it
 GAP_NS = 20_000_000_000  # between two attempts
-INPUT, COMPUTE = "input", "compute"
+INPUT = "input"
 _BATCHES = (probe.INPUT_WAIT, probe.SAMPLES, probe.FETCH)
 _SAMPLED = (probe.MEMORY, probe.SYSTEM)  # categories
 

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-# Each has a module of its name here, with `open`; its library has the same name, and so has the extra.
-NAMES = ("wandb", "mlflow", "tensorboard")
-
 
 class StepValues(NamedTuple):
     """The values of one step, or the means of several that ended at about the same time."""
@@ -34,7 +31,7 @@ class Tracker(Protocol):
 
 
 def opened(name: str, run: str, target: Mapping[str, str]) -> Tracker:
-    """The tracker of this name, for a run of Sonde of that name."""
+    """The tracker of this name, for a run of Sonde of that name. Its module, its library and its extra have that name too."""
     if name == "wandb":
         from sonde.trackers import wandb
 

@@ -92,11 +92,6 @@ def register(kind: type, describe: Callable[[Any], object]) -> None:
     _own[kind] = _described(describe)
 
 
-def unregister(kind: type) -> None:
-    """Forget what `register` was told about this class."""
-    _own.pop(kind, None)
-
-
 def find(kind: type) -> Handler:
     """The handler for values of exactly this class."""
     if _waiting and _looked[0] != len(sys.modules):

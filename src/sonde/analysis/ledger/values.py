@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TRAIN, EVALUATE = "train", "evaluate"
+EVALUATE = "evaluate"
 
 
 class ItemCall(NamedTuple):

@@ -6,7 +6,6 @@ a method of the model gets those. An exception of any of them reaches the caller
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sonde.ai.tree import ai
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from sonde.pipeline.progress import Progress
     from sonde.pipeline.training.distributed import World
-
-log = logging.getLogger("sonde.pipeline")
 
 
 class LoopSetting(NamedTuple):
