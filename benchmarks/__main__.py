@@ -25,6 +25,7 @@ from benchmarks import (
     items,
     launching,
     ledger,
+    options,
     pages,
     provider,
     reading,
@@ -77,6 +78,7 @@ def parts(effort: Effort, verdicts: Path) -> dict[str, Callable[[], Any]]:
         "feeding": lambda: feeding.measure(rounds),
         "deep": lambda: deep.measure(rounds),
         "blackbox": lambda: blackbox.measure(rounds),
+        "options": lambda: options.measure(rounds),
         "programs": lambda: programs.measure(rounds, _tell),
         "items": lambda: items.measure(max(2, rounds // 3)),
         "ledger": ledger.measure,
@@ -125,23 +127,23 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="long rounds and every fault: over an hour")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where to write the results")
     parser.add_argument("--resume", action="store_true", help="continue where the last one was cut off")
-    options = parser.parse_args()
-    effort = FULL if options.full else SHORT
-    verdicts = options.json.with_suffix(".faults.json")
+    arguments = parser.parse_args()
+    effort = FULL if arguments.full else SHORT
+    verdicts = arguments.json.with_suffix(".faults.json")
     all_parts = parts(effort, verdicts)
-    names = chosen(options.names, list(all_parts), effort)
-    if not options.resume:
-        for file in (options.json, verdicts):
+    names = chosen(arguments.names, list(all_parts), effort)
+    if not arguments.resume:
+        for file in (arguments.json, verdicts):
             file.unlink(missing_ok=True)
     about = {"python": platform.python_version(), "machine": platform.platform(), "rounds": effort.rounds}
-    results = measured({name: all_parts[name] for name in names}, about, options.json)
+    results = measured({name: all_parts[name] for name in names}, about, arguments.json)
     checked = budgets.check(results)
     results["budgets"] = [{**budget._asdict(), "verdict": budget.verdict} for budget in checked]
-    options.json.write_text(json.dumps(results, indent=2) + "\n")
+    arguments.json.write_text(json.dumps(results, indent=2) + "\n")
     console = Console(width=None if sys.stdout.isatty() else 110)
     screen.show(results, checked, console)
     taken = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in results["seconds"].items())
-    console.print(f"Written to {options.json}. Time taken: {taken}", style="dim")
+    console.print(f"Written to {arguments.json}. Time taken: {taken}", style="dim")
 
 
 if __name__ == "__main__":

@@ -105,12 +105,20 @@ def _of_blackbox(found: dict[str, Any]) -> list[Budget]:
     ]
 
 
+def _of_options(found: list[dict[str, Any]]) -> list[Budget]:
+    return [
+        Budget(f"{one['option']}, {one['model']}", one["ratio"], OPTIONS.get(one["option"], 1.02), "x the step")
+        for one in found
+    ]
+
+
 def _of_programs(found: dict[str, Any]) -> list[Budget]:
     return [
         *(
             Budget(f"{mode}, program {name}", steps[mode], limit, "x the step")
             for name, steps in found["steps"].items()
             for mode, limit in PROGRAMS.items()
+            if mode in steps
         ),
         Budget("start of a program under sonde run", found["start_s"], 0.15, "s CPU"),
     ]
@@ -244,8 +252,9 @@ def _times(one: dict[str, Any]) -> float | None:
 
 LARGE = 1000  # ranks
 WATCH = {"MLP": 1.08, "CNN": 1.05, "transformer": 1.05}
-PROGRAMS = {"run": 1.03, "deep": 1.10, "blackbox and watch": 1.08}
-BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
+OPTIONS = {"--fingerprint 1": 1.15}  # 1.02 for the others
+PROGRAMS = {"run": 1.03, "deep": 1.10, "blackbox and watch": 1.08, "io": 1.05}
+BUDGETS: dict[str, Callable[[Any], list[Budget]]] = {
     "spans": _of_spans,
     "reading": _of_reading,
     "values": _of_values,
@@ -254,6 +263,7 @@ BUDGETS: dict[str, Callable[[dict[str, Any]], list[Budget]]] = {
     "feeding": _of_feeding,
     "deep": _of_deep,
     "blackbox": _of_blackbox,
+    "options": _of_options,
     "programs": _of_programs,
     "items": _of_items,
     "ledger": _of_ledger,

@@ -136,8 +136,21 @@ def program_table(result: dict[str, Any]) -> Table:
     for name in ("bare ms", *budgets.PROGRAMS):
         table.add_column(name, justify="right")
     for name, found in result["steps"].items():
-        ratios = (_number(found[mode], 3) for mode in budgets.PROGRAMS)
+        ratios = (_number(found.get(mode), 3) for mode in budgets.PROGRAMS)
         table.add_row(name, _number(found["bare_us"] / 1000, 2), *ratios)
+    return table
+
+
+def option_table(result: list[dict[str, Any]]) -> Table:
+    """What options add to a training that is recorded anyway."""
+    table = Table(title="A step with an option, x the step recorded without it", title_justify="left")
+    for name in ("option", "model"):
+        table.add_column(name)
+    for name in ("recorded ms", "ratio", "lowest", "highest"):
+        table.add_column(name, justify="right")
+    for one in result:
+        ratios = (_number(one[name], 3) for name in ("ratio", "low", "high"))
+        table.add_row(one["option"], one["model"], _number(one["plain_us"] / 1000, 2), *ratios)
     return table
 
 
@@ -223,7 +236,7 @@ def budget_table(checked: list[budgets.Budget]) -> Table:
     return table
 
 
-TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
+TABLES: dict[str, Callable[[Any], Table]] = {
     "spans": span_table,
     "reading": reading_table,
     "values": value_table,
@@ -231,6 +244,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     "feeding": feeding_table,
     "deep": deep_table,
     "blackbox": blackbox_table,
+    "options": option_table,
     "programs": program_table,
     "items": item_table,
     "provider": provider_table,

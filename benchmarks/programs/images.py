@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,26 +20,22 @@ SIDE, CLASSES, ITEMS, BATCH = 40, 10, 512, 16
 
 
 class Images(Dataset[tuple[Tensor, int]]):
-    """PNG files in memory."""
+    """PNG files in a folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         random = np.random.default_rng(0)
-        self.files = [_png(random.integers(0, 255, (SIDE, SIDE, 3), dtype=np.uint8)) for _ in range(ITEMS)]
+        self.files = [folder / f"{index}.png" for index in range(ITEMS)]
+        for file in self.files:
+            Image.fromarray(random.integers(0, 255, (SIDE, SIDE, 3), dtype=np.uint8)).save(file)
 
     def __len__(self) -> int:
         return ITEMS
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """Decode, crop, normalise."""
-        pixels = np.asarray(Image.open(io.BytesIO(self.files[index])), dtype=np.float32) / 255
+        pixels = np.asarray(Image.open(self.files[index]), dtype=np.float32) / 255
         image = torch.from_numpy(pixels).permute(2, 0, 1)[:, 4:36, 4:36]
         return (image - 0.5) / 0.25, index % CLASSES
-
-
-def _png(pixels: Any) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "png")
-    return file.getvalue()
 
 
 def epochs(loader: DataLoader[Any]) -> Iterator[Any]:
@@ -58,11 +55,12 @@ def main() -> None:
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
-    loader = DataLoader(Images(), BATCH, shuffle=True)
-    for images, labels in timed(epochs(loader), int(sys.argv[1])):
-        optimizer.zero_grad()
-        loss_of(model(images), labels).backward()
-        optimizer.step()
+    with tempfile.TemporaryDirectory() as folder:
+        loader = DataLoader(Images(Path(folder)), BATCH, shuffle=True)
+        for images, labels in timed(epochs(loader), int(sys.argv[1])):
+            optimizer.zero_grad()
+            loss_of(model(images), labels).backward()
+            optimizer.step()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ MODES: dict[str, tuple[str, ...]] = {
     "run": (),
     "deep": ("--deep",),
     "blackbox and watch": ("--blackbox", "--watch-nonfinite"),
+    "io": ("--io",),
 }
+ONLY = {"io": ("images",)}  # modes that say nothing of a program without files
 
 
 def measure(rounds: int, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -32,11 +34,12 @@ def measure(rounds: int, tell: Callable[[str], None]) -> dict[str, Any]:
 
 def _steps(name: str, rounds: int, tell: Callable[[str], None]) -> dict[str, float]:
     words = ("-m", f"benchmarks.programs.{name}", str(PROGRAMS[name]))
-    bare, ratios = [], {mode: list[float]() for mode in MODES}
+    modes = {mode: options for mode, options in MODES.items() if name in ONLY.get(mode, PROGRAMS)}
+    bare, ratios = [], {mode: list[float]() for mode in modes}
     for number in range(rounds):
         tell(f"{name}: round {number + 1} of {rounds}")
         bare.append(_step_us([sys.executable, *words]))
-        for mode, options in MODES.items():
+        for mode, options in modes.items():
             ratios[mode].append(_recorded(options, words) / bare[-1])
     return {"bare_us": median(bare), **{mode: median(found) for mode, found in ratios.items()}}
 
