@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.subjects import scratch
-from sonde.cli.liveverdict import SHARE
+from sonde.cli.live.liveverdict import SHARE
 
 PATIENCE = 120.0
 SETTLE = 1.0  # seconds from the first screen to the measurement

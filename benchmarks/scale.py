@@ -22,7 +22,7 @@ NAMES = (
 SCREEN = """
 import sys
 from pathlib import Path
-from sonde.cli.screen import Reader
+from sonde.cli.live.screen import Reader
 reader = Reader(Path(sys.argv[1]))
 print(len(reader.look().ranks))
 reader.close()

@@ -344,7 +344,7 @@ def watch() -> None:
 
 async def look(folder: Path) -> list[str]:
     """Ten screenshots, one each second, from the first verdict on."""
-    from sonde.cli.screen import Reader
+    from sonde.cli.live.screen import Reader
     from sonde.tui.app import Screen
 
     while not (found := sorted((folder / "sonde-runs").glob("*-train-*"))):  # noqa: ASYNC110  the other program makes it

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from sonde import launch
-from sonde.cli import main, screen, watch
+from sonde.cli import main, watch
+from sonde.cli.live import screen
 from sonde.errors import RunNotFound
 from sonde.testing import build_training
 

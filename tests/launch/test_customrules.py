@@ -12,7 +12,7 @@ from pathlib import Path
 import sonde
 from sonde import stopping
 from sonde.analysis.run import open_run
-from sonde.cli import customrules
+from sonde.cli.live import customrules
 from sonde.errors import SondeError
 from sonde.store.request import StopRequest, ask_stop, asked_stop
 from sonde.testing import build_run

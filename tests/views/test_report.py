@@ -29,7 +29,7 @@ from tests.views.bad import (
 from tests.views.runs import SLOW, STEPS, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
-from sonde.cli.console import finite
+from sonde.cli.output.console import finite
 from sonde.store import probe
 from sonde.store.record import MARK
 from sonde.testing import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sonde.cli.encoding import replace_closed, write_what_can_be_shown
+from sonde.cli.output.encoding import replace_closed, write_what_can_be_shown
 from sonde.errors import IncompleteRun, SondeError, nearest
 from sonde.store.filesystem import has_working_folder
 from sonde.version import __version__

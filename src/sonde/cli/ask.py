@@ -6,8 +6,8 @@ import click
 
 from sonde.analysis.questions.ask import question, questions
 from sonde.cli.autoseal import sealed
-from sonde.cli.choose import choose, directory, runs_dir
-from sonde.cli.formats import answer_options, print_answer
+from sonde.cli.options.choose import choose, directory, runs_dir
+from sonde.cli.output.formats import answer_options, print_answer
 
 
 def _complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:

@@ -10,7 +10,7 @@ import click
 from sonde.analysis.records.locate import locate
 from sonde.analysis.seal import seal, unsealed
 from sonde.analysis.sealing.engines import in_pool
-from sonde.cli.progress import progress
+from sonde.cli.output.progress import progress
 from sonde.errors import SondeError
 
 PROCESSES = 256  # with more raw ones, sealing and reading costs less than reading

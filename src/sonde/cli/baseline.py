@@ -10,9 +10,9 @@ import click
 
 from sonde import units
 from sonde.analysis.run import Run
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.console import Group
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.output.console import Group
+from sonde.cli.output.progress import progress
 from sonde.compare import baselines
 from sonde.compare.summary import read, summarize
 

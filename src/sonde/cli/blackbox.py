@@ -10,10 +10,10 @@ import click
 from sonde import units
 from sonde.analysis.postmortem.blackbox import BlackBox, black_box
 from sonde.analysis.run import open_run
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.console import out, print_json
-from sonde.cli.outputfile import page_target
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.output.console import out, print_json
+from sonde.cli.output.outputfile import page_target
+from sonde.cli.output.progress import progress
 from sonde.exchange.output import output_file
 from sonde.html import box_page
 from sonde.terminal.blackbox import draw_page

@@ -11,10 +11,10 @@ import click
 from sonde import units
 from sonde.analysis.run import Run
 from sonde.cli.autoseal import sealed
-from sonde.cli.choose import choose, complete, directory, runs_dir
-from sonde.cli.console import out, print_json
-from sonde.cli.outputfile import page_target
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, complete, directory, runs_dir
+from sonde.cli.output.console import out, print_json
+from sonde.cli.output.outputfile import page_target
+from sonde.cli.output.progress import progress
 from sonde.compare.ranks import compare_ranks
 from sonde.compare.runs import METRICS, compare_runs, rank_runs, restarts_of
 from sonde.exchange.output import output_file

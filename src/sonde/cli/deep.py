@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sonde import launch
-from sonde.cli.options import refuse_unknown
+from sonde.cli.options.program import refuse_unknown
 from sonde.cli.watch import WatchCommand, follow, options
 
 

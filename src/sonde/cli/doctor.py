@@ -18,8 +18,8 @@ import click
 
 from sonde import config, events, hooks, units
 from sonde.analysis.run import open_run
-from sonde.cli.choose import directory
-from sonde.cli.console import out, print_json
+from sonde.cli.options.choose import directory
+from sonde.cli.output.console import out, print_json
 from sonde.errors import SondeError
 from sonde.store import filesystem
 from sonde.terminal.doctor import Examination, FolderCheck, Proof, SettingRow, draw_examination

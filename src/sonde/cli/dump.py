@@ -14,7 +14,7 @@ import click
 from sonde import units
 from sonde.blackbox.box import REQUEST
 from sonde.blackbox.dump import FOLDER
-from sonde.cli.choose import choose, directory, one_run, runs_dir, waiting
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir, waiting
 from sonde.cli.stacks import ask, named
 from sonde.errors import SondeError
 from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of

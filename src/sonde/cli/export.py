@@ -12,8 +12,8 @@ import click
 from sonde import environment, units
 from sonde.analysis.run import Run, open_run
 from sonde.cli.autoseal import sealed
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.output.progress import progress
 from sonde.errors import FolderRefused, nearest
 from sonde.exchange import chrome, collapsed, otlp, parquet, perfetto, pfw, prometheus, speedscope, stacks
 from sonde.exchange.collector import Collector

@@ -14,9 +14,9 @@ import click
 
 from sonde import environment, units
 from sonde.analysis.run import Run
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.console import out, stderr
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.output.console import out, stderr
+from sonde.cli.output.progress import progress
 from sonde.compare import baselines, gate as gates, rounds
 from sonde.compare.divergence import compare_numbers
 from sonde.compare.gate import EXIT_CODES, Check, Gate, Limit

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from sonde import units
-from sonde.cli.choose import directory, runs_dir
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import directory, runs_dir
+from sonde.cli.output.progress import progress
 from sonde.exchange.imports.run import import_traces
 
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sonde.cli.choose import directory, runs_dir
+from sonde.cli.options.choose import directory, runs_dir
 from sonde.mcp.server import serve
 
 

@@ -14,7 +14,7 @@ from rich import progress as bars
 from rich.console import Console
 
 from sonde.capture.result import TraceResult
-from sonde.cli.console import Group, stderr
+from sonde.cli.output.console import Group, stderr
 from sonde.errors import ConfigError, MissingExtra
 from sonde.pipeline.config import Config
 from sonde.pipeline.verbs import VERBS

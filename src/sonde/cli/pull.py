@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from sonde import units
-from sonde.cli.choose import runs_dir
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import runs_dir
+from sonde.cli.output.progress import progress
 from sonde.remote.pull import pull
 from sonde.remote.storage import is_url
 

@@ -10,8 +10,8 @@ import click
 
 from sonde import units
 from sonde.analysis.exits import ending
-from sonde.cli.choose import choose, complete, directory, runs_dir
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, complete, directory, runs_dir
+from sonde.cli.output.progress import progress
 from sonde.errors import RemoteError, RunBusy
 from sonde.remote.pull import missing_in, pull
 from sonde.remote.push import Pushed, push

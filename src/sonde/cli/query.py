@@ -8,8 +8,8 @@ import click
 
 from sonde.analysis.records.schema import COLUMNS
 from sonde.cli.autoseal import sealed
-from sonde.cli.choose import choose, directory, runs_dir
-from sonde.cli.formats import answer_options, print_answer
+from sonde.cli.options.choose import choose, directory, runs_dir
+from sonde.cli.output.formats import answer_options, print_answer
 
 STARTS = ("(", "--", "/*")  # of a query without a space, such as one with line breaks only
 

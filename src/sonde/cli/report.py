@@ -11,11 +11,11 @@ from sonde import units
 from sonde.analysis.run import Run
 from sonde.analysis.seal import seal
 from sonde.cli.autoseal import sealed
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.cluster import cluster_options, engine_of
-from sonde.cli.console import out, print_json
-from sonde.cli.outputfile import page_target
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.options.cluster import cluster_options, engine_of
+from sonde.cli.output.console import out, print_json
+from sonde.cli.output.outputfile import page_target
+from sonde.cli.output.progress import progress
 from sonde.diagnosis.policy import Policy
 from sonde.exchange.output import output_file
 from sonde.finding import CRITICAL, SEVERITIES, WARN

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from sonde import units
-from sonde.cli.choose import choose, directory, many_runs, runs_dir
-from sonde.cli.console import out
+from sonde.cli.options.choose import choose, directory, many_runs, runs_dir
+from sonde.cli.output.console import out
 from sonde.errors import FolderRefused, RunBusy, SondeError
 from sonde.store.file import RegularFile
 from sonde.store.folder import PROCESS_FILE, RUN_FILE

@@ -7,7 +7,7 @@ import os
 import click
 
 from sonde import units
-from sonde.cli.choose import choose, directory, one_run, runs_dir
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
 from sonde.diagnosis.custom.process import ask_apart
 from sonde.diagnosis.policy import Policy, Threshold
 from sonde.diagnosis.rules import RULES, shared_parts

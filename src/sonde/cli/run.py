@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from sonde import launch, ranks
-from sonde.cli.options import Program, program_options, refuse_unknown
+from sonde.cli.options.program import Program, program_options, refuse_unknown
 from sonde.errors import CommandRefused, MissingExtra, SettingError
 from sonde.store.redact import redact_url
 from sonde.trackers.tracker import check
@@ -179,7 +179,7 @@ def _others(launched: launch.Launched, sinks: Sinks, mask: set[int], quiet: bool
     if sinks.push is not None:
         url, id, every = sinks.push
         words = [str(every), silent, launched.run, url, *([id] if id else [])]
-        found[PUSH] = launch.Beside("sonde.cli.pushloop", words, mask)
+        found[PUSH] = launch.Beside("sonde.cli.live.pushloop", words, mask)
     for name, target in sinks.trackers:
         words = [NO_ANSWER, silent, launched.run, name, json.dumps(target)]
         found[name] = launch.Beside("sonde.trackers.follow", words, mask)

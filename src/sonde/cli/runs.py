@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from sonde.cli.choose import RECORD_ONE, directory, runs_dir
-from sonde.cli.console import out, print_json
+from sonde.cli.options.choose import RECORD_ONE, directory, runs_dir
+from sonde.cli.output.console import out, print_json
 from sonde.remote.storage import is_url
 from sonde.terminal.runs import draw_runs
 from sonde.views.remote import list_remote

@@ -10,9 +10,9 @@ import click
 from sonde import units
 from sonde.analysis.run import RECORDING
 from sonde.analysis.seal import seal
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.cluster import cluster_options, engine_of
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.options.cluster import cluster_options, engine_of
+from sonde.cli.output.progress import progress
 from sonde.errors import SondeError
 from sonde.views.runs import BROKEN, list_runs
 

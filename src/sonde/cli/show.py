@@ -9,9 +9,9 @@ import click
 
 from sonde.analysis.records.schema import TABLES, unknown
 from sonde.analysis.run import open_run
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.console import out, print_json
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.output.console import out, print_json
+from sonde.cli.output.progress import progress
 from sonde.errors import RunNotFound
 from sonde.terminal.listing import draw_listing
 from sonde.terminal.show import draw_show

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from sonde import units
-from sonde.cli.choose import choose, directory, one_run, runs_dir, waiting
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir, waiting
 from sonde.errors import SondeError
 from sonde.store.alive import LAUNCHER, RUNNING, UNKNOWN, state_of
 from sonde.store.folder import PROCESS_FILE, host

@@ -9,8 +9,8 @@ import click
 from sonde import units
 from sonde.analysis.records.schema import COLUMNS
 from sonde.analysis.run import open_run
-from sonde.cli.choose import choose, directory, one_run, runs_dir
-from sonde.cli.progress import progress
+from sonde.cli.options.choose import choose, directory, one_run, runs_dir
+from sonde.cli.output.progress import progress
 
 
 @click.command(

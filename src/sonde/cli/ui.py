@@ -12,7 +12,7 @@ import click
 
 from sonde import environment
 from sonde.capture.plain import TraceFiles
-from sonde.cli.choose import choose, runs_dir
+from sonde.cli.options.choose import choose, runs_dir
 from sonde.errors import MissingExtra
 from sonde.store.folder import RUN_FILE
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde import environment, launch
-from sonde.cli.options import ENDED, Program, program_options, refuse_unknown
+from sonde.cli.live.supervisor import WatchedProgram, keep
+from sonde.cli.options.program import ENDED, Program, program_options, refuse_unknown
 from sonde.cli.run import print_note
-from sonde.cli.supervisor import WatchedProgram, keep
 from sonde.errors import CommandRefused, RunNotFound, SettingError, SondeError
 from sonde.guard import guard
 from sonde.store.folder import RUN_FILE
@@ -162,7 +162,7 @@ def _is_program(word: str) -> bool:
 
 def _chosen(word: str | None, options: launch.Options) -> Path:
     """The run of that name, or the newest. Loads what reads runs, which the supervisor of a program does without."""
-    from sonde.cli.choose import choose, runs_dir
+    from sonde.cli.options.choose import choose, runs_dir
 
     start = f"Start a program and watch it: sonde {'deep' if options.deep else 'watch'} train.py"
     return choose(word, runs_dir(options.dir), start)
@@ -172,7 +172,7 @@ def _chosen(word: str | None, options: launch.Options) -> Path:
 
 
 def _attach(run: Path, refresh: float | None, plain: bool, pane: str) -> int:
-    from sonde.cli import screen
+    from sonde.cli.live import screen
 
     if not plain:
         screen.on_screen(run, refresh or 1.0, None, pane)
@@ -207,7 +207,7 @@ def _start(words: tuple[str, ...], options: launch.Options, refresh: float | Non
         return _let_it_run(watched)
     look: Any = FAILED
     with guard("showing the screen"):
-        from sonde.cli import screen  # loads what the supervisor does without
+        from sonde.cli.live import screen  # loads what the supervisor does without
 
         look = screen.on_screen(Path(watched.run), refresh or 1.0, watched, _pane(options))
     if look is not FAILED:
@@ -283,7 +283,7 @@ def _open_page(run: str) -> RunPage | None:
 
 @guard("printing lines while the program runs", default=lambda: None)
 def _print_lines(run: str, seconds: float) -> Callable[[], None]:
-    from sonde.cli.screen import beside
+    from sonde.cli.live.screen import beside
 
     return beside(run, seconds)
 

@@ -20,7 +20,7 @@ class RulesProcess:
 
     def __init__(self, run: str, files: Sequence[str]) -> None:
         self._pid = 0
-        line = [sys.executable, "-P", "-m", "sonde.cli.customrules", run, *files]
+        line = [sys.executable, "-P", "-m", "sonde.cli.live.customrules", run, *files]
         with guard("starting the custom rules"):
             self._pid = os.posix_spawn(
                 sys.executable,

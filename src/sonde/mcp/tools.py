@@ -18,7 +18,7 @@ from sonde.analysis.questions.layers import layers as layer_times
 from sonde.analysis.records.schema import COLUMNS, PHASES, RESIDUAL
 from sonde.analysis.run import Run
 from sonde.cli import stacks as asking
-from sonde.cli.choose import RECORD_ONE, choose
+from sonde.cli.options.choose import RECORD_ONE, choose
 from sonde.compare.runs import compare_runs
 from sonde.errors import QueryRefused, SondeError, UnknownName
 from sonde.mcp.answer import fit, hint

@@ -8,7 +8,7 @@ import pytest
 
 from sonde.analysis.live import run as module
 from sonde.analysis.live.run import Live
-from sonde.cli.screen import Reader
+from sonde.cli.live.screen import Reader
 from sonde.testing import build_training
 from sonde.views.watch import watch
 
@@ -36,7 +36,7 @@ def test_each_look_reads_some_and_says_how_many_are_left(run: Path) -> None:
 
 def test_a_screen_looks_at_once_until_all_is_read_and_then_rarely(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As rarely as the CPU of a look wants it."""
-    monkeypatch.setattr("sonde.cli.screen.SHARE", 1e-9)
+    monkeypatch.setattr("sonde.cli.live.screen.SHARE", 1e-9)
     reader = Reader(run)
     views = [reader.look() for _ in range(6)]
     reader.close()

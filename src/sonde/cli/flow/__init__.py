@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from sonde.cli.console import Group
 from sonde.cli.flow.diff import diff
 from sonde.cli.flow.replay import replay
 from sonde.cli.flow.show import show
+from sonde.cli.output.console import Group
 
 
 @click.group(

@@ -6,8 +6,8 @@ import click
 
 from sonde.capture.diff import compare
 from sonde.capture.result import load
-from sonde.cli.choose import directory
 from sonde.cli.flow.files import one_trace, trace_files
+from sonde.cli.options.choose import directory
 from sonde.errors import SondeError
 
 DIFFERENT, TROUBLE = 1, 2  # exit codes, as those of the program `diff`

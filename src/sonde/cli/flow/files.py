@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonde.analysis.records.locate import is_plain
-from sonde.cli.choose import choose, runs_dir
+from sonde.cli.options.choose import choose, runs_dir
 from sonde.errors import RunNotFound, UnknownName
 
 SUFFIX = ".sonde"

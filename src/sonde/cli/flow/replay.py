@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sonde.analysis.run import Run, open_run
-from sonde.cli.choose import choose, directory, runs_dir
+from sonde.cli.options.choose import choose, directory, runs_dir
 from sonde.errors import FolderRefused
 from sonde.replay import Replay, replay as rebuild
 from sonde.replay.model import ForwardComparison, forward, load_weights

@@ -10,8 +10,8 @@ import click
 
 from sonde.capture.encode import pack_note
 from sonde.capture.result import TraceResult, load
-from sonde.cli.choose import directory
 from sonde.cli.flow.files import one_trace, trace_files
+from sonde.cli.options.choose import directory
 from sonde.errors import FolderRefused
 
 WHEN = ("seq", "parent", "start_ns", "duration_ns", "epoch", "step", "loader", "batch")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from sonde.cli.options import Program, program_options
+from sonde.cli.options.program import Program, program_options
 
 
 @pytest.mark.parametrize(

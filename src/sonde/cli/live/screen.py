@@ -15,8 +15,8 @@ import click
 from sonde.analysis.exits import CRASHED, FINISHED
 from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live
 from sonde.analysis.records.locate import is_plain
-from sonde.cli.liveverdict import VerdictProcess
-from sonde.cli.supervisor import OUTPUT, SUFFIX, WatchedProgram
+from sonde.cli.live.liveverdict import VerdictProcess
+from sonde.cli.live.supervisor import OUTPUT, SUFFIX, WatchedProgram
 from sonde.errors import SondeError
 from sonde.guard import guard
 from sonde.store.alive import ENDED

@@ -1,6 +1,6 @@
 """Runs custom rules on a growing run, and carries out their actions: stop, dump, deepen.
 
-`python -m sonde.cli.customrules RUN FILE...` runs beside the program, started by its launcher; it ends with it. It takes at most 5 % of the time
+`python -m sonde.cli.live.customrules RUN FILE...` runs beside the program, started by its launcher; it ends with it. It takes at most 5 % of the time
 of a core, and does the same for one rule at most every 10 minutes. A rule that raises, hangs or ends its process is named and not asked
 again. No rule is asked before the training has begun: without steps, many would raise.
 """

@@ -9,7 +9,7 @@ import pytest
 
 from sonde import system
 from sonde.analysis.run import open_run
-from sonde.cli.liveverdict import VerdictProcess
+from sonde.cli.live.liveverdict import VerdictProcess
 from sonde.testing import build_training
 from sonde.views.report import report
 from sonde.views.watch import Opinion
@@ -89,7 +89,7 @@ def test_when_there_is_memory_again_the_verdict_is_made(tmp_path: Path, monkeypa
 
 def test_how_much_it_needs_the_last_verdict_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long run has more to be read than a short one."""
-    monkeypatch.setattr("sonde.cli.liveverdict.NEEDED", 1)
+    monkeypatch.setattr("sonde.cli.live.liveverdict.NEEDED", 1)
     judge = VerdictProcess(build_training(tmp_path / "run", steps=30))
     assert heard(judge) is not None
     assert 50_000_000 < judge._needed < 300_000_000
@@ -121,7 +121,7 @@ def test_the_next_verdict_waits_for_what_the_last_one_cost_a_core(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy host a process of low priority takes long, and costs no more for it."""
-    monkeypatch.setattr("sonde.cli.liveverdict.EVERY", 0.0)
+    monkeypatch.setattr("sonde.cli.live.liveverdict.EVERY", 0.0)
     judge = VerdictProcess(build_training(tmp_path / "run", steps=30))
     judge.look(over=False)
     judge._begun -= 3600 * 10**9  # it was asked an hour ago

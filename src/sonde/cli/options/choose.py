@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from sonde import config, units
-from sonde.cli.progress import progress
+from sonde.cli.output.progress import progress
 from sonde.errors import RunNotFound
 from sonde.remote.cache import fetch
 from sonde.remote.storage import is_url

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.analysis.run import Run
-from sonde.cli.console import finite, out
-from sonde.cli.progress import progress
+from sonde.cli.output.console import finite, out
+from sonde.cli.output.progress import progress
 from sonde.errors import FolderRefused
 from sonde.terminal.listing import draw_listing
 from sonde.views.listing import Listing

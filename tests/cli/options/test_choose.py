@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.cli.choose import choose
+from sonde.cli.options.choose import choose
 from sonde.errors import RunNotFound
 from sonde.testing import WALL_NS, build_run
 

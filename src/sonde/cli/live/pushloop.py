@@ -1,6 +1,6 @@
 """The process behind `sonde run --push`: pushes every few minutes until the launcher reports the end of the program.
 
-`python -m sonde.cli.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/companion.py` starts.
+`python -m sonde.cli.live.pushloop PIPE SECONDS QUIET RUN URL [ID]`, which `launch/companion.py` starts.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sonde.cli.console import stderr
+from sonde.cli.output.console import stderr
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""What several commands take: runs, options for the program, where to seal."""
