@@ -1,8 +1,8 @@
 """Every text that a user can read is listed in tests/strings.txt and is plain English. `make docs` writes the list.
 
-A text is what Python and TOML sources hold as strings with two words or more: messages, help, labels, findings, settings.
-Docstrings count where they are shown: those of commands, of rules and of the public API. The messages of the C parts are
-those of their Python twins.
+A text is a string of two words or more: messages, help, findings, settings, in Python, TOML, C, SQL and the pages of `sonde ui`.
+Docstrings count where they are shown: those of commands, of rules, of the public API and of the C parts. Labels of one word are
+listed where tables and screens are drawn, in one line for each file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src/sonde"
+PAGES = ROOT / "frontend/src"
 LIST = ROOT / "tests/strings.txt"
 HOLE = "{…}"
 LONGEST = 25  # words of a sentence
@@ -26,6 +27,30 @@ PROSE = re.compile(r"[A-Za-z][\w'-]*[,;:.]? (?:[a-z]{2,}|\{…\})|\{…\} [a-z]{
 CODE = re.compile(  # SQL, regular expressions, programs, styles
     r"^\s*(SET|RESET|FORMAT|SELECT|WITH|COPY|CREATE|UNION|FROM|WHERE|AND|JOIN|CASE|import|from)\b|\b(FROM \{|IS NOT NULL|NULLS LAST|ORDER BY|WHERE |BETWEEN |THEN | AND [a-z])|\bAS \w+|::\w|\bFILTER \(|\(\?[:m!]"
     r"|color-mix|^(not )?bold |^arg_m|<>|coalesce\(|^default-src|quantile_cont|\bOR \(|\(SELECT |^\n?:root|<!DOCTYPE"
+)
+C_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')
+C_HOLE = re.compile(r"%(?:zd|ld|lld|[sduRSUiA])")
+C_COMMENT = re.compile(r"/\*.*?\*/|(?m:^#\s*(?:include|pragma)[^\n]*$)|_Static_assert\(.*?\);", re.DOTALL)
+TS_COMMENT = re.compile(r"/\*.*?\*/|(?m:(?<![:\w])//[^\n]*$)", re.DOTALL)
+TS_CLASS = re.compile(r"""class=(?:"[^"]*"|\{`[^`]*`\})""")
+TS_STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
+TS_HOLE = re.compile(r"\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+TS_TEXT = re.compile(r"(?<=[>}])[^<>{}]+(?=[<{])")  # between tags and values
+TS_KEYWORD = re.compile(
+    r"=>|&&|[{}]|\b(export|function|const|return|import)\b|px\b|-color-|fill-|^(soft|link|note|text|scroll|empty|worst) "
+)
+TS_CODE = re.compile(
+    r"[=;|]|&&|\w\(|\)\)|\? \(|: \(|^\s*[)\]:]|\w\[|\.\.\.|\b(export|function|const|return|import|number|string|boolean)\b"
+)
+DRAWN = ("terminal", "tui", "html", "views")
+LABEL = re.compile(r"[A-Za-z][a-z]{2,}(?:-[a-z]+)?")
+KEYED = re.compile(
+    r"get|pop|getattr|setdefault|startswith|endswith|removeprefix|sql"
+)  # their first argument is no label
+NAMING = re.compile(r"style|justify|encoding|mode|overflow|name|kind")  # nor are these
+STYLE = re.compile(  # tags, colours and styles
+    r"ascii|blue|bold|class|code|critical|cyan|dark|details|dim|div|footer|green|head|header|info|light|magenta|middle|pre|red|scroll"
+    r"|section|soft|span|strerror|strip|summary|table|tail|tbody|thead|warn|xmlcharrefreplace|yellow"
 )
 MARKUP = re.compile(r"<[^<>]*>|&\w+;")
 # Private words, and words that sound translated. Names in backticks may have any.
@@ -41,17 +66,87 @@ BANNED = re.compile(
 @functools.cache
 def strings() -> list[str]:
     """One line for each text: its file, and the text with `{…}` where a value goes."""
-    files = [*SOURCES.rglob("*.py"), *SOURCES.rglob("*.toml")]
-    return sorted({f"{file.relative_to(SOURCES)}: {text}" for file in files for text in _texts(file)})
+    own = [file for file in SOURCES.rglob("*.*") if file.suffix in READERS and "static" not in file.parts]
+    listed = {f"{file.relative_to(SOURCES)}: {text}" for file in own for text in _texts(file)}
+    listed |= {f"ui/{file.relative_to(PAGES)}: {text}" for file in PAGES.rglob("*.ts*") for text in _texts(file)}
+    listed |= {f"{file.relative_to(SOURCES)}, labels: {', '.join(words)}" for file, words in labels().items() if words}
+    return sorted(listed)
 
 
 def _texts(file: Path) -> Iterator[str]:
-    source = file.read_text()
-    if file.suffix == ".py":
-        found = of_python(ast.parse(source), file)
-    else:
-        found = (text for pair in re.findall(r'doc = "(.*?)"|# (.*)', source) for text in pair)
-    return (plain(text) for text in found if is_prose(text))
+    return (plain(text) for text in READERS[file.suffix](file) if is_prose(text))
+
+
+def _of_python(file: Path) -> Iterator[str]:
+    return of_python(ast.parse(file.read_text()), file)
+
+
+def _of_toml(file: Path) -> Iterator[str]:
+    return (text for pair in re.findall(r'doc = "(.*?)"|# (.*)', file.read_text()) for text in pair)
+
+
+def _of_sql(file: Path) -> list[str]:
+    return re.findall(r"-- (?!include )(.*)", file.read_text())
+
+
+def _of_page(file: Path) -> Iterator[str]:
+    return (line.strip("|# ") for line in file.read_text().split("\n"))
+
+
+def _of_c(file: Path) -> Iterator[str]:
+    for found in C_STRING.findall(C_COMMENT.sub(" ", file.read_text())):
+        text = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', found))
+        yield C_HOLE.sub(HOLE, text).replace("\\n", "\n").partition("--\n")[2 if "--\\n" in found else 0]
+
+
+def _of_typescript(file: Path) -> Iterator[str]:
+    source = TS_CLASS.sub("", TS_COMMENT.sub("", file.read_text()))
+    found = [TS_HOLE.sub(HOLE, quoted or template) for quoted, template in TS_STRING.findall(source)]
+    yield from (text for text in found if not TS_KEYWORD.search(text.replace(HOLE, "")))
+    if file.suffix == ".tsx":
+        yield from (text for text in TS_TEXT.findall(TS_STRING.sub("", source)) if not TS_CODE.search(text))
+
+
+READERS = {
+    ".py": _of_python,
+    ".toml": _of_toml,
+    ".sql": _of_sql,
+    ".md": _of_page,
+    ".c": _of_c,
+    ".h": _of_c,
+    ".ts": _of_typescript,
+    ".tsx": _of_typescript,
+}
+
+
+def labels() -> dict[Path, list[str]]:
+    """The labels of one word in each module that draws: strings that are not keys, styles or compared with."""
+    files = (file for name in DRAWN for file in (SOURCES / name).rglob("*.py"))
+    return {file: sorted(set(_labels(ast.parse(file.read_text())))) for file in files}
+
+
+def _labels(tree: ast.Module) -> Iterator[str]:
+    hidden = {part for node in ast.walk(tree) for one in _not_shown(node) for part in ast.walk(one)}
+    for node in ast.walk(tree):
+        text = node.value.strip() if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+        if node not in hidden and LABEL.fullmatch(text) and not STYLE.fullmatch(text):
+            yield text
+
+
+def _not_shown(node: ast.AST) -> list[ast.AST]:
+    if isinstance(node, ast.Subscript):
+        return [node.slice]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.Dict):
+        return [key for key in node.keys if key]
+    if isinstance(node, ast.keyword) and node.arg and NAMING.fullmatch(node.arg):
+        return [node.value]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and KEYED.fullmatch(node.func.attr):
+        return list(node.args[:1])
+    if isinstance(node, ast.Match):
+        return [case.pattern for case in node.cases]
+    return list(node.values) if isinstance(node, ast.JoinedStr) else []
 
 
 def is_prose(text: str) -> bool:
@@ -117,6 +212,8 @@ PUBLIC = _public()
 
 
 def _is_long(line: str) -> bool:
+    if ", labels: " in line:
+        return False
     sentences = re.split(r"(?<=[.!?])[\"')]*\s|¶|\|", line.partition(": ")[2])
     return any(len(re.findall(r"[\w{`][^\s]*", one)) > LONGEST for one in sentences)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
 
-DOING = "looking for odd steps"
+DOING = "looking for unusual steps"
 TIMES = 4.0  # the median step: more is an outlier
 LEAST_NS = 20_000_000  # and so much longer
 LEAST_STEPS = 20  # before anything is odd

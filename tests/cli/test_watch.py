@@ -185,7 +185,7 @@ def test_other_words_behind_the_path_of_a_run_are_refused(runs: Path) -> None:
     """They are not passed over."""
     result = CliRunner().invoke(main, ["watch", str(runs / NAME), "more"])
     assert result.exit_code == 2
-    assert f"{NAME} is a run; more is not an option for it." in result.output
+    assert f"{NAME} is a run, so more does not apply." in result.output
 
 
 def test_options_behind_a_word_with_a_typo_are_those_of_a_program(runs: Path) -> None:

@@ -100,7 +100,7 @@ def test_another_batch_size_is_not_comparable() -> None:
     b = kept()
     found = compare_times(kept(), replace(b, steps=replace(b.steps, samples=8.0)))
     assert found.verdict == "not_comparable"
-    assert found.reasons == ["Other batch size: 4 samples in a step of A, 8 in one of B."]
+    assert found.reasons == ["Different batch size: 4 samples per step in A, 8 in B."]
 
 
 def test_a_run_that_still_warms_up_is_not_comparable() -> None:

@@ -12,7 +12,7 @@ export interface Numbers<Head = ArrayHead> {
 export function unpack<Head = ArrayHead>(content: ArrayBuffer): Numbers<Head> {
   const bytes = new Uint8Array(content)
   const end = bytes.indexOf(10)
-  if (end < 0) throw new Error("the answer has no head")
+  if (end < 0) throw new Error("the response has no header")
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))) as Head
   return { head, values: new Float64Array(content, end + 1) }
 }

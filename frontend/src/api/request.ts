@@ -13,7 +13,7 @@ export type Answer =
   | { kind: "cancelled" }
 
 export const UNREACHABLE = 0
-const UNREADABLE = "The answer of the server cannot be read."
+const UNREADABLE = "The server's response cannot be read."
 
 /** Asks for JSON. With the version that one has already, an unchanged answer is not sent again. */
 export async function ask(path: string, etag: string | null, signal?: AbortSignal): Promise<Answer> {

@@ -30,13 +30,13 @@ function Elsewhere({ kind }: { kind: "loading" | "missing" | "failed" }) {
     <main id="content">
       {kind === "missing" ? (
         <Empty title="There is no such page">
-          The address is wrong, or made by another version of Sonde. Go to <a href={to.runs()}>all runs</a>.
+          The address is wrong, or from another version of Sonde. Go to <a href={to.runs()}>all runs</a>.
         </Empty>
       ) : (
         <Empty title="This page cannot be loaded">
           The server may have been updated or stopped.{" "}
           <button type="button" class="link" onClick={() => window.location.reload()}>
-            Load it again
+            Reload
           </button>
           .
         </Empty>
@@ -68,7 +68,7 @@ function useShellCommands(): Command[] {
     () => [
       { name: "All runs", to: to.runs() },
       { name: `Use the ${other} theme`, act: () => chooseTheme(other) },
-      { name: "Use the theme of the system", act: () => chooseTheme(null) },
+      { name: "Use the system theme", act: () => chooseTheme(null) },
     ],
     [other],
   )

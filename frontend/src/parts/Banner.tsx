@@ -14,7 +14,7 @@ export function Banner() {
       )}
       {state.kind === "token" && (
         <span>
-          <b>The server has another token now.</b> Open the address that <code>sonde ui</code> printed; this page then
+          <b>The server has a new token.</b> Open the address that <code>sonde ui</code> printed; this page then
           continues automatically.
         </span>
       )}
@@ -22,7 +22,7 @@ export function Banner() {
         <span>
           <b>Sonde was updated</b> from {state.from} to {state.to}.{" "}
           <button type="button" class="link" onClick={() => window.location.reload()}>
-            Load this page again
+            Reload this page
           </button>
         </span>
       )}

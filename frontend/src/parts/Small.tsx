@@ -80,9 +80,9 @@ export function Meter({ part }: { part: number | null }) {
 
 /** A command or a text, with a button that copies it. */
 export function Copy({ text, label = "Copy" }: { text: string; label?: string }) {
-  const [done, setDone] = useState<"" | "Copied" | "Select it by hand">("")
+  const [done, setDone] = useState<"" | "Copied" | "Select and copy it yourself">("")
   const copy = async () => {
-    setDone((await copied(text)) ? "Copied" : "Select it by hand")
+    setDone((await copied(text)) ? "Copied" : "Select and copy it yourself")
     setTimeout(() => setDone(""), 2000)
   }
   return (

@@ -31,7 +31,7 @@ export function Empty({ title, children }: { title: string; children?: Component
 
 const TITLES: Record<number, string> = {
   0: "The server does not answer",
-  401: "The server asks for its token",
+  401: "The server needs its token",
   404: "Not found",
   410: "This run was deleted",
   422: "This run cannot be read",
@@ -54,7 +54,7 @@ function next(status: number, path: string): ComponentChildren {
 export function Failure({ problem, path }: { problem: Problem; path: string }) {
   return (
     <div class="empty failure" role="alert">
-      <h2>{TITLES[problem.status] ?? "That did not work"}</h2>
+      <h2>{TITLES[problem.status] ?? "Something went wrong"}</h2>
       <p>{problem.message}</p>
       <div>{next(problem.status, path)}</div>
     </div>

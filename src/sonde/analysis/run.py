@@ -152,9 +152,7 @@ class Run:
         return RunPage(self.path, framed=True, height=height)
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
-        """All rows of a table: events, processes, steps, phases, losses, batches, items, layers, gradients,
-        activations, fields, metrics, memory or system.
-        """
+        """All rows of a table, such as "steps". docs/reference/tables.md describes the tables."""
         if name not in schema.TABLES:
             raise UnknownName(schema.unknown(name))
         self.database.make(name)

@@ -177,7 +177,7 @@ def _rounds(commands: tuple[str, str], most: float, limit: int, stalls: bool) ->
             found.append(_round(*commands, Path(folder), f"round-{len(found)}", swap=len(found) % 2 == 1))
             checks = rounds.check_rounds(found, most, stalls=stalls)
             _say(f"round {len(found)} of at most {limit}: B / A = {found[-1].steady:.3f}")
-    notes = [f"{len(found)} rounds; Two rounds of A itself differ by {units.share(noise)}."]
+    notes = [f"{len(found)} rounds; two rounds of A itself differ by {units.share(noise)}."]
     if len(found) < rounds.STALL_ROUNDS:
         notes.append(f"Stalls of single steps were not tested: that takes {rounds.STALL_ROUNDS} rounds.")
     return gates.gate(commands[1], commands[0], checks, notes)

@@ -63,7 +63,7 @@ def command(
     sealed.
     """
     if static and html is None:
-        raise click.UsageError("--static is about the page of --html FILE.")
+        raise click.UsageError("--static works only with --html FILE.")
     if brief and as_json:
         raise click.UsageError("Choose one of --brief and --json.")
     thresholds = Policy.load(policy)

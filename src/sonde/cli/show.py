@@ -48,8 +48,7 @@ def command(run: str | None, table: str | None, dir: str | None, as_json: bool, 
     RUN is a path, a run folder's name or any unique part of it. Default: the newest run. It may be running, killed or
     sealed.
 
-    With TABLE, prints the first rows of that table: events, processes, steps, phases, losses, batches, items, layers,
-    memory or system.
+    With TABLE, prints the first rows of that table. `sonde tables` lists them.
     """
     if table is None and run in TABLES:
         run, table = None, run

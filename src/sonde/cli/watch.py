@@ -137,7 +137,7 @@ def _run_meant(words: tuple[str, ...], options: launch.Options) -> Path | None:
     word = words[0]
     if _is_path(word):
         if len(words) > 1:
-            raise click.UsageError(f"{word} is a run; {words[1]} is not an option for it.")
+            raise click.UsageError(f"{word} is a run, so {words[1]} does not apply.")
         return Path(word)
     if len(words) > 1 or word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists():
         return None

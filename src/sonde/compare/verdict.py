@@ -239,10 +239,10 @@ def _incomparable(a: Summary, b: Summary) -> list[str]:
         for name, word in names.items():
             mine, theirs = a.setup.get(name), b.setup.get(name)
             if mine is not None and theirs is not None and mine != theirs:
-                found.append(f"Other {what}: {word} {_plain(mine)} in A, {_plain(theirs)} in B.")
+                found.append(f"Different {what}: {word} {_plain(mine)} in A, {_plain(theirs)} in B.")
     few, many = a.steps.samples, b.steps.samples
     if few and many and abs(many / few - 1) > OTHER_BATCH:
-        found.append(f"Other batch size: {few:g} samples in a step of A, {many:g} in one of B.")
+        found.append(f"Different batch size: {few:g} samples per step in A, {many:g} in B.")
     ranks = [one.setup.get("world_size") or 1 for one in (a, b)]
     if ranks[0] != ranks[1]:
         found.append(f"A has {units.plural(ranks[0], 'rank')}, B has {ranks[1]}.")

@@ -222,7 +222,7 @@ def _open(view: Page) -> str:
         for one in view.open[:MOST_OPEN]
     ]
     return section(
-        "Open spans", "Entered and not left.", table(["<process", "<span", "for", "<thread"], rows) if rows else ""
+        "Open spans", "Spans that had not ended.", table(["<process", "<span", "for", "<thread"], rows) if rows else ""
     )
 
 

@@ -23,7 +23,7 @@ def section(title: str, caption: str, content: str) -> str:
     """A part of the page: its title, a sentence beside it, and what is in it."""
     if not content:
         return ""
-    beside = tag("p", caption, "told") if caption else ""
+    beside = tag("p", caption, "about") if caption else ""
     return tag("section", tag("h2", safe(title)) + beside + content)
 
 

@@ -283,7 +283,7 @@ def _loader(view: Report) -> str:
         points = [(at / last, ready) for at, ready in zip(found.depth.at_ns, found.depth.ready, strict=True)]
         most = (found.prefetch or 1) * found.workers
         content += tag("h3", "Finished batches that are ready") + tag(
-            "p", safe(f"At most {most} are made ahead."), "soft"
+            "p", safe(f"At most {most} are prefetched."), "soft"
         )
         content += draw.lines([Line("ready batches", "", points)], round(last), units.brief)
     if found.settings:

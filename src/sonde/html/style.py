@@ -14,7 +14,7 @@ h2{font-size:17px;margin:0;letter-spacing:-.005em}
 p{margin:0}
 code,pre{font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 pre{margin:6px 0 0;padding:10px 12px;background:var(--panel);border-radius:6px;white-space:pre-wrap;overflow-wrap:anywhere}
-.id,.facts,.told,.note{color:var(--soft)}
+.id,.facts,.about,.note{color:var(--soft)}
 .id{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere;margin-top:2px}
 .facts{display:flex;flex-wrap:wrap;gap:4px 28px;margin:18px 0 22px;padding:0}
 .facts div{min-width:0}
@@ -35,7 +35,7 @@ pre{margin:6px 0 0;padding:10px 12px;background:var(--panel);border-radius:6px;w
 .finding p{overflow-wrap:anywhere}
 summary{cursor:pointer}
 section{margin-top:40px}
-.told{margin:2px 0 12px;font-size:13.5px;max-width:760px}
+.about{margin:2px 0 12px;font-size:13.5px;max-width:760px}
 .note{font-size:12.5px;margin-top:6px}.key+.note{margin-left:72px}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}

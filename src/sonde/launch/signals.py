@@ -72,7 +72,7 @@ def _knocks() -> Iterator[None]:
         while not over.wait(CHECK_SECONDS):
             signal.pthread_kill(sleeper, signal.SIGCHLD)
 
-    thread = threading.Thread(target=knock, name="sonde knocks", daemon=True)
+    thread = threading.Thread(target=knock, name="sonde signals", daemon=True)
     with guard("starting a thread of the launcher"):
         thread.start()
     try:

@@ -381,8 +381,8 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
 /* ---- the module ---- */
 
 static PyMethodDef functions[] = {
-    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch, the function of digests, and the class of a look."},
-    {"glance", glanced, METH_VARARGS, "The parts of a batch and the look at them; None: it is not plain."},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Set the parts of torch, the digest function and the class of results to use."},
+    {"glance", glanced, METH_VARARGS, "The parts of a batch and their digests; None if it is not plain."},
     {NULL, NULL, 0, NULL},
 };
 

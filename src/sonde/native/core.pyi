@@ -98,7 +98,7 @@ class _Loop(Iterator[_T]):
 
     @property
     def count(self) -> int:
-        """How many items were handed out."""
+        """Number of items returned so far."""
     def __next__(self) -> _T: ...
     def close(self, error: type[BaseException] | None = None, /) -> None:
         """End the block that is open now: an iterator that a traceback keeps alive would end it much later."""
@@ -189,7 +189,7 @@ def end() -> None:
     """Record no more, spill every ring, close the files. Open spans stay open in the file. Harmless when not begun."""
 
 def flush() -> None:
-    """Spill every ring, and go on."""
+    """Write out every ring."""
 
 def task_mode(on: bool, /) -> None:
     """Say whether an event loop runs in this thread: then the innermost span is kept per task, not per thread."""

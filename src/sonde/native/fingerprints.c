@@ -182,9 +182,9 @@ static PyObject *prepare(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
 }
 
 static PyMethodDef functions[] = {
-    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch and of Sonde."},
-    {"write", fingerprints_write, METH_VARARGS, "Record the fingerprint of a tensor; False: Python has to."},
-    {"write_many", write_many, METH_VARARGS, "The same for a list of spans and one of tensors; those that Python has to write."},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Set the parts of torch and Sonde to use."},
+    {"write", fingerprints_write, METH_VARARGS, "Record the fingerprint of a tensor; False if Python must do it."},
+    {"write_many", write_many, METH_VARARGS, "The same for lists of spans and tensors; returns those that Python must write."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -14,7 +14,7 @@ def prepare(
     note: Callable[[Any, float, int], object],  # of the event core: (span, value, key)
     mask: int,  # the bits of a digest that the key has
 ) -> None:
-    """Take what is needed of torch and of Sonde."""
+    """Set the parts of torch and Sonde to use."""
 
 def write(span: Any, tensor: Any, /) -> bool:
     """Record the fingerprint of a tensor under the name of a span; False: it is not plain, and Python has to."""

@@ -608,8 +608,8 @@ static int look_into(PyObject *value, int deeper)
 /* ---- the types ---- */
 
 static const PyMemberDef call_members[] = {
-    {"first", T_LONGLONG, offsetof(Call, first), READONLY, "Nodes of its last call have this number or a higher one,"},
-    {"end", T_LONGLONG, offsetof(Call, end), READONLY, "and a lower one than this."},
+    {"first", T_LONGLONG, offsetof(Call, first), READONLY, "Lowest number of a node of its last call."},
+    {"end", T_LONGLONG, offsetof(Call, end), READONLY, "One more than the highest such number."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -712,17 +712,17 @@ static PyObject *look_in(PyObject *Py_UNUSED(module), PyObject *value)
 }
 
 static PyMethodDef functions[] = {
-    {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1: it cannot be read here."},
+    {"look", look_at, METH_O, "Bits: 1 infinity, 2 NaN; -1 if it cannot be read here."},
     {"look_into", look_in, METH_O, "The same for plain containers of tensors and numbers."},
-    {"watched", watched, METH_VARARGS, "What is called in the place of `original` for a layer."},
-    {"passing", passing, METH_O, "What is called in the place of a backward pass."},
-    {"hook", hook, METH_VARARGS, "A hook for gradients: the layer; 0: of its result, 1: of its input; which output of the node."},
-    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch and of the watch."},
-    {"turn", turn, METH_O, "0: off, 1: on, 2: only losses are looked at."},
-    {"renew", renew, METH_NOARGS, "What comes now comes after no layer."},
-    {"suspect", suspect, METH_O, "Say whether the end of each backward pass is to be reported."},
-    {"weigh", weigh, METH_O, "The list of weak references to parameters."},
-    {"at", at, METH_NOARGS, "What is open, and what was seen last."},
+    {"watched", watched, METH_VARARGS, "The function that replaces `original` for a layer."},
+    {"passing", passing, METH_O, "The function that replaces the backward pass."},
+    {"hook", hook, METH_VARARGS, "A gradient hook: layer, 0 for its result or 1 for its input, output of the node."},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Set the parts of torch and of the watch to use."},
+    {"turn", turn, METH_O, "0: off, 1: on, 2: losses only."},
+    {"renew", renew, METH_NOARGS, "Forget the last layer."},
+    {"suspect", suspect, METH_O, "Set whether the end of each backward pass is reported."},
+    {"weigh", weigh, METH_O, "Set the list of weak references to parameters."},
+    {"at", at, METH_NOARGS, "The open layers and the last one seen."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -59,7 +59,7 @@ def prepare(
     blame: Callable[[BaseException], object],  # what is called for a failure of ours
     calm: frozenset[str],  # the names of nodes that make nothing of a gradient
 ) -> None:
-    """Take what is needed of torch and of the watch."""
+    """Set the parts of torch and of the watch to use."""
 
 def turn(mode: int, /) -> None:
     """0: off. 1: on. 2: only losses are looked at."""
@@ -68,7 +68,7 @@ def renew() -> None:
     """A batch has come: what this thread calls now comes after no layer."""
 
 def suspect(on: bool, /) -> None:
-    """Say whether the end of each backward pass is to be reported."""
+    """Set whether the end of each backward pass is reported."""
 
 def weigh(weights: list[Any], /) -> None:
     """The weak references to parameters whose gradients are looked at."""

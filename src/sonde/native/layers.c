@@ -197,7 +197,7 @@ static Passage *passage_new(Call *call, uint64_t first)
 }
 
 static PyMethodDef passage_methods[] = {
-    {"begins", passage_begins, METH_O, "The pass comes to a node behind the result."},
+    {"begins", passage_begins, METH_O, "The backward pass has reached the node of the result."},
     {NULL, NULL, 0, NULL},
 };
 static const PyType_Slot passage_slots[] = {{Py_tp_methods, passage_methods}, {0, NULL}};
@@ -532,11 +532,11 @@ static PyObject *ended(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 }
 
 static PyMethodDef functions[] = {
-    {"recorded", recorded, METH_VARARGS, "What is called for a layer that is recorded."},
-    {"shadow", shadow, METH_O, "What is called for a module that is not."},
-    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Take what is needed of torch and of Sonde."},
-    {"mute", mute, METH_O, "Say whether what this thread calls now is not recorded."},
-    {"finish", finish, METH_O, "A backward pass of this thread has ended, perhaps by an exception of this type."},
+    {"recorded", recorded, METH_VARARGS, "The function called for a recorded layer."},
+    {"shadow", shadow, METH_O, "The function called for a module that is not recorded."},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, "Set the parts of torch and Sonde to use."},
+    {"mute", mute, METH_O, "Set whether calls of this thread are ignored."},
+    {"finish", finish, METH_O, "End the backward pass of this thread; the argument is the exception's type or None."},
     {"ended", ended, METH_NOARGS, "It has ended."},
     {NULL, NULL, 0, NULL},
 };

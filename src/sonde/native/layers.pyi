@@ -40,13 +40,13 @@ def prepare(
     describe: Callable[[Any], None],  # a layer was called for the first time
     blame: Callable[[BaseException], object],  # what is called for a failure of ours
 ) -> None:
-    """Take what is needed of torch and of Sonde."""
+    """Set the parts of torch and Sonde to use."""
 
 def mute(on: bool, /) -> None:
-    """Say whether what this thread calls now is not recorded."""
+    """Set whether calls of this thread are ignored."""
 
 def finish(error: type[BaseException] | None, /) -> None:
-    """A backward pass of this thread has ended, perhaps by an exception of this type."""
+    """End the backward pass of this thread; the argument is the exception's type or None."""
 
 def ended() -> None:
     """A backward pass of this thread has ended."""

@@ -901,7 +901,7 @@ static PyObject *fast_path(PyObject *Py_UNUSED(module), PyObject *args)
     for (int i = 0; i < 4; i++)
         if (strcmp(known[i].name, name) == 0)
             return (PyObject *)outermost_made(known[i].call, function, subscribed);
-    return PyErr_Format(PyExc_ValueError, "there is no fast path called %s", name);
+    return PyErr_Format(PyExc_ValueError, "there is no fast path %s", name);
 }
 
 static PyObject *set_batches(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -909,7 +909,7 @@ static PyObject *set_batches(PyObject *module, PyObject *args, PyObject *kwargs)
     PyObject *parts = named_arguments(args, kwargs, batch_names);
     if (parts && !PyType_IsSubtype((PyTypeObject *)of(parts, BATCH), &PyTuple_Type)) {
         Py_CLEAR(parts);
-        PyErr_SetString(PyExc_TypeError, "a batch is a tuple");
+        PyErr_SetString(PyExc_TypeError, "a batch must be a tuple");
     }
     if (!parts)
         return NULL;
@@ -945,13 +945,13 @@ static PyObject *get_fetching(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(n
 }
 
 static PyMethodDef functions[] = {
-    {"fast_path", fast_path, METH_VARARGS, "What stands in the place of a function of a loader: its name, the function, what else is called."},
-    {"batches", (PyCFunction)(void (*)(void))set_batches, METH_VARARGS | METH_KEYWORDS, "Say what happens where batches are made and come."},
-    {"rest", rest, METH_NOARGS, "Take no fast path any more."},
-    {"forget", forget, METH_NOARGS, "Judge every iterator anew: a loop over data has begun."},
-    {"waiting", get_waiting, METH_NOARGS, "Is a plain batch waited for in this thread?"},
-    {"coming", get_coming, METH_NOARGS, "The plain batch that is waited for in this thread; None: none, or it is not known yet."},
-    {"fetching", get_fetching, METH_NOARGS, "Who makes a plain batch in this thread, and what it was asked for; None: nobody."},
+    {"fast_path", fast_path, METH_VARARGS, "A fast replacement for a loader function: its name, the function, the slow replacement."},
+    {"batches", (PyCFunction)(void (*)(void))set_batches, METH_VARARGS | METH_KEYWORDS, "Set the callbacks for made and delivered batches."},
+    {"rest", rest, METH_NOARGS, "Disable the fast path."},
+    {"forget", forget, METH_NOARGS, "Classify all iterators again because a loop over data has begun."},
+    {"waiting", get_waiting, METH_NOARGS, "Whether this thread waits for a plain batch."},
+    {"coming", get_coming, METH_NOARGS, "The plain batch this thread waits for; None if there is none or it is not known yet."},
+    {"fetching", get_fetching, METH_NOARGS, "The fetcher of the plain batch being made in this thread and its request, or None."},
     {NULL, NULL, 0, NULL},
 };
 

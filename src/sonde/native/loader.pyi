@@ -55,13 +55,13 @@ def batches(
     """Say what happens on the fast paths of batches, and take them."""
 
 def rest() -> None:
-    """Take no fast path any more."""
+    """Disable the fast path."""
 
 def forget() -> None:
-    """Judge every iterator anew: a loop over data has begun."""
+    """Classify all iterators again because a loop over data has begun."""
 
 def waiting() -> bool:
-    """Is a plain batch waited for in this thread?"""
+    """Whether this thread waits for a plain batch."""
 
 def coming() -> Any:
     """The plain batch that is being made for such a wait, as a `Batch`; None: there is none."""

@@ -13,7 +13,7 @@ static const struct {
     int (*fill)(PyObject *module);
 } parts[] = {PARTS(ENTRY)};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_sonde", "The C parts of Sonde.", -1, NULL, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_sonde", "Sonde's C extension.", -1, NULL, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__sonde(void)
 {

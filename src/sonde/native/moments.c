@@ -199,9 +199,9 @@ static PyObject *active(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"moments", moments, METH_VARARGS, "(sum, squares, nonzero, nonfinite, beyond) of a tensor; None: it cannot be read here."},
-    {"distance", distance, METH_VARARGS, "The sum of the squares of what two tensors differ by; None: they cannot be read here."},
-    {"active", active, METH_VARARGS, "How many units of a tensor are not zero everywhere; None: it cannot be read here."},
+    {"moments", moments, METH_VARARGS, "(sum, squares, nonzero, nonfinite, beyond) of a tensor; None if it cannot be read here."},
+    {"distance", distance, METH_VARARGS, "Squared distance of two tensors; None if they cannot be read here."},
+    {"active", active, METH_VARARGS, "Number of units of a tensor that are not zero everywhere; None if it cannot be read here."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -66,7 +66,7 @@ static PyObject *outermost_new(PyTypeObject *Py_UNUSED(type), PyObject *args, Py
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOI:Outermost", names, &function, &PyDict_Type, &compiler, &flag, &task, &number))
         return NULL;
     if (number > 63)
-        return PyErr_Format(PyExc_ValueError, "there can be 64 kinds of outermost calls, and %u is no number of one", number);
+        return PyErr_Format(PyExc_ValueError, "the number of a kind of outermost calls is 0 to 63, not %u", number);
     Outermost *outermost = outermost_made(outermost_call, function, function);
     if (!outermost)
         return NULL;
@@ -111,9 +111,9 @@ static PyObject *outermost_replace(PyObject *self, PyObject *replaced)
 
 static PyMethodDef outermost_methods[] = {
     REDUCE,
-    {"subscribe", outermost_subscribe, METH_O, "Say which function is called for outermost calls."},
-    {"fast_path", outermost_fast_path, METH_O, "Say which function is called instead; None: none."},
-    {"replace", outermost_replace, METH_O, "Say which function is called for calls inside others; None: the function itself."},
+    {"subscribe", outermost_subscribe, METH_O, "Set the function called for outermost calls."},
+    {"fast_path", outermost_fast_path, METH_O, "Set the fast function called instead, or None."},
+    {"replace", outermost_replace, METH_O, "Set the function called for inner calls; None for the function itself."},
     {NULL, NULL, 0, NULL},
 };
 static const PyType_Slot outermost_slots[] = {
@@ -396,7 +396,7 @@ static PyObject *made(vectorcallfunc vector, const char *const *names, PyObject 
 }
 
 static const PyMemberDef fast_path_members[] = {
-    {"__python_implementation__", T_OBJECT_EX, offsetof(FastPath, function), READONLY, "What does the same, where torch.compile looks for it."},
+    {"__python_implementation__", T_OBJECT_EX, offsetof(FastPath, function), READONLY, "The Python equivalent, under the name that torch.compile looks up."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -499,13 +499,13 @@ static PyObject *block_exit(PyObject *self, PyObject *const *args, Py_ssize_t co
 }
 
 static PyMethodDef block_methods[] = {
-    {"__enter__", block_enter, METH_NOARGS, "The step begins."},
-    {"__exit__", (PyCFunction)(void (*)(void))block_exit, METH_FASTCALL, "The step has ended."},
+    {"__enter__", block_enter, METH_NOARGS, "Begin the step."},
+    {"__exit__", (PyCFunction)(void (*)(void))block_exit, METH_FASTCALL, "End the step."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef block_members[] = {
-    {"_step", T_OBJECT, offsetof(Block, step), READONLY, "The number that was given."},
+    {"_step", T_OBJECT, offsetof(Block, step), READONLY, "The given step number."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -600,28 +600,28 @@ static PyObject *collects(PyObject *spans, PyObject *args)
 
 static PyObject *collecting(PyObject *Py_UNUSED(module), PyObject *spans)
 {
-    static PyMethodDef made = {"collects", collects, METH_VARARGS, "Record a collection of garbage."};
-    return PyTuple_Check(spans) ? PyCFunction_New(&made, spans) : PyErr_Format(PyExc_TypeError, "spans are given as a tuple");
+    static PyMethodDef made = {"collects", collects, METH_VARARGS, "Record a garbage collection."};
+    return PyTuple_Check(spans) ? PyCFunction_New(&made, spans) : PyErr_Format(PyExc_TypeError, "spans must be a tuple");
 }
 
 #define NAMED(NAME) (PyCFunction)(void (*)(void))NAME, METH_VARARGS | METH_KEYWORDS
 
 static PyMethodDef functions[] = {
-    {"collecting", collecting, METH_O, "What records collections of garbage, with a span for each generation."},
-    {"forward", NAMED(forward), "The fast path of calls of modules."},
-    {"backward", NAMED(backward), "That of backward passes."},
-    {"begins", NAMED(begins), "That of the begin of an optimizer's step."},
-    {"ends", NAMED(ends), "That of its end."},
-    {"stepped", NAMED(stepped), "That of a look at the learning rates of an optimizer that has stepped."},
-    {"ended", NAMED(ended), "That of the end of a step of training."},
-    {"replaced", NAMED(replaced), "What calls other functions for some modules."},
-    {"blocks", NAMED(set_blocks), "Say what blocks do."},
-    {"exchange", set_exchange, METH_VARARGS, "Say how numbers of tensors are read; None: by asking."},
-    {"ready", set_ready, METH_O, "Say whether the plain case is at hand."},
-    {"passes", set_passes, METH_O, "Say whether forward and backward passes may take their fast paths."},
-    {"mute", set_muted, METH_O, "Say whether modules that are called in this thread take no fast path."},
-    {"lead", lead, METH_O, "Say which optimizer's steps are plain; None: no one's."},
-    {"take", take, METH_NOARGS, "The optimizer whose plain step runs in this thread, which is a plain one no more."},
+    {"collecting", collecting, METH_O, "A callback that records garbage collections, with a span for each generation."},
+    {"forward", NAMED(forward), "The fast path for module calls."},
+    {"backward", NAMED(backward), "The fast path for backward passes."},
+    {"begins", NAMED(begins), "The fast path for the beginning of an optimizer step."},
+    {"ends", NAMED(ends), "The fast path for the end of an optimizer step."},
+    {"stepped", NAMED(stepped), "The fast path for reading an optimizer's learning rates after its step."},
+    {"ended", NAMED(ended), "The fast path for the end of a training step."},
+    {"replaced", NAMED(replaced), "A dispatcher that calls other functions for some modules."},
+    {"blocks", NAMED(set_blocks), "Set what blocks do."},
+    {"exchange", set_exchange, METH_VARARGS, "Set how tensor values are read; None for Python calls."},
+    {"ready", set_ready, METH_O, "Set whether the plain case applies."},
+    {"passes", set_passes, METH_O, "Set whether forward and backward passes may use the fast path."},
+    {"mute", set_muted, METH_O, "Set whether module calls of this thread skip the fast path."},
+    {"lead", lead, METH_O, "Set the optimizer whose steps are plain, or None."},
+    {"take", take, METH_NOARGS, "Take the optimizer whose plain step runs in this thread, and end that plain step."},
     {NULL, NULL, 0, NULL},
 };
 

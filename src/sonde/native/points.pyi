@@ -25,7 +25,7 @@ class Outermost:
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., Any]: ...
     def subscribe(self, subscribed: Callable[..., Any], /) -> None:
-        """Say which function is called for outermost calls."""
+        """Set the function called for outermost calls."""
     def fast_path(self, fast: Callable[..., Any] | None, /) -> None:
         """Say which function is called instead of that; None: none."""
     def replace(self, replaced: Callable[..., Any] | None, /) -> None:
@@ -54,7 +54,7 @@ def forward(
     losses: type,  # the class of losses
     learned: dict[int, None],  # the addresses of modules that were called in training and with gradients
 ) -> Function:
-    """The fast path of calls of modules."""
+    """The fast path for module calls."""
 
 def backward(
     slow: Function,
@@ -115,7 +115,7 @@ def blocks(
     slow_enter: Callable[[int | None], bool],  # (step): has a step begun?
     slow_exit: Callable[[type[BaseException] | None], None],  # (kind of the exception)
 ) -> None:
-    """Say what blocks do."""
+    """Set what blocks do."""
 
 def exchange(capsule: Any, copied_late: Callable[[Any], bool], /) -> None:
     """Say how numbers of tensors are read: torch's exchange of DLPack (None: it has none, and is asked for each), and what tells
@@ -129,7 +129,7 @@ def ready(on: bool, /) -> None:
     """Say whether the plain case is at hand: training goes on, and nothing unusual was seen."""
 
 def mute(on: bool, /) -> None:
-    """Say whether modules that are called in this thread take no fast path."""
+    """Set whether module calls of this thread skip the fast path."""
 
 def lead(optimizer: Any, /) -> None:
     """Say which optimizer's steps are plain; None: no one's. It is not kept alive."""

@@ -155,9 +155,9 @@ static PyObject *pass_on(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 #endif
 
 static PyMethodDef functions[] = {
-    {"watch", watch, METH_VARARGS, "Be notified of SIGTERM by another signal."},
-    {"unwatch", unwatch, METH_NOARGS, "Be notified no longer."},
-    {"pass_on", pass_on, METH_NOARGS, "Let the SIGTERM that came do what it does."},
+    {"watch", watch, METH_VARARGS, "Report SIGTERM through another signal."},
+    {"unwatch", unwatch, METH_NOARGS, "Stop reporting SIGTERM."},
+    {"pass_on", pass_on, METH_NOARGS, "Deliver the received SIGTERM."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -55,7 +55,7 @@ static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     Py_ssize_t count = v[0].len / RECORD_SIZE, bad = 0;
     if (v[1].len != count || v[2].len != 4 * count || v[3].len != count || v[4].len != 4 * count)
-        return refuse(v, 5, "columns are not as long as the slots");
+        return refuse(v, 5, "columns and slots differ in length");
     uint8_t *kinds = v[1].buf, *what = v[3].buf, classes[256];
     uint32_t *seqs = v[2].buf, *threads = v[4].buf, first = thread;
     int alone = 1;
@@ -92,7 +92,7 @@ static PyObject *mark(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     Py_ssize_t count = v[0].len / 4, known = v[2].len, plain = 0, again = 0, beyond = 0;
     if (v[1].len != count || v[3].len < 4 * count || v[4].len < 4 * count)
-        return refuse(v, 5, "columns are not as long as the numbers");
+        return refuse(v, 5, "columns and numbers differ in length");
     const uint32_t *seqs = v[0].buf;
     const uint8_t *what = v[1].buf;
     uint8_t *seen = v[2].buf;
@@ -129,10 +129,10 @@ static PyObject *sort(PyObject *Py_UNUSED(module), PyObject *args)
     const uint8_t *kinds = v[1].buf, *what = v[2].buf, *own = v[3].buf, *table = v[4].buf, *piles = v[5].buf;
     room = room < MOST_PILES ? room : MOST_PILES;
     if (v[1].len != count || v[2].len != count || v[3].len != count || v[6].len != count || !names || v[5].len != 2 * 256 * FLAGS)
-        return refuse(v, 8, "columns are not as long as the slots");
+        return refuse(v, 8, "columns and slots differ in length");
     for (Py_ssize_t i = 0; i < 2 * 256 * FLAGS; i++)
         if (piles[i] >= room)
-            return refuse(v, 8, "there is no room for so many piles");
+            return refuse(v, 8, "there are too many groups");
     uint8_t *codes = v[6].buf;
     int64_t *places = v[7].buf;
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -178,18 +178,18 @@ static PyObject *gather(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     Py_ssize_t count = v[1].len / 8;
     if (at < 0 || width < 1 || at + width > RECORD_SIZE || v[2].len != count * width)
-        return refuse(v, 3, "there is no such field, or not as many places as values");
+        return refuse(v, 3, "unknown field, or a different number of places and values");
     if (gather_into(v[2].buf, (const char *)v[0].buf + at, v[0].len / RECORD_SIZE, v[1].buf, count, width) < 0)
-        return refuse(v, 3, "there is no such slot, or nothing of that width");
+        return refuse(v, 3, "unknown slot, or a wrong width");
     release(v, 3);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"cut", cut, METH_VARARGS, "Say what each slot is."},
+    {"cut", cut, METH_VARARGS, "Classify each slot."},
     {"mark", mark, METH_VARARGS, "Mark the numbers of records."},
-    {"sort", sort, METH_VARARGS, "Lay records in piles."},
-    {"gather", gather, METH_VARARGS, "One field of some records."},
+    {"sort", sort, METH_VARARGS, "Group records."},
+    {"gather", gather, METH_VARARGS, "One field of the selected records."},
     {NULL, NULL, 0, NULL},
 };
 

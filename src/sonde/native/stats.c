@@ -302,7 +302,7 @@ static PyObject *stats(PyObject *Py_UNUSED(module), PyObject *args)
         format++;
     PyObject *result = NULL;
     if (!format->code) {
-        PyErr_Format(PyExc_ValueError, "no such format: %s", code);
+        PyErr_Format(PyExc_ValueError, "unknown format: %s", code);
     } else if ((uintptr_t)view.buf % format->size || view.len % (Py_ssize_t)format->size) {
         PyErr_SetString(PyExc_ValueError, "the memory is not a whole number of aligned elements");
     } else {
@@ -318,7 +318,7 @@ static PyObject *stats(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"stats", stats, METH_VARARGS, "(low, high, mean, std, nonfinite) of contiguous memory; the first four of what is finite."},
+    {"stats", stats, METH_VARARGS, "(low, high, mean, std, nonfinite) of contiguous memory; the first four over finite values."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -68,7 +68,7 @@ static PyObject *watch(PyObject *Py_UNUSED(module), PyObject *on)
 int fill_traceable(PyObject *module)
 {
     static PyMethodDef functions[] = {
-        {"watch", watch, METH_O, "Say whether calls go to their handlers."},
+        {"watch", watch, METH_O, "Set whether calls go to their handlers."},
         {NULL, NULL, 0, NULL},
     };
     static PyMethodDef methods[] = {REDUCE, {NULL, NULL, 0, NULL}};

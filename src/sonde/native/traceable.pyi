@@ -16,4 +16,4 @@ class Traceable:
     def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., Any]: ...
 
 def watch(on: bool, /) -> None:
-    """Say whether calls go to their handlers."""
+    """Set whether calls go to their handlers."""

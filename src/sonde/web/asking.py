@@ -90,7 +90,7 @@ class Ask:
         given = [one for one in self.query.get(name, "").split(",") if one] or [valid[0]]
         for one in given:
             if one not in valid:
-                raise BadRequest(f"{name} must be some of {', '.join(valid)}, not {one!r}.")
+                raise BadRequest(f"{name} must be one or more of {', '.join(valid)}, not {one!r}.")
         return given
 
     def rank(self) -> int | None:

@@ -80,8 +80,8 @@ function Whole({ head, data }: { head: Head; data: WholeBatch }) {
           step: data.step === null ? null : <Go to={to.step(head.id, batch.rank, data.step)}>{count(data.step)}</Go>,
           items: count(items.length || batch.size),
           worker: batch.worker === null ? "main process" : String(batch.worker),
-          "waited for it": duration(batch.wait_ns),
-          "loading it took": duration(batch.fetch_ns),
+          wait: duration(batch.wait_ns),
+          "load time": duration(batch.fetch_ns),
           collate: batch.collate_ns === null ? null : duration(batch.collate_ns),
           purpose: batch.purpose ?? MISSING,
         }}
@@ -122,9 +122,7 @@ function Items({ run, items, longest }: { run: string; items: BatchItem[]; longe
   if (!items.length) {
     return (
       <Part title="Items">
-        <p class="soft">
-          Which items are in this batch was not recorded. The loader may be of a kind that Sonde does not know.
-        </p>
+        <p class="soft">The items of this batch were not recorded. Sonde may not support this loader.</p>
       </Part>
     )
   }
@@ -139,7 +137,7 @@ function Items({ run, items, longest }: { run: string; items: BatchItem[]; longe
       text: true,
       cell: one => (one.dur_ns === null ? "" : <Meter part={longest ? one.dur_ns / longest : 0} />),
     },
-    { key: "took", title: "loading took", cell: one => duration(one.dur_ns) },
+    { key: "took", title: "load time", cell: one => duration(one.dur_ns) },
     { key: "worker", title: "worker", cell: one => one.worker ?? "main" },
     { key: "at", title: "at", about: "Since the start of the run", wide: true, cell: one => duration(one.start_ns) },
     ...(sizes ? [{ key: "bytes", title: "size", cell: (one: BatchItem) => size(one.bytes) }] : []),

@@ -163,7 +163,9 @@ function Way({ head, birth }: { head: Head; birth: Birth }) {
           {one.type && ` ${one.type}`}
         </li>
       )}
-      <li class="here">{one.where === "data" ? "in the data" : one.producer ? `made in ${one.where}` : one.where}</li>
+      <li class="here">
+        {one.where === "data" ? "in the data" : one.producer ? `produced in ${one.where}` : one.where}
+      </li>
     </ol>
   )
 }
@@ -336,7 +338,7 @@ function Values({ batch }: { batch: BoxBatch }) {
 function Open({ data }: { data: Box }) {
   if (!data.open.length) return null
   return (
-    <Part title="Open spans" told="Entered and not left.">
+    <Part title="Open spans" told="Spans that had not ended.">
       <Table
         caption="Open spans"
         narrow
@@ -373,7 +375,7 @@ function Threads({ data }: { data: Box }) {
 function Dumps({ head, data }: { head: Head; data: Box }) {
   if (data.dumps.length < 2) return null
   return (
-    <Part title="All dumps of the run">
+    <Part title="All dumps of this run">
       <Table
         caption="Dumps"
         rows={data.dumps}

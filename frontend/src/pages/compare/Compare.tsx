@@ -197,7 +197,7 @@ function Times({ data }: { data: Comparison }) {
   const sure =
     step.more_steps === null || step.more_steps === 0
       ? ""
-      : ` About ${plural(step.more_steps, "step")} of each run would make it sure.`
+      : ` About ${plural(step.more_steps, "step")} of each run would be enough for a sure result.`
   return (
     <Part
       title="Step time"
@@ -367,7 +367,7 @@ function Numbers({ data }: { data: Comparison }) {
       )}
       {streams.length > 0 && (
         <Table
-          caption="What was compared step by step"
+          caption="Compared step by step"
           rows={streams}
           keyOf={one => one.what}
           columns={[

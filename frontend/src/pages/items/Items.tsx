@@ -87,7 +87,7 @@ function Listed({ head }: { head: Head }) {
 function NoItems({ filtered }: { filtered: boolean }) {
   if (filtered) {
     return (
-      <Empty title="No item fits">
+      <Empty title="No items match">
         <button type="button" onClick={() => setQuery({ q: null })}>
           Show all items
         </button>

@@ -38,7 +38,7 @@ export default function Learning({ params }: PageProps) {
 
 function Nothing() {
   return (
-    <Empty title="Nothing was measured yet">
+    <Empty title="Nothing to show yet">
       Log metrics with <code>sonde.log(accuracy=0.9)</code>. Record gradients, activations and inputs of some steps with{" "}
       <code>sonde run --learning train.py</code>.
     </Empty>

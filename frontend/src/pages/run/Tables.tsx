@@ -119,7 +119,7 @@ export function SlowSteps({ report, run }: { report: Report; run: string }) {
     { key: "times", title: "of median", cell: one => <span class="soft">{times(one.times)}</span> },
     {
       key: "mostly",
-      title: "longer than usual",
+      title: "longer than the median",
       text: true,
       cell: one =>
         one.phase && (one.extra_ns ?? 0) > 0 ? `${phaseName(one.phase)} +${duration(one.extra_ns)}` : MISSING,

@@ -46,7 +46,7 @@ function NoRuns({ folder }: { folder: string }) {
   return (
     <Empty title="No runs yet">
       <p>
-        The folder <code>{folder}</code> holds no run. Record a training, without changing it:
+        The folder <code>{folder}</code> has no runs. Record a training without changing it:
       </p>
       <p>
         <Copy text="sonde run train.py" />
@@ -95,7 +95,7 @@ function Listed({ data }: { data: RunList }) {
           rowClass={run => (chosen.includes(run.id) ? "chosen" : undefined)}
         />
       ) : (
-        <Empty title="No run fits">
+        <Empty title="No runs match">
           <button type="button" onClick={() => setQuery({ q: null })}>
             Show all {plural(data.runs.length, "run")}
           </button>

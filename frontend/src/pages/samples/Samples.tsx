@@ -41,7 +41,7 @@ function Sampled({ head }: { head: Head }) {
 function NoSamples() {
   return (
     <Empty title="No stacks were sampled">
-      Record with <code>sonde run --sample train.py</code> to see in which lines the program spends its time.
+      Record with <code>sonde run --sample train.py</code> to see which lines take time.
     </Empty>
   )
 }

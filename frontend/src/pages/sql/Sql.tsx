@@ -190,7 +190,7 @@ function Beside({ run, onChoose }: { run: string; onChoose: (text: string) => vo
       </ul>
       {before.length > 0 && (
         <details>
-          <summary>Asked before ({count(before.length)})</summary>
+          <summary>History ({count(before.length)})</summary>
           <ul class="queries">
             {before.map(one => (
               <li key={one}>

@@ -198,8 +198,8 @@ function Batches({ head, batches }: { head: Head; batches: BatchHead[] }) {
     ...(several ? [{ key: "rank", title: "rank", cell: (one: BatchHead) => one.rank ?? MISSING }] : []),
     { key: "size", title: "items", cell: one => count(one.size) },
     { key: "worker", title: "worker", cell: one => one.worker ?? "main" },
-    { key: "wait", title: "waited for it", cell: one => duration(one.wait_ns) },
-    { key: "fetch", title: "loading it took", cell: one => duration(one.fetch_ns) },
+    { key: "wait", title: "wait", cell: one => duration(one.wait_ns) },
+    { key: "fetch", title: "load time", cell: one => duration(one.fetch_ns) },
     { key: "purpose", title: "purpose", text: true, cell: one => one.purpose ?? MISSING },
   ]
   return (

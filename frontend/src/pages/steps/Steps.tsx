@@ -83,7 +83,7 @@ function Listed({ head }: { head: Head }) {
 function NoSteps({ head, filtered }: { head: Head; filtered: boolean }) {
   if (filtered) {
     return (
-      <Empty title="No step fits">
+      <Empty title="No steps match">
         <button type="button" onClick={() => setQuery({ ...toQuery(NONE), offset: null })}>
           Show all steps
         </button>

@@ -347,7 +347,7 @@ function Sums({ run, rank, lanes }: { run: string; rank: string | undefined; lan
         </>
       }
     >
-      <Show of={found} path={path} what="Adding up">
+      <Show of={found} path={path} what="Summing up">
         {data =>
           data.names.length ? (
             <Table

@@ -74,7 +74,7 @@ function Whole({ head, trace, beside }: { head: Head; trace: Document; beside: s
         {trace.item !== null && <Go to={to.item(head.id, itemName(trace))}>Everything about item {trace.item}</Go>}
         {others.length > 0 && (
           <label class="small">
-            Beside it{" "}
+            Compare with{" "}
             <select
               value={beside ?? ""}
               onChange={event => setQuery({ beside: event.currentTarget.value || null, array: null })}

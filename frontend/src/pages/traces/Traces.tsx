@@ -54,7 +54,7 @@ function Listed({ head, traces }: { head: Head; traces: TraceFile[] }) {
         <div class="tools">
           {a && b ? (
             <a class="button" href={to.trace(head.id, a, { beside: b })}>
-              Show the two side by side
+              Show both side by side
             </a>
           ) : (
             <span class="soft small">Select two traces to see them side by side.</span>

@@ -75,7 +75,7 @@ def _join(run: Run, file: Path, row: dict[str, Any]) -> int:
 
 def _known(ahead: int | None, file: Path) -> int:
     if ahead is None:
-        raise RunUnreadable(f"{file} has no mark of Sonde: its times cannot be placed.")
+        raise RunUnreadable(f"{file} has no Sonde mark, so its events cannot be placed on the timeline.")
     return ahead
 
 

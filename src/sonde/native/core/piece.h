@@ -111,13 +111,13 @@ static void life_dealloc(PyObject *object)
 }
 
 static PyMethodDef life_methods[] = {
-    {"resume", life_resume, METH_NOARGS, "It runs (again): open the record, be the parent of what comes."},
-    {"suspend", life_suspend, METH_NOARGS, "It rests: be nobody's parent."},
-    {"close", (PyCFunction)(void (*)(void))life_close, METH_FASTCALL, "It ended, perhaps by an exception of this type."},
+    {"resume", life_resume, METH_NOARGS, "Continue: open the record and become the parent of new records."},
+    {"suspend", life_suspend, METH_NOARGS, "Pause: no longer the parent of new records."},
+    {"close", (PyCFunction)(void (*)(void))life_close, METH_FASTCALL, "End it; the argument is the exception's type or None."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot life_slots[] = {
-    {Py_tp_doc, "One entry of a span that runs in pieces."},
+    {Py_tp_doc, "One entry of a span that is paused and resumed."},
     {Py_tp_new, life_new},
     {Py_tp_dealloc, life_dealloc},
     {Py_tp_methods, life_methods},
@@ -355,12 +355,12 @@ static PyObject *iterate_keyed(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef loop_methods[] = {
-    {"__length_hint__", loop_hint, METH_NOARGS, "That of the iterator inside."},
-    {"close", (PyCFunction)(void (*)(void))loop_close, METH_FASTCALL, "End the block that is open, perhaps by an exception of this type."},
+    {"__length_hint__", loop_hint, METH_NOARGS, "The length hint of the inner iterator."},
+    {"close", (PyCFunction)(void (*)(void))loop_close, METH_FASTCALL, "End the open block; the argument is the exception's type or None."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef loop_members[] = {
-    {"count", T_LONGLONG, offsetof(Loop, count), READONLY, "How many items were handed out."},
+    {"count", T_LONGLONG, offsetof(Loop, count), READONLY, "Number of items returned so far."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot loop_slots[] = {

@@ -394,7 +394,7 @@ static int wants_metadata(PyObject *const *args, Py_ssize_t count, PyObject *nam
         return 0;
     Py_ssize_t keywords = names ? PyTuple_Size(names) : 0;
     if (count + keywords != 1 || (keywords && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "metadata") != 0)) {
-        PyErr_SetString(PyExc_TypeError, "start() and stop() take one argument, metadata");
+        PyErr_SetString(PyExc_TypeError, "start() and stop() take only the argument metadata");
         return -1;
     }
     *metadata = PyObject_IsTrue(args[0]);
@@ -522,25 +522,25 @@ static PyObject *span_remake(PyObject *Py_UNUSED(module), PyObject *arguments)
 static PyObject *span_wrap(PyObject *self, PyObject *function);
 
 static PyMethodDef span_methods[] = {
-    {"__enter__", span_enter, METH_NOARGS, "Take a slot for this entry."},
-    {"__exit__", (PyCFunction)(void (*)(void))span_exit, METH_FASTCALL, "Complete the innermost entry of this span."},
-    {"start", (PyCFunction)(void (*)(void))span_start, METH_FASTCALL | METH_KEYWORDS, "Enter; with metadata=True, stamp."},
-    {"stop", (PyCFunction)(void (*)(void))span_stop, METH_FASTCALL | METH_KEYWORDS, "Leave; with metadata=True, stamp."},
-    {"__reduce__", span_reduce, METH_NOARGS, "What it was made of."},
+    {"__enter__", span_enter, METH_NOARGS, "Enter the span."},
+    {"__exit__", (PyCFunction)(void (*)(void))span_exit, METH_FASTCALL, "Leave the innermost entry of this span."},
+    {"start", (PyCFunction)(void (*)(void))span_start, METH_FASTCALL | METH_KEYWORDS, "Enter the span; metadata=True also writes a mark."},
+    {"stop", (PyCFunction)(void (*)(void))span_stop, METH_FASTCALL | METH_KEYWORDS, "Leave the span; metadata=True also writes a mark."},
+    {"__reduce__", span_reduce, METH_NOARGS, "Its constructor arguments, for pickle."},
     {"wrap", span_wrap, METH_O, "Record each call of a plain function."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef span_getset[] = {
-    {"name", span_get_name, NULL, "The name its events have.", NULL},
-    {"cat", span_get_cat, NULL, "The category its events have.", NULL},
-    {"on", span_get_on, span_set_on, "The switch; evaluated at each entry.", NULL},
-    {"shared", span_get_shared, span_set_shared, "Arguments of all its events, and of the spans based on it.", NULL},
+    {"name", span_get_name, NULL, "Name of its events.", NULL},
+    {"cat", span_get_cat, NULL, "Category of its events.", NULL},
+    {"on", span_get_on, span_set_on, "Whether it records; checked at each entry.", NULL},
+    {"shared", span_get_shared, span_set_shared, "Arguments of all its events and of spans derived from it.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot span_slots[] = {
-    {Py_tp_doc, "A named place in a program."},
+    {Py_tp_doc, "A named span of time."},
     {Py_tp_new, span_new},
     {Py_tp_init, span_init},
     {Py_tp_dealloc, span_dealloc},

@@ -75,7 +75,7 @@ PyTypeObject *callable_type(const char *name, size_t size, int kind, const PyMem
 {
     static const PyMemberDef plain_members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vector), READONLY, NULL},
-        {"__wrapped__", T_OBJECT_EX, offsetof(Callable, function), READONLY, "What is called otherwise."},
+        {"__wrapped__", T_OBJECT_EX, offsetof(Callable, function), READONLY, "The wrapped function."},
     };
     static const PyMemberDef function_members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vector), READONLY, NULL},

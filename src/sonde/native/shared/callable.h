@@ -35,6 +35,6 @@ int callable_traverse(PyObject *self, visitproc visit, void *arg);
 PyObject *function_reduce(PyObject *self, PyObject *none);
 
 /* Each type of kind FUNCTION has it among its methods. */
-#define REDUCE {"__reduce__", function_reduce, METH_NOARGS, "By name, as functions are: so are copies made."}
+#define REDUCE {"__reduce__", function_reduce, METH_NOARGS, "Pickle by name, like a function."}
 
 #endif

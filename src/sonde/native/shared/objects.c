@@ -8,7 +8,7 @@ PyObject *named_arguments(PyObject *args, PyObject *kwargs, const char *const *n
     while (names[count])
         count++;
     if (PyTuple_Size(args) || !kwargs || PyDict_Size(kwargs) != count)
-        return PyErr_Format(PyExc_TypeError, "%zd arguments are given by name", count);
+        return PyErr_Format(PyExc_TypeError, "takes %zd keyword arguments", count);
     PyObject *made = PyTuple_New(count);
     for (Py_ssize_t i = 0; made && i < count; i++) {
         PyObject *value = PyDict_GetItemString(kwargs, names[i]);
@@ -16,7 +16,7 @@ PyObject *named_arguments(PyObject *args, PyObject *kwargs, const char *const *n
             PyTuple_SetItem(made, i, Py_NewRef(value));
         else {
             Py_CLEAR(made);
-            PyErr_Format(PyExc_TypeError, "the argument %s is missing", names[i]);
+            PyErr_Format(PyExc_TypeError, "missing argument: %s", names[i]);
         }
     }
     return made;

@@ -1,5 +1,5 @@
--- How much of the communication is hidden behind computing? Collectives against the computing of other threads.
--- A collective inside a forward or backward stops it, and hides nothing. Collectives that DistributedDataParallel starts
+-- How much of the communication overlaps with computing in other threads?
+-- A collective inside a forward or backward pass interrupts it, so it does not overlap. Collectives that DistributedDataParallel starts
 -- itself leave no span: `communication_ns` in `steps` has what it could not hide.
 WITH kinds AS (
     SELECT coalesce(rank, -1) AS rank, process, seq, parent, start_ns, start_ns + dur_ns AS end_ns,

@@ -1,4 +1,4 @@
--- What decided how long a step took? Phase by phase the slowest rank, and how much longer it took than the median rank.
+-- What determined the time of a step? For each phase the slowest rank, and how much longer it took than the median rank.
 -- `--step N` chooses the step; without it, the slowest one after warm-up.
 WITH chosen AS (
     SELECT coalesce($step, (SELECT step FROM steps WHERE NOT warmup GROUP BY step ORDER BY max(dur_ns) DESC, step LIMIT 1)) AS step

@@ -1,4 +1,4 @@
--- Which items have the highest loss? Mean, highest and latest value of each item that `sonde.log_items` was given.
+-- Which items have the highest loss? Mean, highest and latest value that `sonde.log_items` recorded for each item.
 SELECT purpose, name, "index", id, count(*) AS times, avg(value) FILTER (isfinite(value)) AS mean,
        max(value) FILTER (isfinite(value)) AS highest, arg_max(value, step) AS latest,
        count(*) FILTER (NOT isfinite(value)) AS nonfinite

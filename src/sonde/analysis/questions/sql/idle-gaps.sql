@@ -1,4 +1,4 @@
--- When did the training thread do nothing that was recorded? Its longest gaps, with the spans before and after.
+-- When did the training thread record nothing? Its longest gaps, with the spans before and after.
 WITH thread AS (
     SELECT process, lane FROM events WHERE cat = 'probe' AND name = 'update' GROUP BY ALL
     UNION SELECT process, lane FROM events WHERE cat = 'compute' AND kind = 'span' GROUP BY ALL

@@ -1,4 +1,4 @@
--- Which items cost the most time to load? `extra_ns` is what an item took beyond the median item, over all its loads.
+-- Which items take longest to load? `extra_ns` is the time beyond that of the median item, over all loads of an item.
 WITH loads AS (SELECT "index", id, worker, step, dur_ns FROM items WHERE dur_ns IS NOT NULL AND NOT error),
      middle AS (SELECT quantile_disc(dur_ns, 0.5) AS p50 FROM loads)
 SELECT "index", id, count(*) AS loads, quantile_disc(dur_ns, 0.5) AS p50_ns, max(dur_ns) AS max_ns,

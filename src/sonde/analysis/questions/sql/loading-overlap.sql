@@ -1,4 +1,4 @@
--- How much of the loading is hidden behind computing? Time in which the loaders of a rank fetched while its model worked.
+-- How much of the loading overlaps with computing? Time in which the loaders of a rank fetched while its model computed.
 WITH kinds AS (
     SELECT coalesce(rank, -1) AS rank, start_ns, start_ns + dur_ns AS end_ns,
            CASE WHEN (cat = 'probe' AND name = 'fetch') OR (cat = 'dataloader' AND name = 'fetch') THEN 0

@@ -1,5 +1,5 @@
--- How long did each epoch take, and what was most of it? Warm-up steps count too.
--- Where the program counts no epochs, a round of its loader is one.
+-- How long did each epoch take, and which phase took most of it? Warm-up steps count too.
+-- If the program counts no epochs, each iteration over its loader is one.
 WITH rounds AS (
     SELECT process, step, min(round) AS round FROM batches WHERE purpose = 'train' AND step IS NOT NULL GROUP BY ALL
 )
