@@ -4,6 +4,5 @@
     app       the routes                                                   asking    one question: its parameters, worker thread, limits, errors
     folder    the runs of the folder, and those that are open              pages     static files, and the page for every other address
 
-One file for each resource: runs, head, report, series, steps, batches, items, lanes, timeline, layers, blackbox, arrays, compare,
-sql, perfetto, live. docs/reference/web.md describes the endpoints.
+`endpoints/` has one file for each address; docs/reference/web.md describes them.
 """

@@ -10,7 +10,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from sonde.version import __version__
-from sonde.web import (
+from sonde.web.access import Access
+from sonde.web.asking import Asking, Dear, error
+from sonde.web.endpoints import (
     arrays,
     batches,
     hosts,
@@ -27,10 +29,8 @@ from sonde.web import (
     timeline,
     traces,
 )
-from sonde.web.access import Access
-from sonde.web.asking import Asking, Dear, error
-from sonde.web.head import head
-from sonde.web.live import Feeds
+from sonde.web.endpoints.head import head
+from sonde.web.endpoints.live import Feeds
 from sonde.web.pages import Pages
 from sonde.web.verdicts import Verdicts
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from sonde.analysis.run import Run
+    from sonde.web.endpoints.traces import TraceReader
     from sonde.web.folder import OpenRun, RunsFolder
-    from sonde.web.traces import TraceReader
 
 SECONDS = 30.0  # for one question
 DEAR_SECONDS = 120.0  # for one whose answer takes long anyway: asked again, it would only begin anew

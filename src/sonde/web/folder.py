@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sonde.web.traces import TraceReader
+    from sonde.web.endpoints.traces import TraceReader
 
 MOST_OPEN = 3
 THREADS = 2

@@ -17,7 +17,7 @@ from sonde.web.folder import RunsFolder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sonde.web.traces import TraceReader
+    from sonde.web.endpoints.traces import TraceReader
 
 PORT = 8700
 MOST_TRIED = 50

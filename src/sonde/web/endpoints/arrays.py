@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from sonde.views.values import ArrayPlace, whole_array
-from sonde.web.series import packed
+from sonde.web.endpoints.series import packed
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run

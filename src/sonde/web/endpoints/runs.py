@@ -8,7 +8,7 @@ from sonde.store.folder import RUN_FILE
 from sonde.store.process import read_object
 from sonde.views.report import utc
 from sonde.views.runs import RunEntry, list_runs
-from sonde.web.head import commit, tags
+from sonde.web.endpoints.head import commit, tags
 from sonde.web.verdicts import MOST
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from sonde.compare.runs import compare_runs
 from sonde.views.blackbox import blackbox as page_of, chosen
 from sonde.views.items import Case, Exhibit, ItemValue, cases
 from sonde.views.report import report as report_of
-from sonde.web.arrays import as_address
 from sonde.web.asking import Ask, BadRequest, Stopped
+from sonde.web.endpoints.arrays import as_address
+from sonde.web.endpoints.head import has
 from sonde.web.folder import MEMORY, interrupt
-from sonde.web.head import has
 
 if TYPE_CHECKING:
     from sonde.analysis.postmortem.dumps import Dump, DumpedBatch

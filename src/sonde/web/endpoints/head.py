@@ -11,7 +11,7 @@ from sonde.store import probe
 from sonde.views.outcome import read_outcome
 from sonde.views.report import kinds, utc
 from sonde.views.runs import entry
-from sonde.web.traces import trace_files
+from sonde.web.endpoints.traces import trace_files
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run

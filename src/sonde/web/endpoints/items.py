@@ -12,9 +12,9 @@ from sonde.analysis.questions.items import LOADED, each_item
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
 from sonde.views.values import StoredValue, values_of_item
-from sonde.web.arrays import as_address
 from sonde.web.asking import Ask, rows
-from sonde.web.traces import traced_values
+from sonde.web.endpoints.arrays import as_address
+from sonde.web.endpoints.traces import traced_values
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run

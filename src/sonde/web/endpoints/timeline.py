@@ -9,7 +9,7 @@ from sonde.analysis.questions.lanes import chosen, lanes as all_lanes
 from sonde.analysis.questions.timeline import names_like, slices, span, sums
 from sonde.lazy import numpy as np
 from sonde.web.asking import Ask, BadRequest
-from sonde.web.series import packed
+from sonde.web.endpoints.series import packed
 
 if TYPE_CHECKING:
     from sonde.analysis.questions.lanes import Lane

@@ -10,7 +10,7 @@ from sonde.analysis.records.locate import is_plain
 from sonde.errors import UnknownName
 from sonde.views.items import item_value
 from sonde.views.values import looked_at
-from sonde.web.arrays import as_address, packed_array
+from sonde.web.endpoints.arrays import as_address, packed_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ from typing import Any
 from tests.web.growing import growing
 
 from sonde.testing import build_training
-from sonde.web.live import Feed
+from sonde.web.endpoints.live import Feed
 
 SECONDS = 60
 

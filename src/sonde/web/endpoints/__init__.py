@@ -1,0 +1,1 @@
+"""What the server answers: one file per endpoint, or a few that belong together."""
