@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sonde.blackbox.box import blackbox
-    from sonde.capture.attach import Capture, capture
     from sonde.capture.decorate import trace_dataset_func, trace_func, trace_model_func
     from sonde.capture.definition import TraceDef
+    from sonde.capture.external import Capture, capture
     from sonde.capture.result import TraceCall, TraceItem, TraceResult, TraceStage, load
     from sonde.capture.stages import DEFAULT_STAGES, declare_stage, stage_names
     from sonde.capture.tape import get_trace, last, phase, reset_trace
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Capture": "sonde.capture.attach",
+    "Capture": "sonde.capture.external",
     "DEFAULT_STAGES": "sonde.capture.stages",
     "NonFiniteWatch": "sonde.nonfinite.watch",
     "TraceCall": "sonde.capture.result",
@@ -68,7 +68,7 @@ _HOMES = {
     "TraceStage": "sonde.capture.result",
     "Tracing": "sonde.capture.trace",
     "blackbox": "sonde.blackbox.box",
-    "capture": "sonde.capture.attach",
+    "capture": "sonde.capture.external",
     "declare_stage": "sonde.capture.stages",
     "get_trace": "sonde.capture.tape",
     "last": "sonde.capture.tape",

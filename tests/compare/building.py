@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.compare.intervals import BLOCKS
+from sonde.compare.confidence import BLOCKS
 from sonde.compare.summary import POINTS, STEP, ItemTimes, Rank, Steps, Summary
 from sonde.testing import MS, TRAINING, build_run, training_processes
 

@@ -19,7 +19,7 @@ from tests.probes.training import model, sgd, train  # noqa: E402
 
 from sonde import open_run  # noqa: E402
 from sonde.hooks.torch import loader as hooks  # noqa: E402
-from sonde.hooks.torch.engine import native  # noqa: E402
+from sonde.hooks.torch.status import native  # noqa: E402
 from sonde.probes.loader import listeners as probe  # noqa: E402
 from sonde.probes.loader.listeners import Failed, FailureListener  # noqa: E402
 from sonde.probes.process import sampler  # noqa: E402

@@ -14,7 +14,7 @@ import torch
 from sonde import session
 from sonde.analysis.run import open_run
 from sonde.errors import RunUnreadable
-from sonde.exchange.imports.join import join
+from sonde.exchange.imports.profiler import join
 from sonde.probes import step
 from sonde.store.folder import PROFILES
 from sonde.testing import record

@@ -17,7 +17,7 @@ from tests.probes.training import loss_of, model, phases, sgd, train, updates
 from sonde import ai, hooks
 from sonde.analysis.run import open_run
 from sonde.events import core
-from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.status import native
 from sonde.probes import step
 from sonde.probes.phases import optimizer as optimizers_probe
 from sonde.store.probe import UPDATE_ABORTED, UPDATE_LATE, UPDATE_SKIPPED

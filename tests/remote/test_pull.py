@@ -238,7 +238,7 @@ def test_hosts_that_sealed_apart_are_one_run(tmp_path: Path, monkeypatch: pytest
         run = ranks_on(tmp_path / host, host, ranks)
         with monkeypatch.context() as here:
             here.setattr("sonde.analysis.parts.manifest.host", lambda name=host: name)
-            here.setattr("sonde.analysis.parts.plan.host", lambda name=host: name)
+            here.setattr("sonde.analysis.parts.partition.host", lambda name=host: name)
             seal(run, force=True)
         push_as(monkeypatch, host, run, url, id="job")
     pulled = pull(f"{url}/job", tmp_path / "here").path

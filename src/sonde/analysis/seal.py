@@ -31,7 +31,7 @@ from sonde.analysis.parts.manifest import (
     stamps,
     whole_part,
 )
-from sonde.analysis.parts.plan import plan
+from sonde.analysis.parts.partition import plan
 from sonde.analysis.records.load import Offsets, offsets_of
 from sonde.analysis.records.locate import EVENTS_FILE, PROCESSES_FILE, id_of, is_plain, locate, process_folders, size_of
 from sonde.analysis.sealing.engines import in_loop

@@ -32,7 +32,7 @@ from sonde.values.snapshot import Keep, freeze
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from sonde.capture.attach import Capture
+    from sonde.capture.external import Capture
     from sonde.capture.plan import Plan
     from sonde.capture.workers import Spool
     from sonde.values.note import Item

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde import environment
-from sonde.capture.plain import TraceFiles
+from sonde.capture.show.data import TraceFiles
 from sonde.cli.options.choose import choose, runs_dir
 from sonde.errors import MissingExtra
 from sonde.store.folder import RUN_FILE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.compare import intervals
-from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
+from sonde.compare import confidence
+from sonde.compare.confidence import FASTER, INCONCLUSIVE, SAME, SLOWER, Change, Interval
 from sonde.compare.ratio import MARGINS, Ratio, ratio_of
 from sonde.compare.summary import FoundProblem, ItemTime, Summary, as_blocks
 from sonde.lazy import numpy as np
@@ -80,8 +80,8 @@ def compared_phase(a: Summary, b: Summary, part: str, margin: float) -> Phase:
     mine, theirs = (one.steps.phase(part) for one in (a, b))
     if not a.steps.means or not b.steps.means:
         return Phase(part, _mean(mine), _mean(theirs), None, None, None, None)
-    mine, theirs = (one if one.size else np.zeros((intervals.LEAST_BLOCKS, 1)) for one in (mine, theirs))
-    found = intervals.change(mine, theirs)
+    mine, theirs = (one if one.size else np.zeros((confidence.LEAST_BLOCKS, 1)) for one in (mine, theirs))
+    found = confidence.change(mine, theirs)
     assert found is not None  # neither is empty
     verdict = _verdict_of(found, margin * float(mine.mean()), SMALL * (a.steps.mean_ns or 0.0))
     return Phase(part, _mean(mine), _mean(theirs), found.difference, found.low, found.high, verdict)
@@ -138,12 +138,14 @@ def compared_memory(a: Summary, b: Summary) -> list[Named]:
 
 
 def _interval(one: list[float], other: list[float]) -> Interval | None:
-    return intervals.ratio(np.array(one, np.float64).reshape(-1, 1), np.array(other, np.float64).reshape(-1, 1), "mean")
+    return confidence.ratio(
+        np.array(one, np.float64).reshape(-1, 1), np.array(other, np.float64).reshape(-1, 1), "mean"
+    )
 
 
 def compared_items(a: Summary, b: Summary, margin: float) -> ComparedItems:
     blocks = [as_blocks(one.items.points) for one in (a, b)]
-    load = ratio_of(a.items.p50_ns, b.items.p50_ns, intervals.ratio(blocks[0], blocks[1], "p50"), margin)
+    load = ratio_of(a.items.p50_ns, b.items.p50_ns, confidence.ratio(blocks[0], blocks[1], "p50"), margin)
     mine, theirs = ({item.name: item for item in one.items.slowest} for one in (a, b))
     names = sorted({*mine, *theirs}, key=lambda name: -max(_of(mine, name) or 0.0, _of(theirs, name) or 0.0))
     rows = [ItemRow(name, _of(mine, name), _of(theirs, name)) for name in names]

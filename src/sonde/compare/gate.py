@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sonde import units
-from sonde.compare import intervals
+from sonde.compare import confidence
 from sonde.compare.ratio import CROWDED, MARGINS, Ratio
 from sonde.compare.summary import STEP, Summary
 from sonde.compare.verdict import LEAST_STEPS, NOT_COMPARABLE, Times
@@ -138,7 +138,7 @@ def measured(one: Summary, metric: str) -> tuple[float, float, float] | None:
 
 
 def _bounds(blocks: np.ndarray, name: str, value: float | None) -> tuple[float, float, float] | None:
-    interval = intervals.ratio(np.ones((len(blocks), 1)), blocks, name) if len(blocks) else None
+    interval = confidence.ratio(np.ones((len(blocks), 1)), blocks, name) if len(blocks) else None
     if interval is None or value is None:
         return None
     low, high = (end * value / interval.ratio / MS for end in interval[1:])
@@ -153,9 +153,9 @@ def _share(one: Summary, phase: str) -> tuple[float, float, float] | None:
     if not len(parts):  # steps are known, and nothing of this phase was seen in them
         return (0.0, 0.0, 0.0) if one.steps.means else None
     value = float(parts.sum() / steps.sum())
-    chosen = np.random.default_rng(intervals.SEED).integers(0, len(steps), (intervals.DRAWS, len(steps)))
+    chosen = np.random.default_rng(confidence.SEED).integers(0, len(steps), (confidence.DRAWS, len(steps)))
     drawn = parts[chosen, 0].sum(axis=1) / steps[chosen, 0].sum(axis=1)
-    low, high = np.quantile(drawn, [(1 - intervals.LEVEL) / 2, (1 + intervals.LEVEL) / 2])
+    low, high = np.quantile(drawn, [(1 - confidence.LEVEL) / 2, (1 + confidence.LEVEL) / 2])
     return value, float(low), float(high)
 
 

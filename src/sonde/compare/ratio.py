@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.compare import intervals
-from sonde.compare.intervals import INCONCLUSIVE, SAME, Interval
+from sonde.compare import confidence
+from sonde.compare.confidence import INCONCLUSIVE, SAME, Interval
 
 if TYPE_CHECKING:
     pass
@@ -36,7 +36,7 @@ def ratio_of(a: float | None, b: float | None, interval: Interval | None, margin
         return Ratio(a, b)
     moved = Interval(*(end * (b / a) / interval.ratio for end in interval))
     low, high = (end if math.isfinite(end) else None for end in moved[1:])
-    found = Ratio(a, b, b / a, low, high, intervals.judge(moved, margin))
+    found = Ratio(a, b, b / a, low, high, confidence.judge(moved, margin))
     # A wide margin, on a busy host, keeps a difference from being claimed; it does not make it none.
     doubtful = found.verdict == SAME and not is_equal(found, min(margin, MARGINS["mean"]))
     return replace(found, verdict=INCONCLUSIVE) if doubtful else found

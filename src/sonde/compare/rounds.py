@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sonde.analysis.records.schema import quoted
-from sonde.compare import intervals
+from sonde.compare import confidence
 from sonde.compare.gate import FAIL, INCONCLUSIVE, PASS, Check
 from sonde.store import probe
 
@@ -114,12 +114,14 @@ def round_of(a: Turn, b: Turn) -> Round | None:
     return Round(low_a, low_b, float(a.steps.mean()), float(b.steps.mean()))
 
 
-def interval(ratios: Sequence[float], draws: int = intervals.DRAWS, seed: int = intervals.SEED) -> intervals.Interval:
+def interval(
+    ratios: Sequence[float], draws: int = confidence.DRAWS, seed: int = confidence.SEED
+) -> confidence.Interval:
     """The median of the ratios of rounds, with a confidence interval by bootstrap over rounds."""
     logs = np.log(np.asarray(ratios, np.float64))
     drawn = np.median(logs[np.random.default_rng(seed).integers(0, len(logs), (draws, len(logs)))], axis=1)
-    low, high = np.quantile(drawn, [(1 - intervals.LEVEL) / 2, (1 + intervals.LEVEL) / 2])
-    return intervals.Interval(*(math.exp(float(one)) for one in (np.median(logs), low, high)))
+    low, high = np.quantile(drawn, [(1 - confidence.LEVEL) / 2, (1 + confidence.LEVEL) / 2])
+    return confidence.Interval(*(math.exp(float(one)) for one in (np.median(logs), low, high)))
 
 
 def noise(ratios: Sequence[float]) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+from sonde.compare.confidence import FASTER, INCONCLUSIVE, SAME, SLOWER
 from sonde.compare.differences import ItemRow
 from sonde.compare.divergence import Numbers, compare_numbers
 from sonde.compare.evaluation import MetricPair, compare_metrics
 from sonde.compare.fingerprint import compare_fingerprints
-from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER
 from sonde.compare.resume import Resume, restarts, resumes
 from sonde.compare.summary import Summary, item_medians, summarize
 from sonde.compare.verdict import MIXED, NOT_COMPARABLE, Times, compare_times

@@ -15,7 +15,7 @@ from sonde.analysis.questions.items import LOADED, each_item, sampled
 from sonde.analysis.questions.layers import layers
 from sonde.analysis.questions.memory import memory_series
 from sonde.analysis.records.schema import quoted
-from sonde.compare import intervals
+from sonde.compare import confidence
 from sonde.compare.setup import setup_of
 from sonde.diagnosis.diagnose import Diagnosis, diagnose
 from sonde.diagnosis.speed import AFTER_WARMUP, PARTS, STARTS
@@ -264,7 +264,7 @@ def _steps(run: Run, found: Diagnosis, iterated: bool) -> tuple[Steps, str]:
         return Steps(count, warmup, first, last, None, None, None, None, None, None, [], {}), "0"
     workers = max((one.workers or 0 for one in found.facts.loading.loaders), default=0)
     width = max(
-        1, min(max(4, 2 * workers), count // intervals.LEAST_BLOCKS), math.ceil((last - first + 1) / intervals.BLOCKS)
+        1, min(max(4, 2 * workers), count // confidence.LEAST_BLOCKS), math.ceil((last - first + 1) / confidence.BLOCKS)
     )
     block = f"((step - {first}) // {width})"
     seen = [part for part in PARTS if part in speed.phases]
@@ -372,7 +372,7 @@ def _items(run: Run) -> ItemTimes:
     ((count, middle),) = run.sql(f"SELECT count(*), quantile_cont(dur_ns, 0.5) FROM {loads}").fetchall()
     if not count:
         return ItemTimes(0, 0, None, [], [])
-    blocks = min(intervals.BLOCKS, max(1, count // 4))
+    blocks = min(confidence.BLOCKS, max(1, count // 4))
     rows = run.sql(
         f"SELECT quantile_disc(dur_ns, {PLACES}) FROM (SELECT dur_ns, ntile({blocks}) OVER (ORDER BY start_ns) AS part "
         f"FROM {sampled(loads, count)}) GROUP BY part ORDER BY part"

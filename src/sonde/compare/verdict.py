@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.compare import intervals
+from sonde.compare import confidence
+from sonde.compare.confidence import FASTER, INCONCLUSIVE, SAME, SLOWER, Interval
 from sonde.compare.differences import (
     ChangedSetting,
     ComparedItems,
@@ -27,7 +28,6 @@ from sonde.compare.differences import (
     differing,
     shown,
 )
-from sonde.compare.intervals import FASTER, INCONCLUSIVE, SAME, SLOWER, Interval
 from sonde.compare.ratio import CROWDED, MARGINS, Ratio, is_equal, ratio_of, signed
 from sonde.compare.summary import STEP, Summary
 from sonde.diagnosis.evidence import PHASE_WORDS
@@ -124,7 +124,7 @@ def compare_times(a: Summary, b: Summary) -> Times:
 def _steady(one: Summary) -> tuple[NDArray[np.float64], int]:
     """The blocks after a warm-up that is longer than usual, and how many were left out; all, if it never gets steady."""
     blocks = one.steps.blocks
-    cut = intervals.warmup(np.median(blocks, axis=1)) if len(blocks) else 0
+    cut = confidence.warmup(np.median(blocks, axis=1)) if len(blocks) else 0
     return (blocks, cut) if cut >= len(blocks) else (blocks[cut:], cut)
 
 
@@ -139,7 +139,7 @@ def _step_time(
         name: ratio_of(
             _value(a, name, parts[0], cuts[0]),
             _value(b, name, parts[1], cuts[1]),
-            intervals.ratio(parts[0], parts[1], name),
+            confidence.ratio(parts[0], parts[1], name),
             margins[name],
         )
         for name, parts in (("p50", blocks), ("p10", blocks), ("mean", means))
@@ -148,14 +148,14 @@ def _step_time(
     more: int | None = None
     if main.ratio and main.low and main.high:
         steps = min(a.steps.count, b.steps.count)
-        more = intervals.more_steps(Interval(main.ratio, main.low, main.high), margins["p50"], steps)
+        more = confidence.more_steps(Interval(main.ratio, main.low, main.high), margins["p50"], steps)
     return StepTime(**vars(main), margin=margins["p50"], more_steps=more, p10=found["p10"], mean=found["mean"])
 
 
 def _value(one: Summary, name: str, blocks: NDArray[np.float64], cut: int) -> float | None:
     """A statistic of all steps, or of those after a long warm-up."""
     if 0 < cut < len(one.steps.points):
-        return float(intervals.STATISTICS[name](blocks.reshape(1, -1))[0])
+        return float(confidence.STATISTICS[name](blocks.reshape(1, -1))[0])
     value: float | None = getattr(one.steps, f"{name}_ns")
     return value
 
@@ -280,7 +280,7 @@ def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
             found.append(
                 f"{which} warmed up longer than most runs; the first {cut * 100 // len(one.steps.points)} % of its steps are left out."
             )
-        grown = intervals.drift(np.median(one.steps.blocks, axis=1)) if len(one.steps.points) else None
+        grown = confidence.drift(np.median(one.steps.blocks, axis=1)) if len(one.steps.points) else None
         if grown is not None:
             found.append(f"{which} drifts: its last steps take {grown:.2f}x its first ones.")
         found += [f"{which}: {note}." for note in one.notes]

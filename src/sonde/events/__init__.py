@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.events.choose import CORE_NOTE, MAIN, core
+from sonde.events.cores import CORE_NOTE, MAIN, core
 from sonde.events.decorate import decorate
 from sonde.events.span import Span
 

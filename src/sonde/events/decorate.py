@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sonde.events.choose import core
+from sonde.events.cores import core
 from sonde.events.wraps import dress
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from sonde.events.choose import core
+from sonde.events.cores import core
 from sonde.events.decorate import decorate
 
 _P = ParamSpec("_P")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from sonde.analysis.run import Run
-from sonde.exchange import flows, rows, values
+from sonde.exchange import flows, jsonvalues, rows
 from sonde.exchange.output import Progress, ignore, output_file
 from sonde.exchange.rows import EventRow
 from sonde.exchange.tracks import BATCHES, INVENTED, STEPS, Tracks
@@ -31,7 +31,7 @@ def _write(run: Run, file: IO[str], progress: Progress) -> int:
     total, done = rows.counted(run), 0
     origin = rows.origin(run)
     about = {"run": run.id, "recorded by": "sonde", "start_ns": str(origin), "clocks": rows.clocks(run)}
-    file.write(f'{{"displayTimeUnit":"ns","otherData":{values.text(about)},"traceEvents":[\n')
+    file.write(f'{{"displayTimeUnit":"ns","otherData":{jsonvalues.text(about)},"traceEvents":[\n')
     tracks = Tracks(rows.processes(run))
     file.write(",\n".join(_process_lines(tracks)))  # at least one, if there are events
     for batch in rows.batches(run):
@@ -58,7 +58,7 @@ def _slice(tracks: Tracks, process: str, tid: int, name: str, ts: int, dur: int,
         yield _metadata("thread_name", pid, tid, {"name": "steps" if tid == STEPS else "batches"})
         yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid - INVENTED})
     at = f'"pid":{pid},"tid":{tid},"ts":{_us(ts)},"ph":"X","dur":{_us(dur)}'
-    yield f'{{"name":{values.word(name)},"cat":"step",{at},"args":{args}}}'
+    yield f'{{"name":{jsonvalues.word(name)},"cat":"step",{at},"args":{args}}}'
 
 
 def _line(row: EventRow, tracks: Tracks, origin: int) -> str:
@@ -71,7 +71,7 @@ def _line(row: EventRow, tracks: Tracks, origin: int) -> str:
         tracks.aside[row.process, row.seq] = tid
     name = tracks.counter_name(row) if counter else row.name
     at = (
-        f'{naming}{{"name":{values.word(name)},"cat":{values.word(row.cat)},'
+        f'{naming}{{"name":{jsonvalues.word(name)},"cat":{jsonvalues.word(row.cat)},'
         f'"pid":{tracks.pids[row.process]},"tid":{tid},"ts":{_us(row.start - origin)}'
     )
     if counter:  # every argument of a counter is a series of its own, so it gets none but its value
@@ -94,14 +94,20 @@ def _steps(run: Run, tracks: Tracks, origin: int) -> Iterator[str]:
     query = "SELECT process, step, epoch, start_ns, dur_ns, loss FROM steps ORDER BY process, start_ns"
     for batch in run.batches(query):
         for process, step, epoch, begun, dur, loss in batch:
-            about = values.text({"step": step, "epoch": epoch, "loss": values.plain(loss)})
+            about = jsonvalues.text({"step": step, "epoch": epoch, "loss": jsonvalues.plain(loss)})
             start = moved(process, begun) - origin
             yield from _slice(tracks, process, STEPS, f"step {step}", start, dur, about)
             yield from _slice(tracks, process, STEPS, f"step {step} ends", start + max(dur - 1, 0), 0, about)
     for batch in run.batches(f"SELECT process, batch, ready, step FROM ({flows.BATCH_READY}) ORDER BY process, ready"):
         for process, number, at, step in batch:
             yield from _slice(
-                tracks, process, BATCHES, f"batch {number}", moved(process, at) - origin, 0, values.text({"step": step})
+                tracks,
+                process,
+                BATCHES,
+                f"batch {number}",
+                moved(process, at) - origin,
+                0,
+                jsonvalues.text({"step": step}),
             )
 
 
@@ -133,11 +139,11 @@ def _arrows(run: Run, tracks: Tracks, origin: int) -> Iterator[str]:
 
 def _arguments(row: EventRow) -> str:
     found = rows.arguments(row)
-    return values.text(found) if found else "{}"
+    return jsonvalues.text(found) if found else "{}"
 
 
 def _metadata(name: str, pid: int, tid: int, args: dict[str, object]) -> str:
-    return f'{{"ph":"M","name":"{name}","pid":{pid},"tid":{tid},"args":{values.text(args)}}}'
+    return f'{{"ph":"M","name":"{name}","pid":{pid},"tid":{tid},"args":{jsonvalues.text(args)}}}'
 
 
 def _us(ns: int) -> str:

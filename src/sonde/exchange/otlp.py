@@ -16,7 +16,7 @@ import xxhash
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import PHASES, RESIDUAL
 from sonde.errors import MissingExtra
-from sonde.exchange import flows, prometheus, rows, values
+from sonde.exchange import flows, jsonvalues, prometheus, rows
 from sonde.exchange.output import Progress, ignore
 from sonde.exchange.rows import EventRow, ExportedProcess
 from sonde.version import __version__
@@ -256,7 +256,7 @@ class _Events:
         """One event; they come thread by thread, in the order of their starts."""
         process, name = self._processes[row.process], label.event(row.cat, row.name)
         if row.kind == "counter" and row.value is not None:
-            about: dict[str, object] = {} if row.key is None else {"key": values.plain(row.key)}
+            about: dict[str, object] = {} if row.key is None else {"key": jsonvalues.plain(row.key)}
             self._sender.gauge(process, name, row.start, row.value, about)
             return
         trace, above = self._traces.at(row.process, row.start)

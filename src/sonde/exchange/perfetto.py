@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sonde.analysis.run import Run
-from sonde.exchange import flows, rows, values
+from sonde.exchange import flows, jsonvalues, rows
 from sonde.exchange.nesting import NestedSpan, Nesting
 from sonde.exchange.output import Progress, binary_file, ignore
 from sonde.exchange.packets import Packets, number
@@ -124,7 +124,7 @@ def _steps(run: Run, packets: Packets, tracks: Tracks, origin: int) -> None:
         several = list(members)
         epoch, loss = several[0][4:6]
         uuid = _named(packets, tracks, process, STEPS, "steps")
-        about = {"step": step, "epoch": epoch, "loss": values.plain(loss)}
+        about = {"step": step, "epoch": epoch, "loss": jsonvalues.plain(loss)}
         about = {key: value for key, value in about.items() if value is not None}
         first = moved(process, start) - origin
         last = first + max(dur - 1, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from sonde.analysis.run import Run
-from sonde.exchange import rows, values
+from sonde.exchange import jsonvalues, rows
 from sonde.exchange.output import Progress, ignore, output_file
 from sonde.exchange.rows import EventRow, ExportedProcess
 from sonde.store import probe
@@ -75,7 +75,7 @@ def _names(there: set[tuple[str, str]]) -> Names:
 
 
 def _put(file: IO[str], lines: Iterable[dict[str, object]]) -> None:
-    file.writelines(values.text(line) + "\n" for line in lines)
+    file.writelines(jsonvalues.text(line) + "\n" for line in lines)
 
 
 def _about(processes: Iterable[ExportedProcess], hashes: dict[str, str]) -> Iterable[dict[str, object]]:
@@ -92,7 +92,7 @@ def _about(processes: Iterable[ExportedProcess], hashes: dict[str, str]) -> Iter
 def _event(row: EventRow, process: ExportedProcess, code: str) -> dict[str, object]:
     if row.meta:
         # A fact that was given with `log_metadata` has a value of its own; the value of a mark is its time.
-        fact = values.arguments(row.args).get("value") if row.cat == TRACER else None
+        fact = jsonvalues.arguments(row.args).get("value") if row.cat == TRACER else None
         return _metadata(
             "CM", process.pid, row.tid, code, row.name, row.start // 1000 if fact is None else fact, row.seq
         )
@@ -105,7 +105,7 @@ def _event(row: EventRow, process: ExportedProcess, code: str) -> dict[str, obje
         "ts": row.start // 1000,
     }
     if row.kind == "counter":
-        return line | {"ph": "C", "args": {"hhash": code, "value": values.plain(row.value)} | _arguments(row)}
+        return line | {"ph": "C", "args": {"hhash": code, "value": jsonvalues.plain(row.value)} | _arguments(row)}
     # Both ends are rounded the same way, so that a child never reaches beyond its parent.
     line["dur"] = row.end // 1000 - row.start // 1000
     place = {"hhash": code, "p_idx": row.parent or 0, "level": row.depth + 1}
@@ -121,13 +121,13 @@ def _arguments(row: EventRow) -> dict[str, object]:
     if row.key is not None and row.name.endswith((".iter", ".block", ".yield")):
         found["count"] = str(row.key)
     elif row.key is not None:
-        found["key"] = values.plain(row.key)
+        found["key"] = jsonvalues.plain(row.key)
     for flag in ("error", "open"):
         if getattr(row, flag):
             found[flag] = True
     if row.kind == "mark":
         found["mark"] = True  # the dialect knows only spans: a mark is one without duration
-    return found | values.arguments(row.args)
+    return found | jsonvalues.arguments(row.args)
 
 
 def _metadata(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sonde.analysis.questions.hosts import host_clocks, to_reference
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import quoted
-from sonde.exchange import values
+from sonde.exchange import jsonvalues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,15 +94,15 @@ def arguments(row: EventRow) -> dict[str, object]:
     if row.epoch is not None:
         found["epoch"] = row.epoch
     if row.key is not None:
-        found["count" if row.name.endswith((".iter", ".block")) else "key"] = values.plain(row.key)
+        found["count" if row.name.endswith((".iter", ".block")) else "key"] = jsonvalues.plain(row.key)
     if row.error:
         found["error"] = True
     if row.open:
         found["open"] = True
     if row.kind == "counter":  # only one that no viewer can draw comes here
-        found["value"] = values.plain(row.value)
+        found["value"] = jsonvalues.plain(row.value)
     if row.args:
-        found |= values.arguments(row.args)
+        found |= jsonvalues.arguments(row.args)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import IO, BinaryIO
 
 from sonde.analysis.records import label
 from sonde.analysis.run import Run
-from sonde.exchange import rows, values
+from sonde.exchange import jsonvalues, rows
 from sonde.exchange.nesting import NestedSpan, Nesting
 from sonde.exchange.output import Progress, ignore, output_file
 from sonde.exchange.rows import EventRow
@@ -26,7 +26,7 @@ def export(run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progre
 def _write(run: Run, file: IO[str], progress: Progress) -> int:
     total, done = rows.counted(run), 0
     about = {"$schema": SCHEMA, "exporter": f"sonde {__version__}", "name": run.name, "activeProfileIndex": 0}
-    file.write(f'{values.text(about)[:-1]},"profiles":[')
+    file.write(f'{jsonvalues.text(about)[:-1]},"profiles":[')
     profiles = _Profiles(run, file)
     for batch in rows.batches(run):
         for row in batch:
@@ -36,7 +36,7 @@ def _write(run: Run, file: IO[str], progress: Progress) -> int:
         progress(done, total)
     profiles.close()
     frames = [{"name": name} for name in profiles.frames]
-    file.write(f'],"shared":{{"frames":{values.text(frames)}}}}}\n')
+    file.write(f'],"shared":{{"frames":{jsonvalues.text(frames)}}}}}\n')
     return profiles.count
 
 
@@ -87,7 +87,7 @@ class _Profiles:
         if not self._events:
             first = "" if self._first else ","
             self._first = False
-            head = values.text({"type": "evented", "name": name, "unit": "nanoseconds", "startValue": 0})
+            head = jsonvalues.text({"type": "evented", "name": name, "unit": "nanoseconds", "startValue": 0})
             self._file.write(f'{first}\n{head[:-1]},"events":[')
         self._nesting.above(0, row)
         frame = self.frames.setdefault(label.event(row.cat, row.name), len(self.frames))

@@ -32,7 +32,7 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
 def join_profiles(run: str, mask: Iterable[int]) -> None:
     """Put what torch.profiler recorded on the timeline of the run. Only inside of `blocked`."""
     if os.path.isdir(os.path.join(run, PROFILES)):
-        _done(["sonde.exchange.imports.join", run], mask, errors=True)
+        _done(["sonde.exchange.imports.profiler", run], mask, errors=True)
 
 
 def _done(words: list[str], mask: Iterable[int], *, errors: bool) -> bool:

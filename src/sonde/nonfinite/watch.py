@@ -17,10 +17,10 @@ from sonde.errors import SettingError, WrapRefused, nearest
 from sonde.guard import guard
 from sonde.hooks.torch import dlpack, loader, private
 from sonde.hooks.torch.backward import backward as backward_point
-from sonde.hooks.torch.engine import functions_of, unread
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import scaler_scale
 from sonde.hooks.torch.outermost import replaced
+from sonde.hooks.torch.status import functions_of, unread
 from sonde.nonfinite import (
     alarm,
     backward,

@@ -9,16 +9,16 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from sonde.capture import tape as tapes
-from sonde.capture.attach import capture
 from sonde.capture.context import UnfinishedBatch, Where, items_of
 from sonde.capture.decorate import is_traced
 from sonde.capture.definition import TraceDef, shown_name
+from sonde.capture.external import capture
 from sonde.guard import guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sonde.capture.attach import Capture
+    from sonde.capture.external import Capture
     from sonde.pipeline.config import Config
 
 

@@ -17,7 +17,7 @@ from sonde.probes.layers import record as layers
 from sonde.probes.learning import fingerprint, flops, items, model, sample
 from sonde.probes.loader import install as loader
 from sonde.probes.phases import backward, checkpoint, communication, device, forward, h2d, optimizer
-from sonde.probes.process import children, environment, gc, group, recompile, sampler, stacks
+from sonde.probes.process import children, gc, group, recompile, sampler, setup, stacks
 from sonde.probes.sampling import sample as sampling
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ PROBES = (
     Probe("metrics", metrics.install, AUTO),
     Probe("communication", communication.install, AUTO),
     Probe("checkpoint", checkpoint.install, AUTO),
-    Probe("environment", environment.install, ALWAYS),
+    Probe("environment", setup.install, ALWAYS),
     Probe("model", model.install, AUTO),
     Probe("recompile", recompile.install, AUTO),
     Probe("collector", gc.install, ALWAYS),

@@ -1,4 +1,4 @@
-"""Records some steps with torch.profiler, beside our own records; `exchange/imports/join.py` puts its events on our timeline."""
+"""Records some steps with torch.profiler, beside our own records; `exchange/imports/profiler.py` puts its events on our timeline."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import ranks
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.status import native
 from sonde.store.probe import PROBE, UPDATE, UPDATE_BACKWARD, UPDATE_LATE
 from sonde.store.record import ESSENTIAL
 

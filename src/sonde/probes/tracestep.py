@@ -11,8 +11,8 @@ from sonde.errors import WrapRefused
 from sonde.events import core
 from sonde.events.decorate import ASYNC_GENERATOR, COROUTINE, GENERATOR, flags_of
 from sonde.guard import guard
-from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.optimizer import optimizer_step
+from sonde.hooks.torch.status import native
 from sonde.probes import step as steps
 from sonde.store.probe import PROBE, STEP, UPDATE_ABORTED, UPDATE_EXPLICIT
 from sonde.store.record import ESSENTIAL

@@ -17,7 +17,7 @@ from sonde.errors import ReplayError
 from sonde.probes.layers import names as naming
 from sonde.probes.learning import randomness
 from sonde.probes.learning.fingerprint import FORWARD, RANDOM, measure, tensors
-from sonde.probes.process.environment import facts
+from sonde.probes.process.setup import facts
 from sonde.replay.target import USUAL
 from sonde.store.probe import FINGERPRINT
 

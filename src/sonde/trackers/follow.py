@@ -23,7 +23,7 @@ from sonde.diagnosis.summary import summary
 from sonde.guard import failure_of
 from sonde.html import page
 from sonde.launch.companion import ENDED, step_aside
-from sonde.trackers.points import StepPoints
+from sonde.trackers.metrics import StepPoints
 from sonde.trackers.tracker import StepValues, Tracker, opened
 from sonde.views.charts import charts
 from sonde.views.report import report

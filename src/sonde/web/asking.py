@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from sonde.errors import QueryRefused, RunBusy, RunNotFound, RunUnreadable, SondeError, UnknownName
-from sonde.exchange import values
+from sonde.exchange import jsonvalues
 from sonde.guard import guard
 
 if TYPE_CHECKING:
@@ -314,12 +314,12 @@ def tag_of(version: str, query: str) -> str:
 
 def encoded(found: object) -> bytes:
     """As JSON: text of our own as it is, everything else without what JSON lacks."""
-    return found if isinstance(found, bytes) else values.text(values.plain(found, LEVELS)).encode()
+    return found if isinstance(found, bytes) else jsonvalues.text(jsonvalues.plain(found, LEVELS)).encode()
 
 
 def error(status: int, sentence: str) -> Response:
     """A failure, in one sentence."""
-    return Response(values.text({"error": sentence}), status, {"cache-control": "no-store"}, "application/json")
+    return Response(jsonvalues.text({"error": sentence}), status, {"cache-control": "no-store"}, "application/json")
 
 
 def rows(found: Any) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from sonde.analysis.live import window
 from sonde.analysis.live.run import Live
 from sonde.analysis.live.sealed import SealedTail
 from sonde.analysis.live.window import History, Window
-from sonde.analysis.parts import plan as plan_module
+from sonde.analysis.parts import partition as plan_module
 from sonde.analysis.records.schema import PHASES
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.analysis.parts import plan as plan_module
+from sonde.analysis.parts import partition as plan_module
 from sonde.analysis.parts.manifest import manifest_of
 from sonde.analysis.seal import seal
 from sonde.analysis.sealing import engines

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sonde.analysis.parts import plan as plan_module
-from sonde.analysis.parts.plan import Part, plan
+from sonde.analysis.parts import partition as plan_module
+from sonde.analysis.parts.partition import Part, plan
 from sonde.analysis.records import schema
 from sonde.analysis.records.load import offsets_of
 from sonde.analysis.records.locate import process_folders

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sonde.analysis.parts import plan as plan_module
+from sonde.analysis.parts import partition as plan_module
 from sonde.analysis.questions.lanes import lanes
 from sonde.analysis.questions.timeline import slices
 from sonde.analysis.records import schema

@@ -10,7 +10,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 from tests.hooks.torch.told import Told  # noqa: E402
 
-from sonde.hooks.torch import engine, outermost  # noqa: E402
+from sonde.hooks.torch import outermost, status  # noqa: E402
 from sonde.hooks.torch.module import module_call  # noqa: E402
 from sonde.hooks.torch.outermost import OutermostPoint, until_gone  # noqa: E402
 
@@ -26,7 +26,7 @@ def point(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ou
         return OutermostPoint(
             "modules", "for a test", library="torch", find=lambda torch: [(torch.nn.Module, "__call__")]
         )
-    if engine.native is None:
+    if status.native is None:
         pytest.skip("the C part was not built")
     return module_call
 

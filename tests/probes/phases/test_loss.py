@@ -8,7 +8,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from sonde.hooks.torch.engine import native  # noqa: E402
+from sonde.hooks.torch.status import native  # noqa: E402
 from sonde.probes.phases import loss  # noqa: E402
 from sonde.testing import record  # noqa: E402
 

@@ -26,7 +26,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from sonde.capture.plain import TraceFiles
+from sonde.capture.show.data import TraceFiles
 from sonde.web.pages import built
 from sonde.web.serve import WebServer
 

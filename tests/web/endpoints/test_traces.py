@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from tests.web.browser.runs import BAD_ITEM, PIXEL, add_traces, pictures
 from tests.web.test_app import HERE, get
 
-from sonde.capture.plain import TraceFiles
+from sonde.capture.show.data import TraceFiles
 from sonde.testing import build_training
 from sonde.web.app import make_app
 from sonde.web.folder import RunsFolder

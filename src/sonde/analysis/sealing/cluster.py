@@ -24,7 +24,7 @@ from sonde.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sonde.analysis.parts.plan import Part
+    from sonde.analysis.parts.partition import Part
     from sonde.analysis.sealing.engines import Engine
 
 WORKERLESS_S = 300.0  # a batch system may take its time to start the first worker

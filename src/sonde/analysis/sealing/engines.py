@@ -13,7 +13,7 @@ from sonde.analysis.sealing.part import seal_part
 from sonde.errors import RunBusy
 
 if TYPE_CHECKING:
-    from sonde.analysis.parts.plan import Part
+    from sonde.analysis.parts.partition import Part
 
 Engine = Callable[[str, "Sequence[Part]"], Iterator["Part"]]
 TRIES = 2  # a worker that was killed may have been unlucky

@@ -30,7 +30,7 @@ from sonde.store.file import RegularFile
 from sonde.store.folder import FILE_MODE, FOLDER_MODE
 
 if TYPE_CHECKING:
-    from sonde.analysis.parts.plan import Part
+    from sonde.analysis.parts.partition import Part
     from sonde.analysis.records.load import Loaded
 
 # Version 2 of the format writes whole numbers as differences, unless a column has few values: then as a dictionary.

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonde.analysis.ledger.values import ItemCall, KnownBatch, batches_of
+from sonde.analysis.ledger.itemvalues import ItemCall, KnownBatch, batches_of
 from sonde.analysis.records import schema
 from sonde.lazy import numpy as np
 from sonde.store import probe

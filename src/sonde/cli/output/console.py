@@ -11,7 +11,7 @@ import sys
 import click
 from rich.console import Console
 
-from sonde.exchange import values
+from sonde.exchange import jsonvalues
 
 PIPE_COLUMNS = 100
 
@@ -45,7 +45,7 @@ def print_json(view: object) -> None:
 def finite(value: object) -> object:
     """The same, with numbers that JSON does not have as texts."""
     if isinstance(value, float) and not math.isfinite(value):
-        return values.nonfinite(value)
+        return jsonvalues.nonfinite(value)
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
     return [finite(one) for one in value] if isinstance(value, list) else value

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sonde.exchange import values
-from sonde.exchange.imports import decode, infer, times, vocabulary
+from sonde.exchange import jsonvalues
+from sonde.exchange.imports import decode, phases, times, vocabulary
 from sonde.exchange.imports.arguments import take_context, whole_number, within
 from sonde.exchange.imports.decode import Event
 from sonde.exchange.imports.parents import StepRange
@@ -159,7 +159,7 @@ class FileImport:
         if self._kineto:
             self._torch(process, thread, cat, name, 0, 0)
         ordinal = process.writer.thread(thread).ordinal
-        return NamedSpans(process, ordinal, number, self._kineto and cat == infer.OPERATOR)
+        return NamedSpans(process, ordinal, number, self._kineto and cat == phases.OPERATOR)
 
     def _place_of(self, event: Event) -> tuple[Process, Hashable]:
         """The process and the thread of an event."""
@@ -208,7 +208,7 @@ class FileImport:
             self._add_file(one)
         kinds = [record.MARK if mark else record.SPAN for mark in context.marks]
         return columns._replace(
-            args=[values.text(one).encode() if one else b"" for one in args],
+            args=[jsonvalues.text(one).encode() if one else b"" for one in args],
             keys=within(context.keys, times.LATEST, record.NO_KEY),
             steps=within(context.steps, record.NO_STEP, record.NO_STEP),
             epochs=within(context.epochs, record.NO_EPOCH, record.NO_EPOCH),
@@ -251,7 +251,7 @@ class FileImport:
         if self._kineto:
             self._torch(process, thread, cat, name, start, dur or 0)
         context: dict[str, Any] = {}
-        if self._kineto and cat == infer.OPERATOR:
+        if self._kineto and cat == phases.OPERATOR:
             context["key"] = whole_number(args.get("Sequence number"))
         if self._ours or self._pfw:
             context, mark = _single(args)
@@ -401,7 +401,7 @@ class FileImport:
         """All events are known: where are the steps?"""
         updates = end_steps(process)
         if self._kineto and updates:
-            infer.add_passes(process.writer, process.training, updates)
+            phases.add_passes(process.writer, process.training, updates)
 
 
 def _single(args: dict[str, Any]) -> tuple[dict[str, Any], bool]:

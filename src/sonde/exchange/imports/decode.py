@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sonde.exchange import values
+from sonde.exchange import jsonvalues
 
 _SIMPLE = (str, int, float, bool, type(None))
 _INDENT = b"\n      ", b"\n    "  # of the arguments of torch.profiler, and of their end
@@ -113,6 +113,6 @@ def _clean(value: object) -> object:
 
 def _text(value: object) -> bytes:
     try:
-        return values.text(value).encode()
+        return jsonvalues.text(value).encode()
     except (ValueError, RecursionError):
-        return values.text(values.plain(value)).encode()
+        return jsonvalues.text(jsonvalues.plain(value)).encode()

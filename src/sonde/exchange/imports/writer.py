@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sonde.exchange import values
+from sonde.exchange import jsonvalues
 from sonde.exchange.imports import parents
 from sonde.exchange.imports.parents import Extent, StepRange
 from sonde.exchange.imports.times import LATEST
@@ -278,9 +278,9 @@ def _chosen(columns: SpanColumns, places: Any) -> SpanColumns:
 
 def _json(args: dict[str, Any]) -> bytes:
     try:
-        return values.text(args).encode()
+        return jsonvalues.text(args).encode()
     except (ValueError, RecursionError):
-        return values.text(values.plain(args)).encode()
+        return jsonvalues.text(jsonvalues.plain(args)).encode()
 
 
 def _whole(value: object) -> int | None:

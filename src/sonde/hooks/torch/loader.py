@@ -28,7 +28,7 @@ from weakref import ref
 from sonde.guard import guard
 from sonde.hooks.points import Point, dressed, notifying
 from sonde.hooks.torch import private
-from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.status import native
 from sonde.native import loader as fast
 from sonde.store.probe import HIGHEST_NUMBER, batch_key
 from sonde.weak import WeakTable

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sonde.guard import guard
 from sonde.hooks.points import Point, Subscriber, notifying
 from sonde.hooks.torch import private
-from sonde.hooks.torch.engine import backward_test, compile_test, native, readable
 from sonde.hooks.torch.private import compile_flag, graph_task
+from sonde.hooks.torch.status import backward_test, compile_test, native, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from sonde.hooks.points import Point, dressed
-from sonde.hooks.torch.engine import backward_test, compile_test, native, readable, reads_objects
 from sonde.hooks.torch.private import compile_flag, graph_task
+from sonde.hooks.torch.status import backward_test, compile_test, native, readable, reads_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable

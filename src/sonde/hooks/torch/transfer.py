@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.hooks.points import Point, dressed
-from sonde.hooks.torch.engine import compile_test
+from sonde.hooks.torch.status import compile_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,8 +16,8 @@ from sonde.events import core
 from sonde.guard import guard, warn
 from sonde.hooks.torch import loader, private
 from sonde.hooks.torch.backward import backward
-from sonde.hooks.torch.engine import unread
 from sonde.hooks.torch.module import module_call
+from sonde.hooks.torch.status import unread
 from sonde.probes import step
 from sonde.probes.disable import probe_guard
 from sonde.probes.layers import backward as graph, names

@@ -16,9 +16,9 @@ from sonde import weak
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import private
-from sonde.hooks.torch.engine import functions_of, unread
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.outermost import replaced, until_gone
+from sonde.hooks.torch.status import functions_of, unread
 from sonde.native import fingerprints
 from sonde.probes import step
 from sonde.probes.disable import switch_off

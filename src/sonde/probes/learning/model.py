@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import private
-from sonde.hooks.torch.engine import compile_test, functions_of, unread
 from sonde.hooks.torch.module import module_call
+from sonde.hooks.torch.status import compile_test, functions_of, unread
 from sonde.probes import step
 from sonde.probes.layers import names as naming
 from sonde.store.probe import MODEL, SETUP

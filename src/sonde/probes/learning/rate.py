@@ -7,7 +7,7 @@ from typing import Any
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.status import native
 from sonde.store.probe import GROUP_BITS, OPTIMIZER_SETTINGS, PROBE, RATE, SETUP
 from sonde.store.record import ESSENTIAL
 from sonde.weak import WeakTable

@@ -12,7 +12,7 @@ from sonde.probes.loader.state import following, process, thread
 from sonde.store.probe import ITER, PROBE, batch_key
 
 if TYPE_CHECKING:
-    from sonde.events.choose import core as types
+    from sonde.events.cores import core as types
 
 
 class LoaderIterations:

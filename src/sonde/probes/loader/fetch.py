@@ -24,7 +24,7 @@ from sonde.store.record import DETAIL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sonde.events.choose import core as types
+    from sonde.events.cores import core as types
 
 MOST_INDICES = 256  # of a batch whose items cannot be seen
 

@@ -23,7 +23,7 @@ from sonde.store.probe import INPUT_WAIT, ITER_END, PREFETCH, PROBE, SAMPLES, ba
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sonde.events.choose import core as types
+    from sonde.events.cores import core as types
 
 MAX_SEARCH = 8  # values of a batch that are looked at, and how deep, for its size
 

@@ -9,8 +9,8 @@ from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import private
 from sonde.hooks.torch.backward import backward
-from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.optimizer import optimizer_step, scaler_scale
+from sonde.hooks.torch.status import native
 from sonde.probes import step
 from sonde.probes.phases import loss, manual, optimizer
 from sonde.store.probe import BACKWARD, PROBE

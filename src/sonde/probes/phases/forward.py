@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import loader, private
-from sonde.hooks.torch.engine import native
 from sonde.hooks.torch.module import module_call
 from sonde.hooks.torch.optimizer import optimizer_step
+from sonde.hooks.torch.status import native
 from sonde.probes import step
 from sonde.probes.phases import manual
 from sonde.store.probe import FORWARD, FORWARD_GRAD, FORWARD_LEARNED, FORWARD_LOSS, FORWARD_TRAINING, PROBE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sonde.events import core
 from sonde.guard import guard
 from sonde.hooks.torch import dlpack, private
-from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.status import native
 from sonde.probes import step
 from sonde.store.probe import LOSS, PROBE
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sonde.events import core
 from sonde.guard import guard
-from sonde.hooks.torch.engine import native
+from sonde.hooks.torch.status import native
 from sonde.probes import step
 from sonde.store.probe import GC, PROBE
 

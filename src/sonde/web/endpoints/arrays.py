@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from sonde.views.values import ArrayPlace, whole_array
+from sonde.views.itemvalues import ArrayPlace, whole_array
 from sonde.web.endpoints.series import packed
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
-    from sonde.views.values import WholeArray
+    from sonde.views.itemvalues import WholeArray
     from sonde.web.asking import Ask, Binary
 
 

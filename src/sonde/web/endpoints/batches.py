@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
-from sonde.views.values import values_of_batch
+from sonde.views.itemvalues import values_of_batch
 from sonde.web.asking import Ask, rows
 from sonde.web.endpoints.arrays import as_address
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sonde.analysis.questions.items import LOADED, each_item
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
-from sonde.views.values import StoredValue, values_of_item
+from sonde.views.itemvalues import StoredValue, values_of_item
 from sonde.web.asking import Ask, rows
 from sonde.web.endpoints.arrays import as_address
 from sonde.web.endpoints.traces import traced_values

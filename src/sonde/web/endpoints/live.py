@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from sonde.analysis.live.recent import MOST_RANKS, recent
 from sonde.analysis.live.run import GONE, RECORDING, STARTING, Live
 from sonde.errors import RunNotFound
-from sonde.exchange import values
+from sonde.exchange import jsonvalues
 from sonde.views.watch import watch
 from sonde.web.asking import error
 
@@ -157,4 +157,4 @@ class Feed:
 
 
 def _event(name: str, data: object) -> str:
-    return f"event: {name}\ndata: {json.dumps(values.plain(data), allow_nan=False)}\n\n"
+    return f"event: {name}\ndata: {json.dumps(jsonvalues.plain(data), allow_nan=False)}\n\n"

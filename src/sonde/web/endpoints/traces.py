@@ -9,7 +9,7 @@ from urllib.parse import quote
 from sonde.analysis.records.locate import is_plain
 from sonde.errors import UnknownName
 from sonde.views.items import item_value
-from sonde.views.values import looked_at
+from sonde.views.itemvalues import looked_at
 from sonde.web.endpoints.arrays import as_address, packed_array
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tests.analysis.boxes import batch, certificate, write_dump
 from sonde.analysis.run import open_run
 from sonde.errors import UnknownName
 from sonde.testing import build_training
-from sonde.views.values import MOST_NUMBERS, ArrayPlace, values_of_batch, values_of_item, whole_array
+from sonde.views.itemvalues import MOST_NUMBERS, ArrayPlace, values_of_batch, values_of_item, whole_array
 
 BAD = 2  # the position of the item that went wrong
 

@@ -9,8 +9,8 @@ import pytest
 from tests.analysis.sample import records
 from tests.diagnosis.building import replaced
 
-from sonde.analysis.parts import plan as module
-from sonde.analysis.parts.plan import Part, plan
+from sonde.analysis.parts import partition as module
+from sonde.analysis.parts.partition import Part, plan
 from sonde.analysis.records.locate import process_folders
 from sonde.store.folder import host
 from sonde.store.process import read_info

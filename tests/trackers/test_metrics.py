@@ -11,9 +11,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from sonde.analysis.live.run import Live
 from sonde.analysis.run import open_run
 from sonde.testing import build_training
-from sonde.trackers import follow, points
+from sonde.trackers import follow, metrics
 from sonde.trackers.follow import TrackerFeed
-from sonde.trackers.points import StepPoints
+from sonde.trackers.metrics import StepPoints
 from sonde.trackers.tensorboard import TensorBoard
 from sonde.trackers.tracker import StepValues
 
@@ -50,7 +50,7 @@ def test_a_second_look_gives_nothing_twice(run: Path) -> None:
 
 def test_many_steps_become_means(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the number of the last one of each group; the mean of all is that of the table."""
-    monkeypatch.setattr(points, "MOST", 4)
+    monkeypatch.setattr(metrics, "MOST", 4)
     found = StepPoints(Live(run)).look()
     assert [one.step for one in found] == [2, 5, 8, 11]
     with open_run(run) as opened:

@@ -1,6 +1,6 @@
 """Puts the steps that torch.profiler recorded beside Sonde on the timeline of the run, each as a process of its own.
 
-`python -m sonde.exchange.imports.join RUN`, which `sonde run --profile-step` starts at its end.
+`python -m sonde.exchange.imports.profiler RUN`, which `sonde run --profile-step` starts at its end.
 """
 
 from __future__ import annotations
