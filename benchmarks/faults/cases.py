@@ -106,6 +106,7 @@ CASES: tuple[Case, ...] = (
     _fault("SLOW_FILE", "files_slow", also=(*_LOADED, "SLOW_ITEMS"), names="slow.bin"),
     _fault("SMALL_READS", "files_small_reads", also=_LOADED),
     _fault("FILE_REOPENED", "files_reopened", also=_LOADED, names="points.npy"),
+    _fault("COLD_READS", "files_cold", also=_LOADED, names="first epoch"),
     _fault("SLOW_ITEMS", "files_large", also=_LOADED, names="42.npy", quick=True),
     _healthy("files_healthy"),
     _fault("STEP_SPIKES", "spikes_forward"),

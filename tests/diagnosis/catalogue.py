@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.diagnosis.building import (
     crowd,
@@ -102,6 +102,31 @@ def _read_by_all(**facts: object) -> list[BuiltProcess]:
     return _with_reads(waiting, about)
 
 
+def cold(epochs: int = 1, times: int = 10) -> list[BuiltProcess]:
+    """Three epochs, of which the first ones come from the disk, and take so many times as long as those from the page cache."""
+    waiting = processes(
+        epoch_steps=20,
+        phases=lambda rank, step: phases(input_wait=80 if step < 20 * epochs else 80 // times),
+        item_ns=lambda rank, index: 16 * MS,
+    )
+    reads = _with_reads(waiting, lambda index: {"path": f"/data/{index}.bin", "calls": 1, "bytes": 10**6})
+    return [process._replace(records=_from_disk(process.records, epochs, times)) for process in reads]
+
+
+def _from_disk(records: Sequence[BuiltRecord], epochs: int, times: int) -> list[BuiltRecord]:
+    found, round = [], 0
+    for one in records:
+        if one.name in (probe.FETCH, probe.READ):
+            round = probe.read_batch_key(one.key or 0).round
+        if one.name == probe.READ:
+            found.append(one._replace(args={**(one.args or {}), "disk": 10**6 if round < epochs else 0}))
+        elif one.name == probe.ITEM and round >= epochs:
+            found.append(one._replace(dur=(one.dur or 0) // times))
+        else:
+            found.append(one)
+    return found
+
+
 def _garbage() -> list[BuiltProcess]:
     (process,) = processes(phases=phases(forward=11))
     pauses = [
@@ -171,6 +196,7 @@ RUNS: dict[str, Callable[[], list[BuiltProcess]]] = {
     "SLOW_FILE": _slow_file,
     "SMALL_READS": lambda: _read_by_all(calls=1000, bytes=100_000, ns=3 * MS),
     "FILE_REOPENED": lambda: _read_by_all(path="/data/all.bin", calls=1, bytes=10**6, ns=MS),
+    "COLD_READS": cold,
     "SLOW_ITEMS": _slow_items,
     "INPUT_STRAGGLER": lambda: processes(ranks=2, phases=waiting_for(1, "input_wait")),
     "COMPUTE_STRAGGLER": lambda: processes(ranks=4, phases=waiting_for(1, "forward")),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sonde.diagnosis.policy import Policy
 
 MOST_FILES = 10  # that are listed
+COLD, CACHED = 0.5, 0.05  # shares of an item's bytes that came from a disk: at least, and at most
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class FileFacts:
     items: Figures = field(default_factory=lambda: Figures({}, {}))
     again: Figures = field(default_factory=lambda: Figures({}, {}))  # of the file that was opened most often
     usual: Figures = field(default_factory=lambda: Figures({}, {}))  # of a file in one load: time and rate
+    cold: Figures = field(default_factory=lambda: Figures({}, {}))  # loads from the disk, and from the page cache
     slow: list[SlowFile] = field(default_factory=list)
     ranks: dict[int | None, tuple[str, int]] = field(
         default_factory=dict
@@ -65,7 +67,33 @@ def gather_files(ask: Asker, policy: Policy, loading: Loading) -> FileFacts:
             {"opens": "sum(opens)", "bytes": "sum(bytes)", "total": "sum(dur_ns)", "size": "max(size)"},
         )
         again.which["file"] = found[0][0]
-    return FileFacts(reads, items, again, usual, _slow(ask, policy, source, usual), _by_rank(ask, loader))
+    slow = _slow(ask, policy, source, usual)
+    return FileFacts(reads, items, again, usual, _cold(ask, source), slow, _by_rank(ask, loader))
+
+
+def _cold(ask: Asker, source: str) -> Figures:
+    """Loads whose bytes came from the disk, and loads from the page cache. In between is what reading ahead has brought."""
+    place = "process, loader, round, batch, position"
+    epoch = "dense_rank() OVER (PARTITION BY process ORDER BY loader, round)"  # some programs make a loader for each
+    each = (
+        f"(SELECT {place}, sum(bytes) AS size, sum(disk_bytes) AS disk, {epoch} AS pass FROM {source} GROUP BY {place} "
+        "HAVING size > 0 AND disk IS NOT NULL)"
+    )
+    cold, cached = f"disk >= {COLD} * size", f"disk <= {CACHED} * size"
+    return ask.one(
+        f"{each} JOIN items USING ({place}) WHERE dur_ns IS NOT NULL",
+        {
+            "bytes": "sum(size)",
+            "disk": "sum(least(disk, size))",
+            "cold": f"count(*) FILTER ({cold})",
+            "cold_p50": f"median(dur_ns) FILTER ({cold})",
+            "cold_total": f"sum(dur_ns) FILTER ({cold})",
+            "cached": f"count(*) FILTER ({cached})",
+            "cached_p50": f"median(dur_ns) FILTER ({cached})",
+            "later": f"count(*) FILTER ({cold} AND pass > 1)",
+            "epochs": "count(DISTINCT pass)",
+        },
+    )
 
 
 def _slow(ask: Asker, policy: Policy, source: str, usual: Figures) -> list[SlowFile]:

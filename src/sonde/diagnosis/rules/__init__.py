@@ -6,6 +6,7 @@ from sonde.diagnosis.evidence import Rule
 from sonde.diagnosis.policy import Policy
 from sonde.diagnosis.rules.balanced import balanced
 from sonde.diagnosis.rules.checkpoint import checkpoint_heavy
+from sonde.diagnosis.rules.coldreads import cold_reads
 from sonde.diagnosis.rules.communication import comm_bound
 from sonde.diagnosis.rules.compute import compute_bound
 from sonde.diagnosis.rules.computestraggler import compute_straggler
@@ -83,6 +84,7 @@ RULES = (
     Rule("SLOW_FILE", "slow_file", slow_file),
     Rule("SMALL_READS", "small_reads", small_reads),
     Rule("FILE_REOPENED", "file_reopened", file_reopened),
+    Rule("COLD_READS", "cold_reads", cold_reads),
     Rule("SLOW_ITEMS", "slow_items", slow_items),
     Rule("INPUT_STRAGGLER", "straggler", input_straggler),
     Rule("COMPUTE_STRAGGLER", "straggler", compute_straggler),
