@@ -14,7 +14,7 @@ import duckdb
 from sonde.analysis.ledger.ledger import Ledger
 from sonde.analysis.ledger.raw import read_ledger
 from sonde.analysis.ledger.sealed import write_sealed
-from sonde.store.ledger import LedgerWriter, Packer
+from sonde.store.ledger import EntryMaker, LedgerWriter
 
 # items of the dataset, epochs
 CASES = ((10_000, 30), (50_000, 6), (1_281_167, 1))
@@ -32,7 +32,7 @@ def write_ns() -> float:
     """CPU ns to write down one batch of shuffled items: the best of several rounds."""
     items = tuple(random.Random(0).sample(range(50_000), BATCH))
     with TemporaryDirectory() as folder:
-        writer, packer = _writer(Path(folder) / "ledger.bin"), Packer()
+        writer, packer = _writer(Path(folder) / "ledger.bin"), EntryMaker()
         best = float("inf")
         for _ in range(ROUNDS):
             begun = time.process_time_ns()
@@ -56,7 +56,7 @@ def sealed(items: int, epochs: int) -> float:
 
 def _recorded(path: Path, items: int, epochs: int) -> Ledger:
     """The ledger of some epochs, as the probe of loaders writes it."""
-    writer, packer, order = _writer(path), Packer(), list(range(items))
+    writer, packer, order = _writer(path), EntryMaker(), list(range(items))
     for epoch in range(epochs):
         random.Random(epoch).shuffle(order)
         for number, first in enumerate(range(0, items, BATCH)):

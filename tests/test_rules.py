@@ -103,6 +103,14 @@ def test_module_has_one_plain_word_for_its_name(modules: Modules) -> None:
     assert not [path for path, name in names.items() if name != plugin and ("_" in name.strip("_") or name in VAGUE)]
 
 
+def test_the_name_of_a_public_class_stands_once(modules: Modules) -> None:
+    """No two classes share a name, except those that users of another tool know, a twin, and a callback per framework."""
+    known = {"SondeCallback", "Span", "TraceCall", "TraceContext", "TraceResult", "TraceStage"}
+    names = [node.name for nodes in modules.values() for node in nodes if isinstance(node, ast.ClassDef)]
+    public = [name for name in names if not name.startswith("_") and name not in known]
+    assert sorted(public) == sorted(set(public))
+
+
 def test_environment_is_read_in_one_module_only(modules: Modules) -> None:
     """One module knows the environment."""
     found = {path: names_environment(nodes) for path, nodes in modules.items() if path.name != "environment.py"}

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from sonde import testing
-from sonde.launch.gpu import Devices
+from sonde.launch.gpu import NvidiaDevices
 
 
 class Refused(Exception):
@@ -51,7 +51,7 @@ def test_each_device_is_recorded_under_its_number(monkeypatch: pytest.MonkeyPatc
     """Load, memory, power in watt, temperature."""
     monkeypatch.setitem(sys.modules, "pynvml", library(2))
     with testing.record() as recorded:
-        Devices().sample()
+        NvidiaDevices().sample()
     assert {(event["name"], event["key"]): event["value"] for event in recorded.events} == {
         (f"gpu.{name}", number): value
         for number in (0, 1)
@@ -71,5 +71,5 @@ def test_a_machine_without_devices_records_none(monkeypatch: pytest.MonkeyPatch,
     """And says nothing."""
     monkeypatch.setitem(sys.modules, "pynvml", found)
     with testing.record() as recorded:
-        Devices().sample()
+        NvidiaDevices().sample()
     assert recorded.events == []

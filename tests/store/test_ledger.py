@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sonde.store import ledger
-from sonde.store.ledger import LedgerWriter, Packer, pack_digest, pack_text
+from sonde.store.ledger import EntryMaker, LedgerWriter, pack_digest, pack_text
 from sonde.store.reading.ledger import LedgerEntry, note_losses, read_entries
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -46,7 +46,7 @@ def numbers(entry: LedgerEntry) -> list[int]:
 
 def packed(key: int, *items: int) -> bytes:
     """The entry of a batch with these items."""
-    entry = Packer().batch(key, items)
+    entry = EntryMaker().batch(key, items)
     assert entry is not None
     return entry
 
@@ -72,7 +72,7 @@ def test_what_is_put_in_comes_back(
 ) -> None:
     """Numbers of any width, their order, worker, flags and key."""
     path = tmp_path_factory.mktemp("ledger") / "ledger.bin"
-    book, packer = writer(path, mapped=mapped), Packer()
+    book, packer = writer(path, mapped=mapped), EntryMaker()
     for key, items, worker, flags in given_batches:
         entry = packer.batch(key, items, worker, flags)
         assert entry is not None
@@ -95,14 +95,14 @@ def test_an_entry_is_as_narrow_as_its_numbers(items: tuple[int, ...], size: int)
 @pytest.mark.parametrize("items", [("a", "b"), (1, "b"), (1.5, 2), (2**63, 1), ((1, 2), (3, 4)), (None,)])
 def test_items_that_are_no_numbers_of_64_bits_are_not_packed(items: tuple[object, ...]) -> None:
     """They become text, which the probe does."""
-    packer = Packer()
+    packer = EntryMaker()
     assert packer.batch(1, items) is None
     assert packer.batch(1, items) is None
 
 
 def test_a_loader_with_wide_numbers_does_not_widen_others() -> None:
     """How wide its numbers are is known for each loader."""
-    packer = Packer()
+    packer = EntryMaker()
     first = packer.batch(0, (2**40, 1))
     assert first is not None
     assert first[0] == ledger.I64
@@ -173,9 +173,9 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
     """The kernel has the pages."""
     program = (
         "import os, signal, sys\n"
-        "from sonde.store.ledger import LedgerWriter, Packer\n"
+        "from sonde.store.ledger import LedgerWriter, EntryMaker\n"
         "book = LedgerWriter(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True)\n"
-        "packer = Packer()\n"
+        "packer = EntryMaker()\n"
         "for key in range(2345):\n"
         "    book.put(packer.batch(key, (key, 5, 1)))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -224,11 +224,11 @@ def test_what_does_not_fit_the_cap_is_counted(tmp_path: Path) -> None:
 
 LIMITED = """
 import os, resource, signal, sys
-from sonde.store.ledger import DATA, LedgerWriter, Packer
+from sonde.store.ledger import DATA, LedgerWriter, EntryMaker
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (DATA + int(sys.argv[2]), resource.RLIM_INFINITY))
 book = LedgerWriter(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True)
-packer = Packer()
+packer = EntryMaker()
 for key in range(2000):
     if key == 1500:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -262,12 +262,12 @@ def test_a_program_that_closes_all_descriptors_finds_none_of_our_bytes(tmp_path:
     path, other = tmp_path / "ledger.bin", tmp_path / "other"
     program = (
         "import os, sys\n"
-        "from sonde.store.ledger import LedgerWriter, Packer\n"
+        "from sonde.store.ledger import LedgerWriter, EntryMaker\n"
         "book = LedgerWriter(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), lambda count: True, sys.argv[1])\n"
         "os.closerange(3, 100)\n"
         "theirs = [os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o600) for _ in range(20)]\n"
         "for key in range(2000):\n"
-        "    book.put(Packer().batch(key, tuple(range(100, 0, -1))))\n"
+        "    book.put(EntryMaker().batch(key, tuple(range(100, 0, -1))))\n"
         "book.close()\n"
         "del book\n"
         "for fd in theirs:\n"
@@ -406,7 +406,7 @@ def test_recipes_of_earlier_versions_are_passed_by(tmp_path: Path) -> None:
 def test_a_ledger_that_is_truncated_goes_on(tmp_path: Path) -> None:
     """What was behind the buffer is counted as lost; what comes later is there."""
     path = tmp_path / "ledger.bin"
-    book, packer = writer(path), Packer()
+    book, packer = writer(path), EntryMaker()
     items = tuple(range(500, 0, -1))
     for key in range(200):
         book.put(packer.batch(key, items) or b"")
@@ -423,7 +423,7 @@ def test_a_ledger_that_is_truncated_goes_on(tmp_path: Path) -> None:
 def test_a_ledger_that_is_truncated_before_its_first_spill_loses_nothing(tmp_path: Path) -> None:
     """The buffer is in memory too."""
     path = tmp_path / "ledger.bin"
-    book, packer = writer(path), Packer()
+    book, packer = writer(path), EntryMaker()
     book.put(packer.batch(1, (3, 1)) or b"")
     os.truncate(path, 0)
     book.put(packer.batch(2, (5, 4)) or b"")

@@ -164,7 +164,7 @@ class _ItemCounts(NamedTuple):
     skipped: Counter[Any] | None
 
 
-class _Round(NamedTuple):
+class _RankRound(NamedTuple):
     """Of one rank: items before the checkpoint, and after the restart; those of a complete round; whether another one followed."""
 
     done: Counter[Any]
@@ -207,7 +207,7 @@ def _joined(parts: Iterable[Counter[Any]]) -> Counter[Any]:
     return found
 
 
-def _round(one: TrainingProcess, other: TrainingProcess, moment: int) -> _Round | None:
+def _round(one: TrainingProcess, other: TrainingProcess, moment: int) -> _RankRound | None:
     """The items of one rank; None: they are not known."""
     before, after = _batches(one), _batches(other)
     known = [batch for batch in before if batch.start <= moment]
@@ -218,7 +218,7 @@ def _round(one: TrainingProcess, other: TrainingProcess, moment: int) -> _Round 
     again = _content(other, first)
     if done is None or again is None:
         return None
-    return _Round(done, again, _whole(one, before) or _whole(other, after), len(first) < len(after))
+    return _RankRound(done, again, _whole(one, before) or _whole(other, after), len(first) < len(after))
 
 
 def _whole(part: TrainingProcess, batches: Sequence[_Batch]) -> Counter[Any] | None:

@@ -32,7 +32,7 @@ _MEMORY = {
 
 
 @dataclass(frozen=True)
-class Device:
+class UsedDevice:
     """One device of a host."""
 
     host: str
@@ -65,10 +65,10 @@ class DeviceMemory:
 class Devices:
     """All of them. `mine`: how many devices of a host are in use, where that is as many as processes of this run use."""
 
-    used: list[Device] = field(default_factory=list)
+    used: list[UsedDevice] = field(default_factory=list)
     memory: list[DeviceMemory] = field(default_factory=list)
 
-    def by_host(self) -> Iterator[list[Device]]:
+    def by_host(self) -> Iterator[list[UsedDevice]]:
         """The devices in use of each host on which nobody else seems to use one."""
         for host in dict.fromkeys(one.host for one in self.used):
             here = [one for one in self.used if one.host == host]
@@ -114,7 +114,7 @@ def gather_devices(ask: Asker, trained: bool) -> Devices:
         _DEVICE,
     )
     used = [
-        Device(str(row.which["host"]), int(row.which["number"]), row)
+        UsedDevice(str(row.which["host"]), int(row.which["number"]), row)
         for row in rows
         if row.which["host"] in hosts and row["most"].or_zero() > 0
     ]

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sonde import units
-from sonde.analysis.questions.history import Axis, HostStrip, Piece, Strip
+from sonde.analysis.questions.timeline.history import Axis, HostStrip, Piece, Strip
 from sonde.html.markup import safe, tag
 from sonde.views.words import phase_name
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.downsample import STEP, TIME, whole
+from sonde.analysis.questions.timeline.downsample import STEP, TIME, whole
 from sonde.views.series import OF_SAMPLES, OF_STEPS, lines
 
 if TYPE_CHECKING:

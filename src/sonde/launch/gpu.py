@@ -11,7 +11,7 @@ from sonde.guard import guard
 from sonde.store.probe import GPU_ENERGY, GPU_THROTTLED, SYSTEM
 
 
-class Devices:
+class NvidiaDevices:
     """The devices of this machine; none without the package pynvml or without a driver."""
 
     def __init__(self) -> None:

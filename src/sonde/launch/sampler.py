@@ -73,7 +73,7 @@ class Sampler:
         self.unseen = 0  # Pythons that Sonde does not reach
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="sonde sampler", daemon=True)
-        self._gpus = gpu.Devices()
+        self._gpus = gpu.NvidiaDevices()
         self._packages = energy.Packages()
         self._packer = Packer(run, cap)
         psutil.cpu_percent(None)  # the load since the call before: the first one has none

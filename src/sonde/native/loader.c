@@ -247,7 +247,7 @@ static int fits_in(int64_t value, int code)
     return code == I64 || (value >= 0 && value <= (code == U16 ? 0xffff : 0xffffffffll));
 }
 
-/* The entry of a batch, as `Packer.batch` makes it; 0, perhaps with an exception: Python has to. */
+/* The entry of a batch, as `EntryMaker.batch` makes it; 0, perhaps with an exception: Python has to. */
 static int64_t entry_made(char *entry, PyObject *indices, PyObject *worker, long long key, int flags)
 {
     static const int widths[] = {0, 8, 2, 4, 8};

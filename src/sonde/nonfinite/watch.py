@@ -121,7 +121,7 @@ class Watch:
             self.alarm.forget()
             self._undo += [unread(*_frames()), batches.install()]
             self._undo.append(loader.start_in_workers(rest))
-            self._undo.append(scaler_scale.subscribe(_Scales()))
+            self._undo.append(scaler_scale.subscribe(_ScalerSteps()))
             self._undo.append(backward_point.replace_all(self._passing))
             self._undo.append(module_call.replace_all(self._surround))
         self.alarm.action = action
@@ -232,7 +232,7 @@ _watch = Watch()
 _watching = probe_guard("nonfinite", DOING, _watch.leave)
 
 
-class _Scales:
+class _ScalerSteps:
     """Follows gradient scalers."""
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -55,7 +55,7 @@ USED, ROOM, BATCHES, BUSY, DESCRIPTOR = range(5)
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
-class Packer:
+class EntryMaker:
     """Makes entries. Remembers for each loader how wide its numbers are."""
 
     __slots__ = ("_forms", "_widths")

@@ -28,7 +28,7 @@ LEVEL = 6  # of zlib: records shrink to an eighth
 _RISING = ("start", "key", "args", "seq", "parent", "step")
 
 
-class Frame(NamedTuple):
+class PackedFrame(NamedTuple):
     """A packed range of the segment, and where its content stands in the file of the frames."""
 
     begin: int
@@ -49,9 +49,9 @@ class Frames:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: RegularFile | None = None
-        self.found: list[Frame] = []
+        self.found: list[PackedFrame] = []
         self._size = 0  # of the file, when it was looked at last
-        self._last: tuple[Frame, bytes] | None = None
+        self._last: tuple[PackedFrame, bytes] | None = None
 
     @property
     def end(self) -> int:
@@ -75,12 +75,12 @@ class Frames:
             while (frame := self._read(file, size)) is not None:
                 self.found.append(frame)
 
-    def _read(self, file: RegularFile, size: int) -> Frame | None:
+    def _read(self, file: RegularFile, size: int) -> PackedFrame | None:
         head = file.read(HEAD.size, self.behind)
         if len(head) < HEAD.size:
             return None
         magic, begin, length, packed, crc = HEAD.unpack(head)
-        frame = Frame(begin, length, self.behind + HEAD.size, packed, crc)
+        frame = PackedFrame(begin, length, self.behind + HEAD.size, packed, crc)
         sane = magic == MAGIC and begin == self.end and 0 < length <= FRAME and length % record.RECORD_SIZE == 0
         return frame if sane and frame.place + packed <= size else None
 
@@ -94,7 +94,7 @@ class Frames:
             first, last = max(offset, frame.begin), min(end, frame.end)
             buffer[first - offset : last - offset] = self._content(frame)[first - frame.begin : last - frame.begin]
 
-    def _content(self, frame: Frame) -> bytes:
+    def _content(self, frame: PackedFrame) -> bytes:
         if self._last is None or self._last[0] != frame:
             assert self._file is not None
             body = self._file.read(frame.size, frame.place)

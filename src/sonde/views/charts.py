@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.analysis.questions.history import Axis, HostStrip, Piece, Strip, axis, host_strips, pieces, strips
 from sonde.analysis.questions.memory import Series, memory_series
 from sonde.analysis.questions.samples import Call, flame
+from sonde.analysis.questions.timeline.history import Axis, HostStrip, Piece, Strip, axis, host_strips, pieces, strips
 from sonde.analysis.records import label
 from sonde.analysis.records.schema import BESIDE
 from sonde.store.probe import (

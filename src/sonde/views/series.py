@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.downsample import (
+from sonde.analysis.questions.memory import memory_series
+from sonde.analysis.questions.timeline.downsample import (
     BYTES,
     PERCENT,
     Points,
@@ -13,7 +14,6 @@ from sonde.analysis.questions.downsample import (
     of_samples,
     of_steps,
 )
-from sonde.analysis.questions.memory import memory_series
 from sonde.analysis.records.schema import BESIDE
 from sonde.store.probe import LOG, SYSTEM
 from sonde.views.charts import Measured, usage

@@ -21,7 +21,7 @@ from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.errors import UnknownName
 from sonde.store.folder import host
-from sonde.store.ledger import ALONE, DATA, LedgerWriter, Packer, pack_digest, pack_text
+from sonde.store.ledger import ALONE, DATA, EntryMaker, LedgerWriter, pack_digest, pack_text
 from sonde.store.probe import batch_key
 from sonde.testing import build_training
 
@@ -32,7 +32,7 @@ BATCHES = "SELECT rank, loader, round, batch, purpose, step, indices FROM batche
 def write_ledger(path: Path, batches: list[tuple[int, tuple[int, ...]]], *more: bytes) -> None:
     """The ledger of a process with these batches, and entries behind them."""
     writer = LedgerWriter(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), lambda _: True)
-    packer = Packer()
+    packer = EntryMaker()
     for key, items in batches:
         entry = packer.batch(key, items, 1)
         assert entry is not None
@@ -335,7 +335,7 @@ def test_a_ledger_of_a_run_that_still_grows(tmp_path: Path) -> None:
     (folder,) = path.glob("*-1000-0")
     file = folder / "ledger.bin"
     writer = LedgerWriter(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), lambda _: True)
-    entry = Packer().batch(0, (8, 3))
+    entry = EntryMaker().batch(0, (8, 3))
     assert entry is not None
     writer.put(entry)
     assert file.stat().st_size == DATA

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sonde.analysis.parts import partition as plan_module
-from sonde.analysis.questions.lanes import lanes
-from sonde.analysis.questions.timeline import slices
+from sonde.analysis.questions.timeline.lanes import lanes
+from sonde.analysis.questions.timeline.slices import slices
 from sonde.analysis.records import schema
 from sonde.analysis.run import Run, open_run
 from sonde.analysis.seal import seal

@@ -21,7 +21,7 @@ STARTING, BATCH, LAZY_CALLS, STEP, UNTRACKED = "worker start", "first batch", "f
 
 
 @dataclass(frozen=True)
-class Part:
+class StartPart:
     """A part of the time to the first step."""
 
     name: str
@@ -36,7 +36,7 @@ class FirstStep:
     rank: int | None
     ns: int
     since: str  # process, recording
-    parts: list[Part]  # in the order of time; together they are all of it
+    parts: list[StartPart]  # in the order of time; together they are all of it
 
 
 def first_step(run: Run) -> FirstStep | None:
@@ -61,19 +61,19 @@ def first_step(run: Run) -> FirstStep | None:
     began, imports = _startup(run, process)
     since = "recording" if began is None else "process"
     began = began if began is not None else min(start, _recorded_since(run, process, start))
-    parts = [Part(f"import {name}", ns) for name, ns in imports.items()]
+    parts = [StartPart(f"import {name}", ns) for name, ns in imports.items()]
     named = _named(run, process, ended)
     starting = min(_iterations(run, process, ended), times["input_wait"])
-    parts += [Part(STARTING, starting), Part(BATCH, times["input_wait"] - starting)]
-    parts += [Part(one, times[one]) for one in ("evaluation", "checkpoint")]
+    parts += [StartPart(STARTING, starting), StartPart(BATCH, times["input_wait"] - starting)]
+    parts += [StartPart(one, times[one]) for one in ("evaluation", "checkpoint")]
     lazy = sum(_excess(times[one], usual) for one, usual in zip(COMPUTING, medians, strict=True))
-    parts += [Part(LAZY_CALLS, lazy), Part(STEP, sum(times[one] for one in COMPUTING) - lazy)]
+    parts += [StartPart(LAZY_CALLS, lazy), StartPart(STEP, sum(times[one] for one in COMPUTING) - lazy)]
     whole = ended - began
     if sum(one.ns for one in parts + named) <= whole:  # else they lie around something of the above
         parts = parts[: len(imports)] + named + parts[len(imports) :]
     rest = whole - sum(one.ns for one in parts)
     return FirstStep(
-        process, rank, whole, since, [*(one for one in parts if one.ns > 0), Part(UNTRACKED, max(0.0, rest))]
+        process, rank, whole, since, [*(one for one in parts if one.ns > 0), StartPart(UNTRACKED, max(0.0, rest))]
     )
 
 
@@ -111,8 +111,8 @@ def _iterations(run: Run, process: str, ended: int) -> float:
     return float(spent)
 
 
-def _named(run: Run, process: str, ended: int) -> list[Part]:
+def _named(run: Run, process: str, ended: int) -> list[StartPart]:
     """What the program itself has named before the end of the first step."""
     names: Any = run.database.source.name_counts[process]
     found = named_time(run.database.connection, BESIDE, [process], names, ended).get(process, [])
-    return [Part(name, ns) for _, name, ns in found[:MOST_NAMED]]
+    return [StartPart(name, ns) for _, name, ns in found[:MOST_NAMED]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.lanes import lane_ids
+from sonde.analysis.questions.timeline.lanes import lane_ids
 from sonde.analysis.records.owners import owners
 from sonde.analysis.records.schema import STEPS, quoted
 from sonde.errors import UnknownName, nearest

@@ -53,14 +53,14 @@ def watch() -> Callable[[], None]:
     return leave
 
 
-class _Calls:
+class _CallEnds:
     """What all subscribers do at the end of a call."""
 
     def after(self, frame: tapes.CallFrame | None, result: Any, error: BaseException | None) -> None:
         tapes.leave(frame, result, error)
 
 
-class _Modules(_Calls):
+class _Modules(_CallEnds):
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tapes.CallFrame | None:
         tape = tapes.current()
         model = _inside(args[0])
@@ -85,7 +85,7 @@ def _inside(model: Any) -> Any:
     return model
 
 
-class _TransferCalls(_Calls):
+class _TransferCalls(_CallEnds):
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tapes.CallFrame | None:
         named = [("tensor", args[0]), *((f"arg{n}", _word(value)) for n, value in enumerate(args[1:], 1))]
         if len(named) > 1:
@@ -100,7 +100,7 @@ def _word(value: Any) -> Any:
     return value if isinstance(value, int | str | bool) or getattr(value, "shape", None) is not None else str(value)
 
 
-class _Backward(_Calls):
+class _Backward(_CallEnds):
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tapes.CallFrame | None:
         loss = args[0] if args else kwargs.get("tensors")
         if isinstance(loss, tuple | list) and len(loss) == 1:

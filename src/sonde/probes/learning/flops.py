@@ -85,7 +85,7 @@ class StepFlops:
             self.fail(COMPILED)
             return
         self._mode = _counter(lambda: self.fail(UNKNOWN_SHAPES))
-        self._leave += [module_call.subscribe(_Calls(self)), backward.subscribe(_Passes(self))]
+        self._leave += [module_call.subscribe(_CountedCalls(self)), backward.subscribe(_Passes(self))]
 
     def _finish(self) -> None:
         if self._armed and self._leave:
@@ -122,7 +122,7 @@ class StepFlops:
                 self._total += mode.get_total_flops()
 
 
-class _Calls:
+class _CountedCalls:
     """Sees outermost calls of modules."""
 
     def __init__(self, flops: StepFlops) -> None:
@@ -144,7 +144,7 @@ class _Calls:
         self._flops.done(mode)
 
 
-class _Passes(_Calls):
+class _Passes(_CountedCalls):
     """Sees backward passes."""
 
     def counts(self, _args: tuple[Any, ...]) -> bool:

@@ -85,8 +85,8 @@ class Learning:
     def _arm(self) -> None:
         if not self._armed:
             self._armed = [
-                module_call.subscribe(_Calls(self)),
-                backward.subscribe(_Backwards(self)),
+                module_call.subscribe(_SampledCalls(self)),
+                backward.subscribe(_SampledBackwards(self)),
                 optimizer_step.subscribe(_OptimizerSteps(self)),
                 listeners.at_delivery(self._deliver),
             ]
@@ -186,7 +186,7 @@ class _Step(NamedTuple):
     closure: bool  # the program computes the gradients within the step
 
 
-class _Calls:
+class _SampledCalls:
     """Sees outermost calls of modules."""
 
     def __init__(self, learning: Learning) -> None:
@@ -211,7 +211,7 @@ class _Calls:
                 call.activations.end(self._learning.results)
 
 
-class _Backwards:
+class _SampledBackwards:
     """Sees backward passes."""
 
     def __init__(self, learning: Learning) -> None:

@@ -13,7 +13,7 @@ from sonde.events import args, recorder
 from sonde.guard import guard
 from sonde.probes.disable import probe_guard
 from sonde.store import filesystem, folder
-from sonde.store.ledger import LedgerWriter, Packer, pack_digest, pack_text
+from sonde.store.ledger import EntryMaker, LedgerWriter, pack_digest, pack_text
 from sonde.store.usage import BYTES, RunUsage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _OpenLedger:
     def forget(self) -> None:
         self.writer: LedgerWriter | None = None
         self.where: str | None = None  # the folder that it writes into
-        self.packer = Packer()
+        self.packer = EntryMaker()
         self.retry_at = 0.0
 
     def in_child(self) -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.downsample import (
+from sonde.analysis.questions.timeline.downsample import (
     STEP,
     TIME,
     Points,

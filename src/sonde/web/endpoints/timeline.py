@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sonde.analysis.questions.lanes import chosen, lanes as all_lanes
-from sonde.analysis.questions.timeline import names_like, slices, span, sums
+from sonde.analysis.questions.timeline.lanes import chosen, lanes as all_lanes
+from sonde.analysis.questions.timeline.slices import names_like, slices, span, sums
 from sonde.lazy import numpy as np
 from sonde.web.asking import Ask, BadRequest
 from sonde.web.endpoints.series import packed
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.lanes import Lane
+    from sonde.analysis.questions.timeline.lanes import Lane
     from sonde.analysis.run import Run
 
 

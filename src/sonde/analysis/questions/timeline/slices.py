@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.detail import spans_between
-from sonde.analysis.questions.lanes import condition, lane_ids
+from sonde.analysis.questions.timeline.detail import spans_between
+from sonde.analysis.questions.timeline.lanes import condition, lane_ids
 from sonde.analysis.records.owners import owners
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
 from sonde.store import probe
 
 if TYPE_CHECKING:
-    from sonde.analysis.questions.lanes import Lane
+    from sonde.analysis.questions.timeline.lanes import Lane
     from sonde.analysis.run import Run
 
 Name = tuple[str, str]  # category and name

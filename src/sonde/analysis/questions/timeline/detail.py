@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.analysis.questions.lanes import of_threads
+from sonde.analysis.questions.timeline.lanes import of_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sonde.analysis.parts.tables import PartTables
-    from sonde.analysis.questions.lanes import Lane, Thread
+    from sonde.analysis.questions.timeline.lanes import Lane, Thread
     from sonde.analysis.run import Run
 
 COLUMNS = (

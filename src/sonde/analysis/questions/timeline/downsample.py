@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sonde.analysis.questions.history import PARTS, Axis
+from sonde.analysis.questions.timeline.history import PARTS, Axis
 from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:

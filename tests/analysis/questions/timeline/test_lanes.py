@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sonde.analysis.questions.lanes import lane_ids, lanes
+from sonde.analysis.questions.timeline.lanes import lane_ids, lanes
 from sonde.analysis.run import Run
 from sonde.testing import build_run, training_processes
 
