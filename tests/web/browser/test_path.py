@@ -182,7 +182,7 @@ def test_the_black_box_leads_to_the_item_and_its_trace_to_the_same_pixel(page: T
     page.page.click("button.array:has(img) >> nth=0")
     assert page.page.inner_text(".pixel") == f"row {PIXEL[0]}, column {PIXEL[1]}: {pixel_text(page)}"
     page.page.click("text=Close")
-    page.page.select_option("label:has-text('Beside it') select", "trace-a")
+    page.page.select_option("label:has-text('Compare with') select", "trace-a")
     page.page.wait_for_selector("text=First difference")
 
 
