@@ -145,6 +145,15 @@ def test_each_option_has_help_and_is_documented(name: str) -> None:
             assert all(f"`{word}" in section or f" {word}" in section for word in option.opts), option.opts
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_option_shows_the_type_of_its_value(name: str) -> None:
+    """`--port PORT`, not `--port INTEGER RANGE`."""
+    command = loaded(name)
+    for one in [command, *getattr(command, "commands", {}).values()]:
+        shown = one.get_help(click.Context(one))
+        assert not re.search(r"--\S+ (INTEGER|FLOAT|TEXT|PATH)", shown), shown
+
+
 @pytest.mark.parametrize(("shell", "word"), [("bash", "complete "), ("zsh", "#compdef sonde"), ("fish", "complete ")])
 def test_completion_prints_a_script(shell: str, word: str) -> None:
     """Each shell gets its script."""

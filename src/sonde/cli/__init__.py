@@ -27,7 +27,7 @@ SECTIONS = {
     ),
     "Diagnose": (
         ("report", "Diagnose a run: problem, evidence, next step."),
-        ("ui", "Browse runs, live: from the verdict to the step, item and value."),
+        ("ui", "Browse runs in the browser, live: from the verdict to the step, item and value."),
         ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
         ("runs", "List recorded runs, newest first."),
         ("show", "Show where the time of a run went, which spans were open, and what was lost."),
@@ -163,4 +163,4 @@ def _reason(error: OSError) -> str:
 )
 @click.version_option(__version__, message="sonde %(version)s")
 def main() -> None:
-    """Sonde: see what a machine-learning program does, live and afterwards."""
+    """Sonde: find what makes a training slow, NaN or dead. Records your script unchanged."""

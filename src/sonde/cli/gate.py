@@ -43,7 +43,12 @@ Example: sonde gate --ab "python old.py" "python new.py" --stalls --rounds 100""
 @directory
 @click.option("--baseline", metavar="RUN|FILE|NAME", help="What to compare with: a run, a saved baseline or its file.")
 @click.option(
-    "--baselines", "folder", default=baselines.FOLDER, show_default=True, help="The folder with saved baselines."
+    "--baselines",
+    "folder",
+    default=baselines.FOLDER,
+    show_default=True,
+    metavar="DIR",
+    help="The folder with saved baselines.",
 )
 @click.option("--max-slowdown", metavar="SHARE", help="Maximum slow-down of steps, such as 5%.")
 @click.option(
@@ -66,6 +71,7 @@ Example: sonde gate --ab "python old.py" "python new.py" --stalls --rounds 100""
     type=click.IntRange(min=rounds.LEAST_ROUNDS),
     default=15,
     show_default=True,
+    metavar="N",
     help="With --ab: at most N rounds.",
 )
 @click.option(

@@ -30,21 +30,24 @@ Example: sonde ui s3://bucket/runs/job-42        a pushed run
 Example: sonde ui /data/experiments/sonde-runs --port 9000 --no-open"""
 )
 @click.argument("where", required=False, metavar="[DIR | RUN | URL]")
-@click.option("--port", type=click.IntRange(1, 65535), help="Port (default: the first free one from 8700).")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Port (default: the first free one from 8700)."
+)
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
+    metavar="ADDRESS",
     help="Address to listen on. Others can then reach your runs with the token.",
 )
-@click.option("--token", help="Token that every request needs (default: a random one).")
+@click.option("--token", metavar="TOKEN", help="Token that every request needs (default: a random one).")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option("--attached", is_flag=True, hidden=True, help="End when standard input ends.")
 @click.option("--framed", is_flag=True, hidden=True, help="Let a notebook on this machine show the page in a cell.")
 def command(
     where: str | None, port: int | None, host: str, token: str | None, no_open: bool, attached: bool, framed: bool
 ) -> None:
-    """Browse runs, live: from the verdict to the step, item and value.
+    """Browse runs in the browser, live: from the verdict to the step, item and value.
 
     DIR is a folder of runs, RUN a run folder or a part of its name, URL a run that was pushed. Default: the folder of the
     setting `dir`. The server only reads, listens on this machine only, and ends with Ctrl-C.
