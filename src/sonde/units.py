@@ -77,8 +77,8 @@ def text(value: object) -> str:
 
 
 def times(ratio: float) -> str:
-    """`1.5x`, `12x`."""
-    return f"{ratio:.0f}x" if ratio >= 9.95 else f"{ratio:.1f}x"
+    """`1.5x`, `12x`, `11,095x`."""
+    return f"{ratio:,.0f}x" if ratio >= 9.95 else f"{ratio:.1f}x"
 
 
 def number(value: float | None) -> str:
