@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from sonde import units
+from sonde.analysis.live.stacks import named, running
 from sonde.cli.options.choose import choose, directory, one_run, runs_dir, waiting
-from sonde.cli.stacks import named, running
 from sonde.errors import SondeError
 from sonde.store import request as requests
 from sonde.store.file import read_small

@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 
 from sonde import units
+from sonde.analysis.live.stacks import ask, named
 from sonde.blackbox.box import REQUEST
 from sonde.blackbox.dump import FOLDER
 from sonde.cli.options.choose import choose, directory, one_run, runs_dir, waiting
-from sonde.cli.stacks import ask, named
 from sonde.errors import SondeError
 from sonde.store.alive import UNKNOWN, resolve_replaced, running, state_of
 from sonde.store.file import read_small

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from sonde.cli.options.choose import RECORD_ONE, directory, runs_dir
+from sonde.cli.options.choose import directory, runs_dir
 from sonde.cli.output.console import out, print_json
 from sonde.remote.storage import is_url
 from sonde.terminal.runs import draw_runs
+from sonde.views.choose import RECORD_ONE
 from sonde.views.remote import list_remote
 from sonde.views.runs import list_runs, with_outcomes
 

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from sonde import units
+from sonde.analysis.live import stacks as asking
 from sonde.analysis.postmortem.blackbox import black_box
 from sonde.analysis.questions.items import items as slowest_items
 from sonde.analysis.questions.layers import layers as layer_times
 from sonde.analysis.records.schema import COLUMNS, PHASES, RESIDUAL
 from sonde.analysis.run import Run
-from sonde.cli import stacks as asking
-from sonde.cli.options.choose import RECORD_ONE, choose
 from sonde.compare.runs import compare_runs
 from sonde.errors import QueryRefused, SondeError, UnknownName
 from sonde.mcp.answer import fit, hint
 from sonde.mcp.brief import digest
+from sonde.remote.cache import fetch
+from sonde.remote.storage import is_url
 from sonde.terminal.blackbox import draw_page
 from sonde.terminal.compare import draw_comparison
 from sonde.views.blackbox import blackbox
+from sonde.views.choose import RECORD_ONE, find_run
 from sonde.views.report import report as make_report
 from sonde.views.runs import list_runs, with_outcomes
 from sonde.views.safe import printable
@@ -182,7 +184,7 @@ class Tools:
 
     def stacks(self, run: str | None = None) -> str:
         """Show where every thread of a running program is now; for an ended one, what was open at its end."""
-        path = choose(run, self.folder)
+        path = self._path(run)
         try:
             found = asking.running(path)
         except SondeError:
@@ -194,9 +196,12 @@ class Tools:
             lines += _frames(answer.text())
         return fit(lines, [hint("report", "the verdict", run=path.resolve().name)])
 
+    def _path(self, run: str | None) -> Path:
+        return fetch(run).path if run is not None and is_url(run) else find_run(run, self.folder)
+
     @contextmanager
     def _opened(self, run: str | None) -> Iterator[Run]:
-        with Run([choose(run, self.folder)], threads=1) as opened:
+        with Run([self._path(run)], threads=1) as opened:
             yield opened
 
 
