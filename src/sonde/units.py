@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import datetime
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MISSING = "n/a"
 
@@ -110,8 +114,9 @@ def plural(number: float, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
-def listed(names: list[str], most: int = 3) -> str:
+def listed(values: Sequence[object], most: int = 3) -> str:
     """`a, b and c`, `a, b, c and 4 more`."""
+    names = [str(value) for value in values]
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

@@ -34,11 +34,11 @@ def test_a_host_that_has_not_pushed_is_missed(tmp_path: Path, job: str, faulty: 
     for path in paths(faulty, "node-1", ""):
         del faulty.store[path]
     back = pull(job, tmp_path / "back")
-    assert back.notes == ["ranks 2, 3 of 4: no host has pushed them yet, or the store does not list their host yet"]
+    assert back.notes == ["ranks 2 and 3 of 4: no host has pushed them yet, or the store does not list their host yet"]
     with sonde.open_run(back.path) as run:
         view = report(run)
         assert f"job: {back.notes[0]}" in view.run.notes
-        assert "ranks 2, 3 of 4: not recorded" in [one.what for one in view.blind_spots]
+        assert "ranks 2 and 3 of 4: not recorded" in [one.what for one in view.blind_spots]
 
 
 def test_an_upload_without_its_manifest_has_not_finished(tmp_path: Path, job: str, faulty: type[FaultyStore]) -> None:
@@ -48,7 +48,7 @@ def test_an_upload_without_its_manifest_has_not_finished(tmp_path: Path, job: st
     notes = pull(job, tmp_path / "back").notes
     assert notes[0].startswith("node-1-")
     assert "has no manifest.json: its upload has not finished. Its ranks are missing here." in notes[0]
-    assert notes[1].startswith("ranks 2, 3 of 4")
+    assert notes[1].startswith("ranks 2 and 3 of 4")
 
 
 def test_a_missing_pack_is_named_with_its_host_and_ranks(tmp_path: Path, job: str, faulty: type[FaultyStore]) -> None:
@@ -57,7 +57,7 @@ def test_a_missing_pack_is_named_with_its_host_and_ranks(tmp_path: Path, job: st
     del faulty.store[pack]
     back = pull(job, tmp_path / "back")
     assert "000001.pack is missing at" in back.notes[0]
-    assert "What node-1 (ranks 2, 3) recorded after that is missing here." in back.notes[0]
+    assert "What node-1 (ranks 2 and 3) recorded after that is missing here." in back.notes[0]
     with sonde.open_run(back.path) as run:
         assert run.sql("SELECT DISTINCT rank FROM steps ORDER BY 1").fetchall() == [(0,), (1,)]
 
@@ -69,7 +69,7 @@ def test_a_half_uploaded_pack_is_not_used(tmp_path: Path, job: str, faulty: type
     faulty.store[pack].truncate(len(whole) // 2)
     notes = pull(job, tmp_path / "back").notes
     assert "000001.pack is damaged" in notes[0]
-    assert "ranks 2, 3" in notes[0]
+    assert "ranks 2 and 3" in notes[0]
 
 
 def test_what_was_missing_is_fetched_when_it_is_there(tmp_path: Path, job: str, faulty: type[FaultyStore]) -> None:

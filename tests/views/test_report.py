@@ -298,7 +298,7 @@ def test_a_training_that_goes_on_in_another_thread_is_seen(tmp_path: Path) -> No
 
 def test_ranks_that_never_reported_are_named(reported: Callable[[Build], Report]) -> None:
     """Nobody takes two ranks for four."""
-    assert "ranks 2, 3 of 4" in unseen(reported(silent_rank))
+    assert "ranks 2 and 3 of 4" in unseen(reported(silent_rank))
 
 
 def test_clocks_that_disagree_make_no_long_run(reported: Callable[[Build], Report]) -> None:

@@ -17,6 +17,14 @@ def text(value: object) -> str:
     return _encode(value)
 
 
+def encoded(value: object) -> bytes:
+    """Any value as ASCII JSON."""
+    try:
+        return text(value).encode()
+    except (ValueError, RecursionError):
+        return text(plain(value)).encode()
+
+
 @functools.lru_cache(maxsize=4096)
 def word(name: str) -> str:
     """A name as JSON; there are few of them, and each comes often."""

@@ -18,6 +18,7 @@ from sonde.analysis.records.schema import PHASES, RESIDUAL
 from sonde.errors import MissingExtra
 from sonde.exchange import flows, jsonvalues, prometheus, rows
 from sonde.exchange.output import Progress, ignore
+from sonde.exchange.protobuf import INT64, put_scalar, text
 from sonde.exchange.rows import EventRow, ExportedProcess
 from sonde.version import __version__
 
@@ -31,7 +32,6 @@ TRACES, METRICS = "/v1/traces", "/v1/metrics"
 MOST = 2_000  # spans or values of one request
 MOST_TEXT = 2 << 20  # characters of their arguments
 MOST_OPEN = 10_000  # spans of a thread whose traces are remembered at once
-INT64 = 2**63
 PARTS = (*PHASES, RESIDUAL)
 
 
@@ -152,7 +152,7 @@ class _Sender:
             scope.scope.name, scope.scope.version = "sonde", __version__
             self._scope = (known, scope.spans)
         span = self._scope[1].add()
-        span.trace_id, span.span_id, span.name = trace, id, _text(name)
+        span.trace_id, span.span_id, span.name = trace, id, text(name)
         span.kind = 1  # internal
         if parent is not None:
             span.parent_span_id = parent
@@ -206,7 +206,7 @@ class _Sender:
         self.values += 1
         _, metrics, named = self._gauges
         if name not in named:
-            named[name] = metrics.add(name=_text(name))
+            named[name] = metrics.add(name=text(name))
         return named[name]
 
     def _describe(self, resource: Any, process: ExportedProcess | None) -> None:
@@ -355,17 +355,11 @@ def _send_totals(run: Run, sender: _Sender, processes: dict[str, ExportedProcess
 def _attribute(into: Any, about: dict[str, object]) -> None:
     """Put attributes into a list of them."""
     for key, value in about.items():
-        _fill(into.add(key=_text(str(key))).value, value)
+        _fill(into.add(key=text(str(key))).value, value)
 
 
 def _fill(into: Any, value: object) -> None:
-    if isinstance(value, bool):
-        into.bool_value = value
-    elif isinstance(value, int) and -INT64 <= value < INT64:
-        into.int_value = value
-    elif isinstance(value, float):
-        into.double_value = value
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         into.kvlist_value.SetInParent()
         _attribute(into.kvlist_value.values, value)
     elif isinstance(value, list):
@@ -373,12 +367,7 @@ def _fill(into: Any, value: object) -> None:
         for one in value:
             _fill(into.array_value.values.add(), one)
     else:
-        into.string_value = _text("null" if value is None else str(value))
-
-
-def _text(text: str) -> str:
-    """Without what UTF-8 cannot hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+        put_scalar(into, value)
 
 
 def _known(about: dict[str, object]) -> dict[str, object]:

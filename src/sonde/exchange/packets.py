@@ -7,10 +7,10 @@ from typing import IO, Any
 import xxhash
 
 from sonde.errors import MissingExtra
+from sonde.exchange.protobuf import INT64, put_scalar, text
 
 MOST_NAMES = 65_536  # then the tables of names begin anew: the reader holds them in memory too
 SEQUENCE = 1  # all packets are of one writer
-INT64 = 2**63
 BUFFER = 1 << 18
 
 
@@ -133,24 +133,18 @@ class Packets:
         found = known.get(name)
         if found is None:
             found = known[name] = len(known) + 1
-            getattr(packet.interned_data, table).add(iid=found, name=_text(name))
+            getattr(packet.interned_data, table).add(iid=found, name=text(name))
         return found
 
     def _annotate(self, into: Any, value: object) -> None:
-        if isinstance(value, bool):
-            into.bool_value = value
-        elif isinstance(value, int) and -INT64 <= value < INT64:
-            into.int_value = value
-        elif isinstance(value, float):
-            into.double_value = value
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             for key, one in value.items():
-                self._annotate(into.dict_entries.add(name=_text(str(key))), one)
+                self._annotate(into.dict_entries.add(name=text(str(key))), one)
         elif isinstance(value, list):
             for one in value:
                 self._annotate(into.array_values.add(), one)
         else:
-            into.string_value = _text("null" if value is None else str(value))
+            put_scalar(into, value)
 
     def _put_event(self, packet: Any, at: int) -> None:
         packet.timestamp = min(max(at, 0), INT64 - 1)  # a damaged file may hold any number
@@ -177,8 +171,3 @@ def _varint(value: int) -> bytes:
         value >>= 7
     found.append(value)
     return bytes(found)
-
-
-def _text(name: str) -> str:
-    """Without what UTF-8 cannot hold."""
-    return name if name.isascii() else name.encode("utf-8", "replace").decode()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sonde import units
 from sonde.html.document import document
 from sonde.html.items import gallery
-from sonde.html.markup import safe, section, table, tag
+from sonde.html.markup import bullets, safe, section, table, tag
 from sonde.html.style import BLACKBOX_STYLE
 from sonde.store.certificate import FIRST_WORDS
 from sonde.views.blackbox import item_names
@@ -35,7 +35,7 @@ def box_page(view: Page, cases: list[Case]) -> str:
         tag("h2", safe(view.headline[:1].upper() + view.headline[1:])) if view.headline is not None else "",
         _certificate(view),
         _raised(view.raised),
-        section("Memory", "", _list(view.memory)) if view.memory else "",
+        section("Memory", "", bullets(view.memory)) if view.memory else "",
         _cases(cases),
         _open(view),
         _threads(view.threads),
@@ -263,11 +263,7 @@ def _dumps(dumps: list[DumpLine]) -> str:
 
 
 def _foot(view: Page) -> str:
-    left = tag("h3", "Left out") + _list(view.left_out) if view.left_out else ""
-    notes = tag("h3", "Notes") + _list(view.notes) if view.notes else ""
+    left = tag("h3", "Left out") + bullets(view.left_out) if view.left_out else ""
+    notes = tag("h3", "Notes") + bullets(view.notes) if view.notes else ""
     files = tag("p", safe(f"{view.path}/blackbox/{view.dump}"), "id") if view.dump is not None else ""
     return tag("footer", left + notes + files)
-
-
-def _list(texts: list[str]) -> str:
-    return tag("ul", "".join(tag("li", safe(text)) for text in texts))

@@ -8,7 +8,7 @@ from sonde import units
 from sonde.compare.differences import shown
 from sonde.compare.ratio import between, signed
 from sonde.html.document import document
-from sonde.html.markup import safe, section, table, tag
+from sonde.html.markup import bullets, safe, section, table, tag
 from sonde.html.style import STYLE
 from sonde.views.words import phase_name
 
@@ -51,15 +51,13 @@ def comparison_page(view: Comparison) -> str:
         section("Findings", "", _findings(view)),
         section("What else differs", "Recorded at the start of each run.", _settings(view)),
         section("Numbers", "Are both the same training?", tag("p", safe(view.numbers.text))),
-        section("Resume check", "Effects of each restart.", _list([line for one in view.resume for line in one.text])),
-        section("Notes", "", _list(view.notes)),
+        section(
+            "Resume check", "Effects of each restart.", bullets([line for one in view.resume for line in one.text])
+        ),
+        section("Notes", "", bullets(view.notes)),
     ]
     title = f"{_word(view)}: {view.a.name} and {view.b.name}"
     return document(title, "comparison", STYLE + OWN_STYLE, "\n".join(part for part in parts if part))
-
-
-def _list(texts: Sequence[str]) -> str:
-    return tag("ul", "".join(tag("li", safe(one)) for one in texts)) if texts else ""
 
 
 def _word(view: Comparison) -> str:

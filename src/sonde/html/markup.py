@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sonde.views.safe import printable
 
@@ -25,6 +25,12 @@ def section(title: str, caption: str, content: str) -> str:
         return ""
     beside = tag("p", caption, "about") if caption else ""
     return tag("section", tag("h2", safe(title)) + beside + content)
+
+
+def bullets(texts: Iterable[str]) -> str:
+    """A list of texts; nothing without any."""
+    rows = "".join(tag("li", safe(text)) for text in texts)
+    return tag("ul", rows) if rows else ""
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,7 +9,7 @@ from sonde import units
 from sonde.html import charts as draw
 from sonde.html.document import document
 from sonde.html.flame import flame
-from sonde.html.markup import safe, section, table, tag
+from sonde.html.markup import bullets, safe, section, table, tag
 from sonde.html.style import STYLE
 from sonde.views import hosts as words, loader as loader_words
 from sonde.views.charts import Line
@@ -24,6 +24,7 @@ from sonde.views.words import (
     notable_items,
     own_cost,
     phase_name,
+    value_at,
 )
 
 if TYPE_CHECKING:
@@ -339,8 +340,8 @@ def _evaluation(view: Report, charts: Charts) -> str:
             safe(one.source),
             units.brief(one.first),
             units.brief(one.last),
-            _at(one.low, one.low_step),
-            _at(one.high, one.high_step),
+            value_at(one.low, one.low_step),
+            value_at(one.high, one.high_step),
             units.count(one.count),
         ]
         for one in view.evaluation
@@ -351,10 +352,6 @@ def _evaluation(view: Report, charts: Charts) -> str:
     )
     titles = ["<metric", "<logged by", "first", "last", "lowest", "highest", "times"]
     return section("Evaluation", "Losses and metrics as they were logged.", table(titles, rows) + drawn)
-
-
-def _at(value: float, step: int | None) -> str:
-    return units.brief(value) if step is None else f"{units.brief(value)} at step {step:,}"
 
 
 def _learning(charts: Charts) -> str:
@@ -632,16 +629,12 @@ def _foot(view: Report) -> str:
     parts = [
         box,
         tag("h3", "Cost of recording") + tag("p", safe(own_cost(view))) + tag("p", safe(view.overhead.basis), "note"),
-        tag("h3", "Recorded in depth") + _list([deep_line(one) for one in view.deepened]) if view.deepened else "",
-        tag("h3", "Not seen in this run") + _list(here),
-        tag("details", tag("summary", f"{len(always)} known limitations of every run") + _list(always)),
-        tag("h3", "Lost records") + (_list(lost) or tag("p", "No records lost.")),
-        tag("h3", "Notes") + _list(run.notes) if run.notes else "",
+        tag("h3", "Recorded in depth") + bullets([deep_line(one) for one in view.deepened]) if view.deepened else "",
+        tag("h3", "Not seen in this run") + bullets(here),
+        tag("details", tag("summary", f"{len(always)} known limitations of every run") + bullets(always)),
+        tag("h3", "Lost records") + (bullets(lost) or tag("p", "No records lost.")),
+        tag("h3", "Notes") + bullets(run.notes) if run.notes else "",
     ]
     about = [f"sonde {run.sonde or 'n/a'}", f"Python {run.python or 'n/a'}", *run.hosts]
     about += [f"commit {run.commit[:12]}"] if run.commit else []
     return tag("footer", "".join(parts) + tag("p", safe(" · ".join(about)), "note"))
-
-
-def _list(texts: list[str]) -> str:
-    return tag("ul", "".join(tag("li", safe(text)) for text in texts)) if texts else ""

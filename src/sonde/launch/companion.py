@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sonde import environment
 from sonde.guard import guard
-from sonde.launch.finalreport import exit_code_of
+from sonde.launch.child import exit_code_of, start_module
 from sonde.launch.signals import forget, until
 
 if TYPE_CHECKING:
@@ -31,13 +29,7 @@ class Beside:
             reading, self._pipe = os.pipe()
             os.set_inheritable(reading, True)
             try:
-                self.pid = os.posix_spawn(
-                    sys.executable,
-                    [sys.executable, "-P", "-m", module, str(reading), *words],
-                    environment.unrecorded(),
-                    setsid=True,
-                    setsigmask=mask,
-                )
+                self.pid = start_module(module, [str(reading), *words], mask, setsid=True)
             finally:
                 os.close(reading)
 

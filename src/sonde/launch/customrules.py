@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sonde import environment
 from sonde.guard import guard
+from sonde.launch.child import kill, start_module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,22 +17,16 @@ class RulesProcess:
 
     def __init__(self, run: str, files: Sequence[str]) -> None:
         self._pid = 0
-        line = [sys.executable, "-P", "-m", "sonde.cli.live.customrules", run, *files]
         with guard("starting the custom rules"):
-            self._pid = os.posix_spawn(
-                sys.executable,
-                line,
-                environment.unrecorded(),
+            self._pid = start_module(
+                "sonde.cli.live.customrules",
+                [run, *files],
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
-                setsigmask=(),
                 setpgroup=0,  # Ctrl-C is for the program
             )
 
     def end(self) -> None:
         """End it, and what it has started."""
         if self._pid:
-            with suppress(ProcessLookupError):
-                os.killpg(self._pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
+            kill(self._pid)
             self._pid = 0

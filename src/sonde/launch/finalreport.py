@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
-from sonde import environment
 from sonde.launch import blindspots
+from sonde.launch.child import exit_code_of, start_module
 from sonde.launch.signals import forget, until
 from sonde.store.folder import PROFILES
 
@@ -39,24 +38,11 @@ def _done(words: list[str], mask: Iterable[int], *, errors: bool) -> bool:
     """Whether a module of ours has done its work. Its output goes to the error channel."""
     forget()
     silent = [] if errors else [(os.POSIX_SPAWN_OPEN, STDERR, os.devnull, os.O_WRONLY, 0)]
-    line = [sys.executable, "-P", "-m", *words]
     try:
-        pid = os.posix_spawn(
-            sys.executable,
-            line,
-            environment.unrecorded(),
-            file_actions=[(os.POSIX_SPAWN_DUP2, STDERR, STDOUT), *silent],
-            setsigmask=mask,
-        )
+        pid = start_module(words[0], words[1:], mask, file_actions=[(os.POSIX_SPAWN_DUP2, STDERR, STDOUT), *silent])
     except OSError:
         return False
     return until(partial(exit_code_of, pid), partial(_end, pid)) == 0
-
-
-def exit_code_of(pid: int) -> int | None:
-    """The exit code of a child; None while it runs."""
-    done, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if done else None
 
 
 def _end(pid: int, _: signal.struct_siginfo) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from contextlib import suppress
 
-from sonde import environment
+from sonde.launch.child import kill, start_module
 from sonde.store.usage import recorded
 
 SHARE = 0.5  # of the cap: from then on records are packed; near it they are thinned out
@@ -32,20 +29,15 @@ class Packer:
             self._pid = 0
             self._again = SHARE * self._cap if status == 0 else used + MORE * self._cap
         if used >= self._again:
-            self._pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-P", "-m", "sonde.store.packing", self._run],
-                environment.unrecorded(),
+            self._pid = start_module(
+                "sonde.store.packing",
+                [self._run],
                 file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)],
-                setsigmask=(),
                 setpgroup=0,  # Ctrl-C is for the program
             )
 
     def stop(self) -> None:
         """End it: what it has packed counts, and the rest stays as it is."""
         if self._pid:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
+            kill(self._pid)
             self._pid = 0

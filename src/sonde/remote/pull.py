@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonde import units
 from sonde.errors import FolderRefused, RemoteError, RunNotFound
 from sonde.remote.manifest import MANIFEST, Manifest, read_manifest
 from sonde.remote.pack import FRESH, GONE, PackEntry, unpacked
@@ -235,7 +236,7 @@ class _Pull:
             raise _Replaced
 
     def _lacks(self, found: Manifest, what: str) -> None:
-        ranks = f" (ranks {listed(found.ranks)})" if found.ranks else ""
+        ranks = f" (ranks {units.listed(found.ranks, MOST_NAMED)})" if found.ranks else ""
         self._notes.append(f"{what}. What {found.host}{ranks} recorded after that is missing here.")
 
     def _take(
@@ -303,7 +304,7 @@ def _missing_ranks(found: dict[str, Manifest]) -> list[str]:
         return []
     word = "rank" if len(missing) == 1 else "ranks"
     return [
-        f"{word} {listed(missing)} of {world}: no host has pushed them yet, or the store does not list their host yet"
+        f"{word} {units.listed(missing, MOST_NAMED)} of {world}: no host has pushed them yet, or the store does not list their host yet"
     ]
 
 
@@ -323,13 +324,7 @@ def _doubled(found: dict[str, Manifest]) -> list[str]:
 
 def _pushing(found: dict[str, Manifest]) -> list[str]:
     running = sorted(one.host for one in found.values() if one.running)
-    return [f"still running when last pushed: {listed(running)}"] if running else []
-
-
-def listed(many: list[Any]) -> str:
-    """The first of a list, and how many more there are."""
-    more = f" and {len(many) - MOST_NAMED} more" if len(many) > MOST_NAMED else ""
-    return ", ".join(str(one) for one in many[:MOST_NAMED]) + more
+    return [f"still running when last pushed: {units.listed(running, MOST_NAMED)}"] if running else []
 
 
 def _make(folder: Path) -> None:

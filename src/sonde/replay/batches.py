@@ -58,7 +58,7 @@ class Rebuilt:
 
     def __str__(self) -> str:
         where = f"round {self.round}" + ("" if self.worker is None else f", worker {self.worker}")
-        head = f"batch {self.number} of loader {self.loader} ({where}), {units.plural(len(self.indices), 'item')}: {_listed(self.indices)}"
+        head = f"batch {self.number} of loader {self.loader} ({where}), {units.plural(len(self.indices), 'item')}: {units.listed(self.indices, SHOWN_NUMBERS)}"
         places = [
             f"item {index} = {_described(item)}"
             for index, item in zip(self.indices[:SHOWN_ITEMS], self.items, strict=False)
@@ -242,7 +242,7 @@ class _Rebuild:
 
     def _items(self, dataset: Any, asked: Sequence[Any], indices: Sequence[Any]) -> list[Any]:
         if callable(getattr(dataset, "__getitems__", None)) and not isinstance(dataset, self._data.Subset):
-            return list(_called(dataset.__getitems__, list(asked), f"items {_listed(indices)}"))
+            return list(_called(dataset.__getitems__, list(asked), f"items {units.listed(indices, SHOWN_NUMBERS)}"))
         return [_asked(dataset, one, f"item {index}") for one, index in zip(asked, indices, strict=True)]
 
     def _asks_for_lists(self, one: StepBatch) -> bool:
@@ -335,11 +335,6 @@ def _failed(what: str, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)[1:]
     where = f" (in {frames[-1].filename}:{frames[-1].lineno}, {frames[-1].name})" if frames else ""
     return f"The dataset fails for {what}: {type(error).__name__}: {error}{where}."
-
-
-def _listed(indices: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, indices[:SHOWN_NUMBERS]))
-    return f"{shown} and {len(indices) - SHOWN_NUMBERS} more" if len(indices) > SHOWN_NUMBERS else shown
 
 
 def _described(value: Any) -> str:

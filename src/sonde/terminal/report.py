@@ -25,6 +25,7 @@ from sonde.views.words import (
     notable_items,
     own_cost,
     phase_name,
+    value_at,
 )
 
 WIDEST = 100
@@ -395,17 +396,13 @@ def _evaluation(view: Report, console: Console) -> None:
             TextColumn("", [printable(one.name) for one in shown], right=False, least=12),
             TextColumn("first", [units.brief(one.first) for one in shown], need=2),
             TextColumn("last", [units.brief(one.last) for one in shown]),
-            TextColumn("lowest", [_at(one.low, one.low_step) for one in shown], need=1),
-            TextColumn("highest", [_at(one.high, one.high_step) for one in shown], need=1),
+            TextColumn("lowest", [value_at(one.low, one.low_step) for one in shown], need=1),
+            TextColumn("highest", [value_at(one.high, one.high_step) for one in shown], need=1),
             TextColumn("times", [units.count(one.count) for one in shown], need=3),
         ],
     )
     if len(view.evaluation) > len(shown):
         block(console, Text(f"and {len(view.evaluation) - len(shown)} more; --json has all", "dim"), hang=INDENT)
-
-
-def _at(value: float, step: int | None) -> str:
-    return units.brief(value) if step is None else f"{units.brief(value)} at step {step:,}"
 
 
 def _holder(one: MemoryRow) -> str:

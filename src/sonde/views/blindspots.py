@@ -54,7 +54,7 @@ def _ranks(rows: list[dict[str, Any]]) -> list[str]:
     if not missing:
         return []
     word = "rank" if len(missing) == 1 else "ranks"
-    return [f"{word} {_listed(missing)} of {world}: not recorded"]
+    return [f"{word} {units.listed(missing, MOST_NAMED)} of {world}: not recorded"]
 
 
 def _unequal(facts: Facts) -> list[str]:
@@ -221,8 +221,3 @@ def _crowded(facts: Facts, policy: Policy) -> list[str]:
     """What rules say nothing of, because it may be the doing of others."""
     host = facts.health.crowded_host(policy)
     return [] if host is None else [f"the cause of single slow steps, items and waits: {host.load_sentence}"]
-
-
-def _listed(numbers: list[int]) -> str:
-    named = ", ".join(map(str, numbers[:MOST_NAMED]))
-    return f"{named} and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else named

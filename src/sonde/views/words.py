@@ -102,3 +102,8 @@ def deep_line(one: DeepSteps) -> str:
     until = "until the end" if one.last is None else f"to {one.last}"
     ranks = f", {units.plural(one.ranks, 'rank')}" if one.ranks > 1 else ""
     return f"steps {one.first} {until}: {', '.join(one.parts) or 'nothing new'} ({one.why}{ranks})"
+
+
+def value_at(value: float, step: int | None) -> str:
+    """`0.0123 at step 1,200`."""
+    return units.brief(value) if step is None else f"{units.brief(value)} at step {step:,}"

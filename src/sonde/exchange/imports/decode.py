@@ -77,7 +77,7 @@ def one(text: bytes) -> Event | None:
     about: dict[str, Any] = {
         name: _clean(found[name]) for name in ("ph", "name", "cat", "pid", "tid", "type") if name in found
     }
-    texts = {name: msgspec.Raw(_text(found[name])) for name in ("ts", "dur", "args") if name in found}
+    texts = {name: msgspec.Raw(jsonvalues.encoded(found[name])) for name in ("ts", "dur", "args") if name in found}
     return Event(**about, **texts)
 
 
@@ -109,10 +109,3 @@ def objects(texts: Iterable[bytes]) -> list[dict[str, Any]]:
 
 def _clean(value: object) -> object:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
-def _text(value: object) -> bytes:
-    try:
-        return jsonvalues.text(value).encode()
-    except (ValueError, RecursionError):
-        return jsonvalues.text(jsonvalues.plain(value)).encode()

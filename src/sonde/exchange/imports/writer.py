@@ -121,7 +121,7 @@ class ProcessWriter:
             dur,
             key if key is not None and abs(key) < LATEST else record.NO_KEY,
             number,
-            int(self._add_blobs([_json(args)])[0]) if args else 0,
+            int(self._add_blobs([jsonvalues.encoded(args)])[0]) if args else 0,
             self.count,
             0,
             step if step is not None and 0 <= step < record.NO_STEP else record.NO_STEP,
@@ -274,13 +274,6 @@ def _chosen(columns: SpanColumns, places: Any) -> SpanColumns:
     rest = (one[places] if np.ndim(one) else one for one in (*columns[:4], *columns[5:]))
     threads, names, starts, durs, *more = rest
     return SpanColumns(threads, names, starts, durs, args, *more)
-
-
-def _json(args: dict[str, Any]) -> bytes:
-    try:
-        return jsonvalues.text(args).encode()
-    except (ValueError, RecursionError):
-        return jsonvalues.text(jsonvalues.plain(args)).encode()
 
 
 def _whole(value: object) -> int | None:

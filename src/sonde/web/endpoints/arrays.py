@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sonde.views.itemvalues import ArrayPlace, whole_array
@@ -10,6 +11,7 @@ from sonde.web.endpoints.series import packed
 
 if TYPE_CHECKING:
     from sonde.analysis.run import Run
+    from sonde.views.items import ItemValue
     from sonde.views.itemvalues import WholeArray
     from sonde.web.asking import Ask, Binary
 
@@ -30,3 +32,16 @@ def packed_array(found: WholeArray) -> Binary:
 def as_address(picture: bytes | None) -> str | None:
     """A PNG file as a `data:` address."""
     return None if picture is None else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+
+
+def value_fields(shown: ItemValue) -> dict[str, object]:
+    """What a page draws of one value of one item."""
+    return {
+        "shape": shown.shape,
+        "low": shown.low,
+        "high": shown.high,
+        "nonfinite": shown.nonfinite,
+        "image": as_address(shown.picture),
+        "curve": None if shown.curve is None else asdict(shown.curve),
+        "numbers": shown.numbers,
+    }

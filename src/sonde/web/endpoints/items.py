@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from math import isfinite, nan
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
 from sonde.views.itemvalues import StoredValue, values_of_item
 from sonde.web.asking import Ask, rows
-from sonde.web.endpoints.arrays import as_address
+from sonde.web.endpoints.arrays import value_fields
 from sonde.web.endpoints.traces import traced_values
 
 if TYPE_CHECKING:
@@ -130,14 +129,8 @@ def _value(one: StoredValue) -> dict[str, object]:
         "source": one.source,
         "step": one.step,
         "field": shown.path,
-        "shape": shown.shape,
         "dtype": one.dtype,
-        "low": shown.low,
-        "high": shown.high,
-        "nonfinite": shown.nonfinite,
-        "image": as_address(shown.picture),
-        "curve": None if shown.curve is None else asdict(shown.curve),
-        "numbers": shown.numbers,
+        **value_fields(shown),
         "array": f"/arrays/{quote(place.dump, safe='')}/{place.batch}/{place.value}/{place.position}",
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -10,7 +9,7 @@ from sonde.analysis.records.locate import is_plain
 from sonde.errors import UnknownName
 from sonde.views.items import item_value
 from sonde.views.itemvalues import looked_at
-from sonde.web.endpoints.arrays import as_address, packed_array
+from sonde.web.endpoints.arrays import packed_array, value_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,14 +102,8 @@ def _value(one: dict[str, Any], file: Path, room: list[int]) -> dict[str, object
         "source": f"trace {file.stem}: {way} {one['function']}{where}",
         "step": one["step"],
         "field": one["field"],
-        "shape": shown.shape,
         "dtype": str(one["array"].dtype),
-        "low": shown.low,
-        "high": shown.high,
-        "nonfinite": shown.nonfinite,
-        "image": as_address(shown.picture),
-        "curve": None if shown.curve is None else asdict(shown.curve),
-        "numbers": shown.numbers,
+        **value_fields(shown),
         "array": f"{address}?item={quote(one['item'], safe='')}",
     }
 
