@@ -96,4 +96,4 @@ def test_it_lists_the_patches_in_force_and_the_same_blind_spots_as_a_report(tmp_
     assert health["unseen"][: len(BLIND_SPOTS)] == list(BLIND_SPOTS)
     assert health["program"] == sys.executable
     settings = {one["name"]: one["value"] for one in health["settings"]}
-    assert (settings["cap"], settings["values_limit"], settings["args_limit"]) == ("4.00 GB", "64.0 MB", "4.10 kB")
+    assert (settings["cap"], settings["values_limit"], settings["args_limit"]) == ("4.00 GB", "64.0 MB", "4096")

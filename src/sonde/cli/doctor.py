@@ -27,7 +27,7 @@ from sonde.version import __version__
 
 # What of the optional libraries switches something on.
 EXTRAS = ("torch", "numpy", "textual", "pytorch-ignite", "pylance", "onnx", "onnxruntime")
-SIZES = ("cap", "args_limit", "values_limit")  # settings that are numbers of bytes
+SIZES = ("cap", "values_limit")  # settings that are numbers of bytes
 SPANS = 500
 PROBE_SECONDS = 60
 
