@@ -137,7 +137,7 @@ def environment() -> dict[str, str]:
         **os.environ,
         "FORCE_COLOR": "1",
         "COLUMNS": "100",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "PATH": path,
         "TERM": "xterm-256color",
     }
@@ -310,7 +310,11 @@ def verdict(kind: str, recording: Recording) -> None:
     if first is None or first[1] != kind:
         print(f"{kind}: this run has another verdict; delete {folder.relative_to(ROOT)} and try again")
         return
-    terminal(f"verdicts/{kind}", f"sonde report · {Path(recording.source).stem}", shown.replace(f"{folder}/", "/data/"))
+    terminal(
+        f"verdicts/{kind}",
+        f"sonde report · {Path(recording.source).stem}",
+        shown.replace(f"{folder}/", "/data/").replace(f"{folder.name}/", "data/"),
+    )
 
 
 def watch() -> None:
