@@ -139,7 +139,7 @@ def test_what_is_no_run_is_one_message(tmp_path: Path) -> None:
         (bad.one_step, "Only 0 steps after 1 warm-up step."),
         (bad.only_evaluation, "The run only evaluates: 60 fetches and forward passes in"),
         (bad.unequal, "the ranks end at different steps (rank 0 at step 59, rank 1 at step 29)"),
-        (bad.silent_rank, "ranks 2, 3 of 4: not recorded"),
+        (bad.silent_rank, "ranks 2 and 3 of 4: not recorded"),
         (bad.clocks, "the host clocks differ by 7.0 h"),
         (bad.newer, "run.json has format 99"),
         (bad.damaged, "run.json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -37,6 +38,18 @@ def _iterator(workers: int = 0) -> Any:
 def _profiled(answer: Callable[[], bool]) -> bool:
     with torch.profiler.profile():
         return answer()
+
+
+def _wrapped_by_fsdp() -> str:
+    from torch.distributed.fsdp import _common_utils as fsdp
+
+    return fsdp.FSDP_WRAPPED_MODULE
+
+
+def _wrapped_by_checkpoint() -> str:
+    from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
+
+    return checkpoint_wrapper._CHECKPOINT_WRAPPED_MODULE
 
 
 def _linear() -> Any:
@@ -98,7 +111,14 @@ USES: dict[str, Callable[[], object]] = {
     "fetch_targets": lambda: _exist(private.fetch_targets(torch)),
     "worker_loop_target": lambda: _exist(private.worker_loop_target(torch)),
     "worker_loop": private.worker_loop,
+    "stats_targets": lambda: private.stats_targets(torch),
+    "reset_targets": lambda: private.reset_targets(torch),
+    # A build without CUDA has the functions that call these, but not these.
+    "memory_stats": lambda: "_C._cuda_memoryStats(" in inspect.getsource(torch.cuda.memory),
+    "reset_peaks": lambda: "_C._cuda_resetPeakMemoryStats(" in inspect.getsource(torch.cuda.memory),
+    "WRAPPERS": lambda: {_wrapped_by_fsdp(), _wrapped_by_checkpoint(), private.COMPILED} == private.WRAPPERS,
 }
+ELSEWHERE = {"exchange", "COMPILER"}  # public names; tests of what uses them fail without them
 
 
 class _Stream(IterableDataset[int]):
@@ -123,6 +143,26 @@ def test_torch_has_the_name(name: str) -> None:
     except AttributeError as error:
         pytest.fail(f"torch {torch.__version__} has renamed what private.{name} uses: {error}")
     assert found, f"torch {torch.__version__} has renamed what private.{name} uses"
+
+
+def test_every_function_of_private_is_tried_here() -> None:
+    """A new one needs a row, or a test of its own."""
+    tree = ast.parse(Path(private.__file__).read_text())
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names |= {
+        one.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for one in node.targets
+        if isinstance(one, ast.Name)
+    }
+    names |= {
+        node.target.id for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    here = Path(__file__).read_text()
+    assert {
+        name for name in names if name[0] != "_" and f"private.{name}" not in here and name not in USES
+    } == ELSEWHERE
 
 
 def test_private_names_of_torch_stand_in_one_file() -> None:
