@@ -137,12 +137,12 @@ def test_q_detaches_and_the_program_goes_on(programs: Programs, terminals: Calla
     """
     terminal = terminals("watch", str(script(programs.folder, STEPPING)))
     until(lambda: "forward" in terminal.text and "backward" in terminal.text, "the first screen")
-    assert "● recording" in terminal.text
+    assert "● running" in terminal.text
     terminal.press(b"q")
     assert terminal.wait() == 0
     assert "the program continues (pid " in terminal.text
     again = terminals("watch")
-    until(lambda: "● recording" in again.text and "ready" in again.text, "the second screen with the output")
+    until(lambda: "● running" in again.text and "ready" in again.text, "the second screen with the output")
     (programs.folder / "stop").touch()
     until(lambda: "■ finished" in again.text, "the end on the second screen")
     again.press(b"q")

@@ -241,6 +241,13 @@ def test_what_lasts_a_moment_is_not_told(tmp_path: Path) -> None:
     assert view_of(build_run(tmp_path / "run", [running(span)])).notices == []
 
 
+def test_a_run_that_is_recorded_is_called_running(tmp_path: Path) -> None:
+    """As in `sonde runs` and `sonde report`; the state of a folder is recording."""
+    view = view_of(build_run(tmp_path / "run", [running(BuiltRecord())]))
+    assert (view.headline.state, view.headline.word) == ("recording", "running")
+    assert " | running | " in line(view)
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [(3, "crashed (exit code 3)"), (137, "killed (signal 9)"), (130, "interrupted (signal 2)"), (0, "finished")],

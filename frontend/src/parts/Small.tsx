@@ -4,10 +4,10 @@ import { useState } from "preact/hooks"
 import { PHASE_ORDER } from "../app/theme"
 import { duration, phaseName, share } from "../app/units"
 
-/** How a run is, or how it ended: `recording`, `finished`, `crashed (ValueError)`. */
+/** How a run is, or how it ended: `running`, `finished`, `crashed (ValueError)`. */
 export function State({ state, ended }: { state: string; ended: string }) {
-  const word = state === "recording" ? "recording" : ended || state
-  const kind = word === "recording" ? "live" : word.startsWith("finished") ? "good" : bad(word) ? "bad" : "unsure"
+  const word = state === "recording" ? "running" : ended || state
+  const kind = word === "running" ? "live" : word.startsWith("finished") ? "good" : bad(word) ? "bad" : "unsure"
   return (
     <span class={`state ${kind}`}>
       <i aria-hidden="true" />

@@ -12,7 +12,7 @@ def line(view: WatchView) -> str:
     head, times = view.headline, view.step_time
     facts = [
         units.duration(head.elapsed_ns),
-        printable(head.ended or head.state),
+        printable(head.word),
         f"step {units.count(head.step)}",
         f"{_number(head.steps_per_s)} steps/s",
         f"{_number(head.samples_per_s)} samples/s",

@@ -39,7 +39,7 @@ NARROW = 74  # below this the legend does without times
 BLOCKS = " ▁▂▃▄▅▆▇█"
 SEVERITIES = {"info": GOOD, "warn": WARN, "critical": BAD}
 STATES = {
-    "recording": ("●", GOOD),
+    "running": ("●", GOOD),
     "starting": ("○", QUIET),
     "ended": ("■", QUIET),
     "died": ("✖", BAD),
@@ -139,9 +139,8 @@ def _below(label: Text, sentence: str, style: str, width: int, rows: int) -> lis
 
 
 def _first_line(head: Headline, width: int) -> Text:
-    state = head.ended or head.state
-    sign, colour = STATES.get(state.split()[0], ("?", WARN))
-    right = Text.assemble((f"{sign} {printable(state)}", colour))
+    sign, colour = STATES.get(head.word.split()[0], ("?", WARN))
+    right = Text.assemble((f"{sign} {printable(head.word)}", colour))
     right.append(f"  {clock(head.elapsed_ns)}", STRONG)
     room = max(width - right.cell_len - 2, 8)
     left = Text.assemble((shorten(printable(head.name), room), STRONG))
@@ -409,7 +408,7 @@ def ranks(view: WatchView, width: int, height: int) -> Text:
 
 
 def _state(one: RankNow) -> str:
-    return STATES.get("recording" if one.state == "running" else one.state, ("", WARN))[1]
+    return STATES.get(one.state, ("", WARN))[1]
 
 
 def _times(one: RankNow) -> str:

@@ -41,6 +41,11 @@ class Headline:
     workers: int
     deep: bool
 
+    @property
+    def word(self) -> str:
+        """How the run is, or how it ended, in the words of `sonde runs`."""
+        return self.ended or ("running" if self.state == "recording" else self.state)
+
 
 @dataclass(frozen=True)
 class PhaseShare:
