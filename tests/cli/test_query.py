@@ -139,3 +139,8 @@ def test_ask_shows_the_query_behind_a_question(folder: Path) -> None:
 def test_ask_answers_a_typo_with_the_nearest_question(folder: Path) -> None:
     """As every command does."""
     assert "Did you mean 'idle-gaps'" in sonde(folder, "ask", "idle-gap").output
+
+
+def test_a_question_before_its_run_is_told_the_right_order(folder: Path) -> None:
+    """With the command that works."""
+    assert "sonde ask 3f2a item-cost" in sonde(folder, "ask", "item-cost", "3f2a").output

@@ -59,7 +59,7 @@ def test_a_rule_stops_the_program(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines()[0] == "stopped"
     assert "sonde: ENOUGH: More than 20 steps. Asked the program to stop." in done.stderr
-    assert done.stderr.count("sonde: The rule RAISES in mine.py failed: ValueError: no") == 1
+    assert done.stderr.count("sonde: The rule RAISES in mine.py failed: ValueError: no. It is off") == 1
 
 
 def test_nobody_is_asked_to_stop_where_nothing_is_recorded() -> None:

@@ -41,6 +41,9 @@ def command(
         return
     if not 1 <= len(words) <= 2:
         raise click.UsageError("Give one question. `sonde ask --list` lists them.")
+    names = [one.name for one in questions()]
+    if len(words) == 2 and words[0] in names and words[1] not in names:
+        raise click.UsageError(f"The run comes first: sonde ask {words[1]} {words[0]}")
     asked = question(words[-1])
     query = asked.query(step)
     if sql:

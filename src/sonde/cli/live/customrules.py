@@ -52,7 +52,7 @@ class Acting:
         self._off |= found.failed.keys()
         for problem in found.failed.values():
             self._told.add(problem)
-            self._say(f"{problem.removesuffix(UNASKED)} It is off until the program ends.")
+            self._say(f"{_sentence(problem.removesuffix(UNASKED))} It is off until the program ends.")
         for problem in found.problems:
             if problem not in self._told:
                 self._told.add(problem)
@@ -73,7 +73,12 @@ class Acting:
         except (SondeError, OSError):  # it starts, or ends: the next look comes soon
             return
         self._done[finding.kind, action] = time.monotonic()
-        self._say(f"{finding.kind}: {finding.why} {SAID[action]}")
+        self._say(f"{finding.kind}: {_sentence(finding.why)} {SAID[action]}")
+
+
+def _sentence(text: str) -> str:
+    """Words of a rule, with a period."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _stop(run: Path, finding: Finding) -> None:
