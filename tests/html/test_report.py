@@ -14,9 +14,10 @@ from tests.views.runs import EVIL, SLOW, apart, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
 from sonde.html import is_page, page
+from sonde.html.charts import lines
 from sonde.store.record import COUNTER
 from sonde.testing import MS, START_NS, BuiltRecord, build_run, build_training, training_processes
-from sonde.views.charts import charts, thinned
+from sonde.views.charts import Line, charts, thinned
 from sonde.views.report import report
 
 ALLOWED = {
@@ -227,6 +228,13 @@ def test_ten_thousand_steps_take_less_than_500_kb(tmp_path: Path) -> None:
     )
     assert len(content) <= 500_000
     assert re.search(r"steps 7,750 to 7,799: p50 9.00 ms, .* to 908 ms", content)
+
+
+def test_a_line_that_never_changes_has_a_scale_of_its_size() -> None:
+    """A learning rate of 0.001 is not drawn between 0.001 and 1.001."""
+    drawn = lines([Line("rate", "", [(0.0, 0.001), (1.0, 0.001)])], 10**9, "{:g}".format, from_zero=False)
+    assert "0.002" in drawn
+    assert "1.001" not in drawn
 
 
 def test_a_thinned_line_keeps_its_extremes() -> None:

@@ -185,7 +185,8 @@ def lines(shown: Sequence[Line], lasted: int, label: Callable[[float], str], *, 
     values = [value for line in shown for _, value in line.points]
     low = min(0.0, *values) if from_zero else min(values)
     high = max(values) * 1.05 if from_zero else max(values)
-    high = high if high > low else low + 1.0
+    if high <= low:  # a line that never changes is drawn in the middle
+        low, high = (min(0.0, 2 * low), max(0.0, 2 * low)) if low else (0.0, 1.0)
     drawn = "".join(f'<path class="line m{place}" d="{_path(line, low, high)}"/>' for place, line in enumerate(shown))
     ticks = _ticks(high, label) if from_zero and low == 0 else _between(low, high, label)
     key = _key(*((f"m{place}", line.name) for place, line in enumerate(shown))) if len(shown) > 1 or from_zero else ""
