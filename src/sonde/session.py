@@ -218,14 +218,14 @@ def _install_deepen(settings: config.Settings) -> Callable[[], None]:
     from sonde.probes import ondemand
 
     def deepen() -> None:
-        from sonde.deepen import answer
+        from sonde.depth.ondemand import answer
 
         answer(settings)
 
     ends = ondemand.watch(deepen)
     if not settings.adaptive:
         return ends
-    from sonde.adaptive import watch
+    from sonde.depth.adaptive import watch
 
     watching = watch(settings)
 

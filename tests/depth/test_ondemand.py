@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sonde import adaptive
 from sonde.analysis.run import open_run
 from sonde.cli import main
+from sonde.depth import adaptive
 from sonde.store.request import DEEPEN_FILE, DeepRequest, ask_deep, asked_deep
 from sonde.testing import build_run, build_training
 from sonde.views.report import report

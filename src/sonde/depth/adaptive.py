@@ -12,7 +12,8 @@ from statistics import median
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from sonde import deepen, system
+from sonde import system
+from sonde.depth import ondemand
 from sonde.events import core
 from sonde.probes import step
 from sonde.probes.disable import probe_guard
@@ -106,7 +107,7 @@ class AdaptiveWatch:
         with self._safe:
             number, now = core.get_context()[0] or 0, self._clock()
             last, self._last = self._last, (number, now)
-            if last is not None and number > last[0] and not deepen.recording():  # these are slower
+            if last is not None and number > last[0] and not ondemand.recording():  # these are slower
                 self._note(self._odd.step((now - last[1]) / (number - last[0])))
             if self._why is not None:
                 why, self._why = self._why, None
@@ -133,7 +134,7 @@ class AdaptiveWatch:
         request = DeepRequest(
             f"adaptive-{os.getpid()}-{self._times}", self._settings.adaptive, (LAYERS, STACKS), why=f"adaptive: {why}"
         )
-        if deepen.begin(request, self._settings):
+        if ondemand.begin(request, self._settings):
             self._asked, self._times = now, self._times + 1
 
 
