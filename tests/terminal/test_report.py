@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,16 @@ def test_verdict_why_and_next_come_first(slow: Report) -> None:
     assert slow.verdict.kind in lines[3]
     assert lines[4].split()[0] == "why"
     assert any(line.strip().startswith("next") for line in lines[4:12])
+
+
+def test_the_answer_is_not_dim(slow: Report) -> None:
+    """Only the labels in front of it are."""
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="truecolor", highlight=False)
+    draw_card(slow, console)
+    assert isinstance(console.file, io.StringIO)
+    why, following = [line for line in console.file.getvalue().splitlines() if re.search(r"\[2m(why|next) ", line)][:2]
+    assert f"\x1b[2mwhy    \x1b[0m{slow.verdict.why[:20]}" in why
+    assert f"\x1b[1m{slow.verdict.next[:20]}" in following
 
 
 def test_everything_that_was_promised_is_on_it(slow: Report) -> None:

@@ -64,8 +64,7 @@ def _head(view: Page, console: Console) -> None:
 
 
 def _labelled(console: Console, label: str, text: str, style: str = "") -> None:
-    line = Text(f"{label:{LABEL}}", "dim")
-    line.append(printable(text), style)
+    line = Text.assemble((f"{label:{LABEL}}", "dim"), (printable(text), style))
     block(console, line, hang=LABEL)
 
 

@@ -156,8 +156,7 @@ def _verdict(verdict: Verdict, console: Console) -> None:
 
 
 def _labelled(console: Console, label: str, text: str, style: str = "", label_style: str = "dim") -> None:
-    line = Text(f"{label:{LABEL}}", label_style)
-    line.append(printable(text), style)
+    line = Text.assemble((f"{label:{LABEL}}", label_style), (printable(text), style))
     block(console, line, hang=LABEL)
 
 
@@ -166,9 +165,9 @@ def _others(findings: Sequence[Verdict], console: Console) -> None:
         return
     console.print()
     for one in findings[:MOST_FINDINGS]:
-        line = Text(f"{'also':{LABEL}}", "dim")
-        line.append(one.kind, COLOURS.get(one.severity, ""))
-        line.append(f"  {printable(one.why)}")
+        line = Text.assemble(
+            (f"{'also':{LABEL}}", "dim"), (one.kind, COLOURS.get(one.severity, "")), f"  {printable(one.why)}"
+        )
         block(console, line, hang=LABEL)
     if len(findings) > MOST_FINDINGS:
         _labelled(
