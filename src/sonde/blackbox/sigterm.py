@@ -10,13 +10,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from sonde.native import sigterm
 
 native: Any = sigterm  # None: C was not built
-MOST_RAISED = 16  # errors of torch about workers that ended, before it is given up
 GRACE_SECONDS = 10  # a program that does not come to run Python code in this time ends without
 
 
@@ -26,6 +26,7 @@ class _State:
         self.number = 0  # the signal that calls us; 0: none
         self.busy = 0  # blocks in which a SIGTERM has to wait
         self.came = False  # one does
+        self.handler: Callable[..., Any] | None = None  # of `number`
 
     def in_child(self) -> None:
         """After a fork: what ends the parent is none of the child's business."""
@@ -100,7 +101,7 @@ def unwatch() -> None:
     if not _state.number:
         return
     native.unwatch()
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(_state.number) == _on_term:
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(_state.number) is _state.handler:
         signal.signal(_state.number, signal.SIG_DFL)
     _state.number = 0
 
@@ -110,38 +111,23 @@ def _spare() -> int:
     last = int(getattr(signal, "SIGRTMAX", 0))
     for number in range(last - 5, last - 9, -1):
         if last and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, _on_term)
+            _state.handler = partial(
+                native.handle, _on_term
+            )  # nothing can interrupt it before it has begun, as it is C
+            signal.signal(number, _state.handler)
             return number
     return 0
 
 
-def _on_term(_number: int, _frame: FrameType | None) -> None:
+def _on_term(begun: list[bool]) -> bool:
+    """Call back, once; whether SIGTERM may act now. Called again where a handler of another signal has raised in here."""
     if _state.busy:
         _state.came = True
-        return
-    raised = None
-    quiet = undisturbed()  # a scheduler may end the workers of a loader at the same time
-    try:
-        raised = _call(quiet)
-    finally:
-        native.pass_on()
-    quiet.repeat()
-    if raised is not None:
-        raise raised
-
-
-def _call(quiet: undisturbed) -> RuntimeError | None:
-    """Call back, once; what torch raised around it, because a loader worker had ended just before."""
-    raised: RuntimeError | None = None
-    called = False
-    for _ in range(MOST_RAISED):
-        try:
-            with quiet:
-                if _state.callback is not None and not called:
-                    called = True
-                    _state.callback()
-        except RuntimeError as error:  # torch's
-            raised = error
-        else:
-            break
-    return raised
+        return False
+    if _state.callback is not None and not begun:
+        quiet = undisturbed()  # a scheduler may end the workers of a loader at the same time
+        with quiet:
+            begun.append(True)
+            _state.callback()
+        quiet.repeat()
+    return True

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MOST_TRIES 64 /* more workers of a loader than usual may end at the same time */
+
 static struct sigaction theirs; /* what SIGTERM did before */
 static int notify;              /* the signal that calls Python */
 static int grace;               /* seconds until the timer */
@@ -148,16 +150,48 @@ static PyObject *pass_on(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
     }
     Py_RETURN_NONE;
 }
+
+/* torch raises an error for each worker that ends, wherever the program is: also in the function that Python calls for us. In C it
+   cannot be raised, so that SIGTERM is passed on whatever happens. */
+static PyObject *handle(PyObject *module, PyObject *args)
+{
+    PyObject *callback, *number, *frame, *done = NULL, *type = NULL, *value = NULL, *traceback = NULL;
+    if (!PyArg_ParseTuple(args, "OOO:handle", &callback, &number, &frame))
+        return NULL;
+    PyObject *begun = PyList_New(0);
+    if (!begun)
+        return NULL;
+    for (int tries = 0; !done && tries < MOST_TRIES; tries++) {
+        done = PyObject_CallFunctionObjArgs(callback, begun, NULL);
+        if (!done) {
+            Py_CLEAR(type);
+            Py_CLEAR(value);
+            Py_CLEAR(traceback);
+            PyErr_Fetch(&type, &value, &traceback);
+        }
+    }
+    if (done != Py_False)
+        Py_DECREF(pass_on(module, NULL));
+    Py_XDECREF(done);
+    Py_DECREF(begun);
+    if (type) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
 #else
 static PyObject *watch(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) { Py_RETURN_FALSE; }
 static PyObject *unwatch(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { Py_RETURN_NONE; }
 static PyObject *pass_on(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { Py_RETURN_NONE; }
+static PyObject *handle(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) { Py_RETURN_NONE; }
 #endif
 
 static PyMethodDef functions[] = {
     {"watch", watch, METH_VARARGS, "Report SIGTERM through another signal."},
     {"unwatch", unwatch, METH_NOARGS, "Stop reporting SIGTERM."},
     {"pass_on", pass_on, METH_NOARGS, "Deliver the received SIGTERM."},
+    {"handle", handle, METH_VARARGS, "Call until no other signal interrupts, then deliver SIGTERM."},
     {NULL, NULL, 0, NULL},
 };
 
