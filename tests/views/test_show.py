@@ -103,6 +103,19 @@ def test_counters_have_first_last_and_range(tmp_path: Path) -> None:
     assert math.isnan(one.last)
 
 
+def test_the_load_of_the_host_is_not_that_of_a_process(tmp_path: Path) -> None:
+    """Both are called the same; the host has no number."""
+    values = [(0, 90.0), (42, 10.0), (43, 20.0)]
+    samples = [
+        BuiltRecord("cpu", cat="system", kind=record.COUNTER, start=START_NS + n, value=value, key=key)
+        for n, (key, value) in enumerate(values)
+    ]
+    found = of(tmp_path, BuiltProcess(samples)).counters
+    assert [(one.label, one.low, one.high) for one in found] == [
+        ("system.cpu", 10.0, 20.0), ("system.cpu (host)", 90.0, 90.0),
+    ]  # fmt: skip
+
+
 def test_losses_have_their_reason(tmp_path: Path) -> None:
     """Missing records are counted, and told with the reason that the process left."""
     (loss,) = of(tmp_path, BuiltProcess([BuiltRecord()], next_seq=5, header={"lost_space": 3})).drops

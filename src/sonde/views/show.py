@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 UNNAMED = "(unknown)"
+OF_BOTH = ("cpu", "disk.read", "disk.write")  # counters of the host, and of each process
 STATES = (DIED, UNKNOWN, RUNNING, ENDED)  # in which order open spans are told: the dead first
 
 
@@ -208,16 +209,19 @@ def _how(exception: str | None, signal: int | None, exit_code: int | None) -> st
 
 def _counters(run: Run) -> list[Counter]:
     found = run.sql(
-        """
-        SELECT coalesce(cat, ''), name, count(*), arg_min(value, (start_ns, seq)), arg_max(value, (start_ns, seq)),
+        f"""
+        SELECT coalesce(cat, ''), name, coalesce(cat = '{probe.SYSTEM}' AND name IN {OF_BOTH} AND key = 0, false),
+               count(*), arg_min(value, (start_ns, seq)), arg_max(value, (start_ns, seq)),
                min(value) FILTER (isfinite(value)), max(value) FILTER (isfinite(value)),
                count(*) FILTER (NOT isfinite(value))
-        FROM events WHERE kind = 'counter' AND value IS NOT NULL GROUP BY cat, name ORDER BY cat, name
-        """
+        FROM events WHERE kind = 'counter' AND value IS NOT NULL GROUP BY ALL ORDER BY 1, 2, 3
+        """  # noqa: S608  our own names
     ).fetchall()
     return [
-        Counter(cat, name or UNNAMED, label.event(cat, name or UNNAMED), _unit(cat, name or ""), *rest)
-        for cat, name, *rest in found
+        Counter(
+            cat, name or UNNAMED, label.event(cat, name or UNNAMED) + " (host)" * host, _unit(cat, name or ""), *rest
+        )
+        for cat, name, host, *rest in found
     ]
 
 
