@@ -17,6 +17,19 @@ TIMEOUT = 240
 # Uses what the bootstrap has brought in, without importing it.
 HERE = "import sys\nsys.modules['sonde'].mark('here')\n"
 
+# `python sampled.py RUNS [PID]`: ends when the launcher has looked at a process several times; without PID, at this one.
+SAMPLED = """
+    import glob, os, struct, sys, time
+
+    key = struct.pack("<q", int(sys.argv[2]) if len(sys.argv) > 2 else os.getpid())
+    end = time.monotonic() + 100
+    found = 0
+    while found < 20 and time.monotonic() < end:  # up to six records for a look
+        time.sleep(0.02)
+        files = glob.glob(sys.argv[1] + "/*/*/rings") + glob.glob(sys.argv[1] + "/*/*/events.seg")
+        found = sum(open(file, "rb").read().count(key) for file in files)
+"""
+
 TRAINING = """
     import os, sys
     import torch
@@ -46,6 +59,11 @@ def script(folder: Path, code: str, name: str = "train.py") -> Path:
     path = folder / name
     path.write_text(textwrap.dedent(code))
     return path
+
+
+def sampled(programs: Programs) -> list[str]:
+    """The script of SAMPLED and its argument, as words of a command."""
+    return [str(script(programs.folder, SAMPLED, "sampled.py")), str(programs.dir)]
 
 
 def start(programs: Programs, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import textwrap
 
 import pytest
 from tests.integration.conftest import Programs
-from tests.integration.launching import HERE, TRAINING, exits, run, script
+from tests.integration.launching import HERE, TRAINING, exits, run, sampled, script
 
 from sonde.analysis.run import open_run
 
@@ -191,11 +192,10 @@ def test_a_python_that_ignores_the_environment_is_told_at_once(programs: Program
 
 def test_children_that_sonde_does_not_reach_are_told(programs: Programs) -> None:
     """A child with -I, and one with a cleaned environment, are named at the end and in the run."""
-    run_them = """
+    run_them = f"""
         import subprocess, sys
-        sleep = [sys.executable, "-c", "import time; time.sleep(2.5)"]
-        deaf = subprocess.Popen([sleep[0], "-I", *sleep[1:]])
-        clean = subprocess.Popen(sleep, env={"PATH": "/usr/bin:/bin"})
+        deaf = subprocess.Popen([sys.executable, "-I", *{sampled(programs)}])
+        clean = subprocess.Popen([sys.executable, *{sampled(programs)}], env={{"PATH": "/usr/bin:/bin"}})
         print(deaf.pid, clean.pid)
         deaf.wait(), clean.wait()
     """
@@ -209,7 +209,8 @@ def test_children_that_sonde_does_not_reach_are_told(programs: Programs) -> None
 
 def test_a_program_that_was_given_no_environment_is_told(programs: Programs) -> None:
     """Also if it is the program itself, which was another one when it was started."""
-    done = run(programs, "env", "-i", sys.executable, "-c", "import os, time; print(os.getpid()); time.sleep(2.5)")
+    code = f"import os, sys; print(os.getpid()); sys.argv = {sampled(programs)}; exec(open(sys.argv[0]).read())"
+    done = run(programs, "env", "-i", sys.executable, "-c", code)
     assert f"Cannot record process {int(done.stdout)} (" in done.stderr
     assert "its own environment" in done.stderr
     assert "no Python process that Sonde could record" not in done.stderr
@@ -220,9 +221,9 @@ def test_another_venv_is_named(programs: Programs) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "bare"], cwd=programs.folder, check=True, timeout=60)
     named = f"It ran with {programs.folder}/bare/bin/python, "
     assert named in run(programs, "bare/bin/python", "-c", "pass").stderr
-    line = "bare/bin/python -c 'import time; time.sleep(2.5)'; true"
+    line = f"{shlex.join(['bare/bin/python', *sampled(programs)])}; true"
     assert named in run(programs, "bash", "-c", line).stderr
-    line = f"{sys.executable} -c 'import time; time.sleep(2.5)'; true"
+    line = f"{shlex.join([sys.executable, *sampled(programs)])}; true"
     assert "no Python process that Sonde could record" in run(programs, "bash", "-c", line).stderr
 
 
@@ -253,14 +254,12 @@ def test_of_a_python_that_sonde_cannot_reach_nobody_says_what_it_did(programs: P
 
 def test_the_launcher_samples_the_tree_and_stays_small(programs: Programs) -> None:
     """Memory of the program and of its child, facts of the host; the launcher itself takes less than 40 MB."""
-    code = """
-        import os, subprocess, sys, time
-        with open(f"/proc/{os.getppid()}/status") as file:
-            before = file.read()
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"])
+    code = f"""
+        import os, subprocess, sys
+        child = subprocess.Popen([sys.executable, *{sampled(programs)}])
         print(os.getpid(), child.pid)
         child.wait()
-        with open(f"/proc/{os.getppid()}/status") as file:
+        with open(f"/proc/{{os.getppid()}}/status") as file:
             print(*(line.split()[1] for line in file if line.startswith("VmHWM")))
     """
     done = run(programs, str(script(programs.folder, code)))
@@ -278,12 +277,12 @@ def test_the_launcher_samples_the_tree_and_stays_small(programs: Programs) -> No
 
 def test_processes_that_the_program_leaves_behind_are_told(programs: Programs) -> None:
     """The end of the program is the end of `sonde run`; what still runs is named."""
-    code = """
-        import subprocess, sys, time
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], stdout=subprocess.DEVNULL,
+    code = f"""
+        import subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL)
         print(child.pid, flush=True)
-        time.sleep(2.5)
+        subprocess.run([sys.executable, *{sampled(programs)}, str(child.pid)])
     """
     done = run(programs, str(script(programs.folder, code)))
     os.kill(int(done.stdout), 9)
