@@ -18,6 +18,7 @@ from sonde.testing import build_run, build_training
 from sonde.tui.app import Panel, Screen
 from sonde.views.watch import Opinion, WatchView, watch
 
+SECONDS = 60  # for anything to happen, on a busy machine
 Act = Callable[[Screen, "Pilot[None]"], Awaitable[None]]
 
 
@@ -34,11 +35,9 @@ def drive(app: Screen, act: Act, size: tuple[int, int] = (120, 40)) -> None:
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("it did not happen")
+    async with asyncio.timeout(SECONDS):
+        while not condition():
+            await pilot.pause(0.01)
 
 
 def built(folder: Path, **training: Any) -> Callable[[], WatchView]:

@@ -58,7 +58,7 @@ class Growing:
         """Let it come to its end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 @contextmanager
