@@ -83,7 +83,6 @@ static const struct {
     Scan scan;
     int size;
 } formats[] = {{single_scan, 4}, {twofold_scan, 8}, {half_scan, 2}, {brain_scan, 2}};
-#define FORMATS 4
 
 static int strided(int format, const char *data, int dims, const int64_t *sizes, const int64_t *strides)
 {
