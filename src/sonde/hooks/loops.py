@@ -1,4 +1,4 @@
-"""Tells the core when an event loop runs in a thread: then each task has its own innermost span."""
+"""Notifies the core when an event loop runs in a thread: then each task has its own innermost span."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Point:
         return self
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Tell `subscriber` of calls from now on. Returns the function that ends it; a second call of that is harmless."""
+        """Notify `subscriber` of calls from now on. Returns the function that ends it; a second call of that is harmless."""
 
         def add() -> None:
             self.subscribers += (subscriber,)

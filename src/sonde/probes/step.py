@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sonde.config import Settings
 
-PAUSE_NS = 4_000_000  # those who want to know of the ends of steps need not be told more often
+PAUSE_NS = 4_000_000  # those who want to know of the ends of steps need not be notified more often
 
 phases = core.Span("phases", PROBE)  # never entered: the switch of all spans that are based on it
 
@@ -94,7 +94,7 @@ def know_rank() -> None:
 
 
 def exactly(on: bool) -> None:
-    """Tell of every end of a step at once, or no longer; without it, perhaps not of each."""
+    """Notify of every end of a step at once, or no longer; without it, perhaps not of each."""
     now.exact = on
     now.choose()
     _use_fast_paths(now.begun and now.all)
@@ -132,7 +132,7 @@ def at_update(callback: Callable[[], None]) -> Callable[[], None]:
 
 
 def begin() -> None:
-    """An event of training is about to be recorded: from the first one on there is a step. Cheap: `now.begun` tells."""
+    """An event of training is about to be recorded: from the first one on there is a step. Cheap: `now.begun` says so."""
     if now.begun or not now.installed:
         return
     now.begun = True
@@ -160,10 +160,10 @@ def end_late(flags: int, when: int) -> None:
 
 
 def notify() -> None:
-    """Tell who wants to know it that a step has ended."""
+    """Notify who wants to know it that a step has ended."""
     waiting: Iterator[Callable[[], None]] | None = iter(tuple(_updates))
     while waiting is not None:
-        with _notifying:  # one that fails is left out, and the next ones are told
+        with _notifying:  # one that fails is left out, and the next ones are notified
             for callback in waiting:
                 callback()
             waiting = None
@@ -186,7 +186,7 @@ def _use_fast_paths(on: bool) -> None:
 
 
 def _quick_end(flags: int) -> Callable[[], Any]:
-    """What does the same as `end(flags)` where all steps are recorded whole, and tells of it less often; if C was built."""
+    """What does the same as `end(flags)` where all steps are recorded whole, and notifies less often; if C was built."""
     if native is None:
         return lambda: end(flags)
     quick: Callable[[], Any] = native.ended(notify, advance=core.advance, span=_ends[flags], pause=PAUSE_NS)

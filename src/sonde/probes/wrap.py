@@ -107,7 +107,7 @@ def _refusal(name: str, wanted: str, given: Any) -> WrapRefused:
 
 
 def _note_loss(loss: Any) -> None:
-    """Write the loss, if it is a number of torch's. A product is none that can be told from what a gradient scaler made of a loss."""
+    """Write the loss, if it is a number of torch's. A product cannot be distinguished from what a gradient scaler made of a loss."""
     made_by = getattr(loss, "grad_fn", None)
     if made_by is not None and not type(made_by).__name__.startswith("Mul"):
         step.begin()

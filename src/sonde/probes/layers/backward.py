@@ -25,7 +25,7 @@ DEEPEST = 4  # containers in each other, in a result
 
 
 def search(nodes: list[Any], first: int, given: Any) -> tuple[Any, int, tuple[int, ...], int] | None:
-    """The node with the lowest number of those that the call has made, and where it is; None: there are too many to tell.
+    """The node with the lowest number of those that the call has made, and where it is; None: there are too many.
 
     That of the input is not one of them. It may have such a number: a view that was changed in place gets its node when it
     is used.

@@ -190,7 +190,7 @@ class Models:
         return known is None or known.model in inside or known.model not in self._roots
 
     def _prefix(self, model: Any, found: list[names.Module]) -> str:
-        """What stands before the names: what did before, as long as that tells them from those of others."""
+        """What stands before the names: what did before, as long as that distinguishes them from those of others."""
         root = self._roots.get(id(model))
         if root is not None and not any(names.joined(root.prefix, one.name) in self._names for one in found):
             return root.prefix

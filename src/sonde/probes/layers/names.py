@@ -67,7 +67,7 @@ def shape(model: Any) -> tuple[int, ...]:
 
 
 def prefix(model: Any, found: list[Module], taken: Container[str]) -> str:
-    """What tells the names of this model from those of another one, where they would be the same."""
+    """What distinguishes the names of this model from those of another one, where they would be the same."""
     word = kind(model)
     start, number = "" if len(found) > 1 else word, 1
     while any(joined(start, one.name) in taken for one in found):

@@ -188,7 +188,7 @@ _following = probe_guard("layers", DOING, _layers.leave)
 
 
 class _ModelCalls:
-    """Is told of outermost calls of modules: finds models, and decides whether what they call is recorded."""
+    """Subscribes to outermost calls of modules: finds models, and decides whether what they call is recorded."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         with _following:
@@ -202,7 +202,7 @@ class _ModelCalls:
 
 
 class _Backwards:
-    """Is told of backward passes."""
+    """Subscribes to backward passes."""
 
     def before(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         _layers.trained = True

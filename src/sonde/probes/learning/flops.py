@@ -165,7 +165,7 @@ class _Tracker:
 
 
 def _counter(failed: Callable[[], None]) -> Any:
-    """torch's counter. A count that raises must not reach the program: it is told to `failed`."""
+    """torch's counter. A count that raises must not reach the program: it goes to `failed`."""
     counting = import_module("torch.utils.flop_counter")
 
     def safe(count: Callable[..., Any]) -> Callable[..., Any]:

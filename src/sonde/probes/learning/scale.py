@@ -51,7 +51,7 @@ class _OnChange:
 
 
 class _Scales(_OnChange):
-    """Told of each step of a gradient scaler."""
+    """Subscribes to each step of a gradient scaler."""
 
     @_noting
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ class _Scales(_OnChange):
 
 
 class _Clips(_OnChange):
-    """Told of each clipping of gradients."""
+    """Subscribes to each clipping of gradients."""
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return kwargs.get("max_norm", args[1] if len(args) > 1 else None)

@@ -75,7 +75,7 @@ def alive(references: Iterable[Reference]) -> list[Any]:
 
 
 def _changing(model: Any) -> list[tuple[Reference, list[Reference]]]:
-    """The modules that evaluation mode changes, each with the parameters that tell whether it is part of what learns.
+    """The modules that evaluation mode changes, each with the parameters that show whether it is part of what learns.
 
     Those are its own, or else those of the module around it.
     """

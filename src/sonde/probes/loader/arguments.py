@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LoaderIterations:
-    """Told when a loop over a loader begins."""
+    """Notified when a loop over a loader begins."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> types.Span | None:
         if process.worker or thread.fetch is not None or hooks.waiting():

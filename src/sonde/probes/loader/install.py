@@ -28,7 +28,7 @@ def install(settings: Settings) -> Callable[[], None]:
         hooks.next_batch.fast_path(wait.waiting),
         hooks.fetch.fast_path(fetch.fetching),
     )
-    if not files.process.on:  # items are told apart in Python then
+    if not files.process.on:  # items are separated in Python then
         hooks.use_fast_path(_parts())
     return leave
 

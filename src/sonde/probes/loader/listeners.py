@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from sonde.hooks.torch import loader as hooks
 
-    # Told of each batch: which it is, its number in the records, and the batch itself as the program gets it.
+    # Notified of each batch: which it is, its number in the records, and the batch itself as the program gets it.
     Listener = Callable[[hooks.Batch | None, int | None, Any], None]
 
 REPORTING = "reporting a batch"
@@ -76,7 +76,7 @@ def around_collate(make: Callable[[Any], Any]) -> Callable[[], None]:
 
 
 def at_failure(failures: FailureListener) -> Callable[[], None]:
-    """Tell of batches that could not be made, here and in forked workers; returns the end of it."""
+    """Report batches that could not be made, here and in forked workers; the returned function ends it."""
     subscribed.failures = (*subscribed.failures, failures)
 
     def leave() -> None:

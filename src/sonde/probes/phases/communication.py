@@ -28,7 +28,7 @@ TIMES = {
     "backward_comm": "backward_comm_time",
     "overlap": "backward_compute_comm_overlap_time",
 }
-WHICH = "backward_comm_time_end"  # tells a backward pass from those before it
+WHICH = "backward_comm_time_end"  # distinguishes a backward pass from those before it
 ASKING = "querying the logger of a distributed model"
 
 _watching = guard("watching communication between ranks")
@@ -72,7 +72,7 @@ def _size(args: tuple[Any, ...]) -> int:
 
 
 class _DistributedModels:
-    """Is told of models that are distributed: their loggers are to measure each backward pass."""
+    """Subscribes to models that are distributed: their loggers are to measure each backward pass."""
 
     def before(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
         return args[0]
@@ -89,11 +89,11 @@ class _Forward:
 
     def __init__(self) -> None:
         self.step: int | None = None  # None: what comes of it is not recorded
-        self.recorded: object = None  # which backward pass was told of
+        self.recorded: object = None  # which backward pass was reported
 
 
 class _Loggers:
-    """Is told when a logger has taken the times of a backward pass, which is when the next forward begins."""
+    """Notified when a logger has taken the times of a backward pass, which is when the next forward begins."""
 
     def __init__(self) -> None:
         self.forwards: WeakTable[_Forward] = WeakTable()

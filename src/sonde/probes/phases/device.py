@@ -102,7 +102,7 @@ def cuda() -> Any:
 
 
 class _TimedPhase:
-    """Told of each forward pass, backward pass or update."""
+    """Subscribes to each forward pass, backward pass or update."""
 
     def __init__(self, phase: str) -> None:
         self._phase = phase

@@ -8,7 +8,7 @@ that updates in turn (GAN, SAC) shares a step. Another optimizer becomes the lea
 - at once, if the leader is gone, or the optimizer was made since the leader last updated.
 
 An update that a gradient scaler skips ends a step with a flag. Where optimizers step inside the backward pass only, its end is
-the update; what they take is told as optimizer, inside of that pass.
+the update; what they take counts as optimizer, inside of that pass.
 """
 
 from __future__ import annotations

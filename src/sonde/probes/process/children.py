@@ -61,7 +61,7 @@ class _Listener:
 
 
 class _Child:
-    """In a child of multiprocessing: tells the exception that ends it."""
+    """In a child of multiprocessing: reports the exception that ends it."""
 
     def before(self, _args: tuple[Any, ...], _kwargs: dict[str, Any], /) -> Any:
         pass

@@ -1,6 +1,6 @@
 """The rank of a process if it is not in the environment: torch knows it once the process group exists.
 
-It is looked for when a group is made, when the recording begins, and when training does. Workers of loaders are told, as
+It is looked for when a group is made, when the recording begins, and when training does. Workers of loaders are notified, as
 those that are not forked could not know it.
 """
 
@@ -43,7 +43,7 @@ class _RankGroup:
 
     def __init__(self, patches: bool) -> None:
         self.patches = patches
-        self._untell: Callable[[], None] | None = None  # what ends that workers are told
+        self._leave_workers: Callable[[], None] | None = None  # ends the notification of workers
 
     def before(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         """It is being made."""
@@ -59,12 +59,12 @@ class _RankGroup:
         found = _found()
         if found is not None and _take(*found) and self.patches:
             self.untell()
-            self._untell = start_in_workers(begin_worker, *found)
+            self._leave_workers = start_in_workers(begin_worker, *found)
 
     def untell(self) -> None:
-        """Tell workers no more."""
-        if self._untell is not None:
-            self._untell()
+        """Notify workers no more."""
+        if self._leave_workers is not None:
+            self._leave_workers()
 
 
 def begin_worker(rank: int, world_size: int) -> None:

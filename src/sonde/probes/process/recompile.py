@@ -23,7 +23,7 @@ def install(_settings: Settings) -> Callable[[], None]:
 
 
 class _Recompiles:
-    """Told of each recompile."""
+    """Subscribes to each recompile."""
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The frame of the function."""

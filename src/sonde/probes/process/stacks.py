@@ -42,7 +42,7 @@ class _StackFile:
         self.fd = -1
         self.path = ""
         self.identity: tuple[int, int] | None = None
-        self.written = 0  # bytes that have been told of
+        self.written = 0  # bytes that have been reported
         self.pid = 0
         self.timer: Any = None
         self.timed = True  # the kernel has given a timer, or was not asked yet

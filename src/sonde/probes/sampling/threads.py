@@ -13,7 +13,7 @@ from sonde.store.record import ESSENTIAL
 if TYPE_CHECKING:
     from types import FrameType
 
-MOST = 1000  # threads that one sampling tells apart; further ones are not sampled
+MOST = 1000  # threads that one sampling distinguishes; further ones are not sampled
 
 _numbers = count(1)  # of this process: sampling may start more than once in a recording
 
