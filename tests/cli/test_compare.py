@@ -131,7 +131,7 @@ def test_a_run_of_a_newer_format_is_refused(folder: Path, tmp_path: Path) -> Non
         ("only_evaluation", "B has 0 steps"),
         ("unequal", "A has 1 rank, B has 2."),
         ("killed", "A has 77 steps after the warm-up, B 57."),
-        ("newer", "B: it was written in format 99, this Sonde reads format 1."),
+        ("newer", "B: it was written in format 99; this version of Sonde reads format 1."),
         ("damaged", "run.json is damaged"),
     ],
 )

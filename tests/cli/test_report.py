@@ -128,7 +128,7 @@ def test_what_is_no_run_is_one_message(tmp_path: Path) -> None:
     build_run(tmp_path / "newer", [process._replace(process={"schema": 99})])
     found = call(tmp_path, "newer")
     assert found.exit_code == 1
-    assert "install a newer Sonde" in found.stderr
+    assert "Install a newer version" in found.stderr
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_every_way_to_set_is_checked(way: Callable[[Config], None]) -> None:
         ("train.epochs", 2.5, "a whole number"),
         ("train.epochs", True, "a whole number"),
         ("data_loader.shuffle", 1, "true or false"),
-        ("model.name", 3, "a text"),
+        ("model.name", 3, "a string"),
         ("onnx.tolerance", "small", "a number"),
         ("data_set.RandomDataset.shape", 32, "a list"),
         ("data_set.RandomDataset.shape", [1, "x"], "a whole number"),

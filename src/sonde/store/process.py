@@ -83,7 +83,9 @@ def read_info(folder: Path, notes: list[str]) -> Info:
     fields = read_object(folder / "process.json", notes)
     schema = _integer(fields.get("schema"))
     if schema is not None and schema > SCHEMA:
-        raise RunUnreadable(f"{folder} has format {schema}, this Sonde reads format {SCHEMA}: install a newer Sonde.")
+        raise RunUnreadable(
+            f"{folder} has format {schema}; this version of Sonde reads format {SCHEMA}. Install a newer version."
+        )
     named = _FOLDER.fullmatch(folder.name)
     end: dict[str, Any] = fields["end"] if isinstance(fields.get("end"), dict) else {}
     integers = {key: _integer(fields.get(key)) for key in _INTEGERS}
