@@ -145,7 +145,7 @@ def test_rules_act_on_all_ranks_and_those_that_fail_are_off(tmp_path: Path) -> N
     assert codes == [0, 0]
     assert (tmp_path / "stopped-0").read_text() == (tmp_path / "stopped-1").read_text() != "3999"
     assert [one for one in said if "off until" in one] == [
-        "The rule RAISES in mine.py failed: ZeroDivisionError: division by zero It is off until the program ends.",
+        "The rule RAISES in mine.py failed: ZeroDivisionError: division by zero. It is off until the program ends.",
         "The rule HANGS in mine.py did not end within 12 s. It is off until the program ends.",
     ]
     assert len([one for one in said if "RAISES" in one or "HANGS" in one]) == 2
