@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.launching import finished
 
 import sonde
 
@@ -47,18 +48,7 @@ class Programs:
         self, code: str, *arguments: str, env: dict[str, str] | None = None, code_expected: int = 0, **options: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run a program to its end, and check its exit code."""
-        program = self.start(code, *arguments, env=env, **options)
-        try:
-            out, err = program.communicate(timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
-            program.kill()
-            program.wait()
-            for stream in (program.stdout, program.stderr):
-                if stream is not None:  # its own children may hold the other end
-                    stream.close()
-            raise
-        assert program.returncode == code_expected, f"exit code {program.returncode}\n{out}\n{err}"
-        return subprocess.CompletedProcess(program.args, program.returncode, out, err)
+        return finished(self.start(code, *arguments, env=env, **options), code_expected, TIMEOUT)
 
     def environment(self, more: dict[str, str] | None) -> dict[str, str]:
         """The environment of this process without what would steer a recording, and with `more`."""

@@ -77,9 +77,13 @@ def run(
     programs: Programs, *words: str, code: int = 0, env: dict[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run `sonde run WORDS` to its end, and check its exit code."""
-    program = start(programs, *words, env=env, **options)
+    return finished(start(programs, *words, env=env, **options), code, TIMEOUT)
+
+
+def finished(program: subprocess.Popen[str], code: int, seconds: float) -> subprocess.CompletedProcess[str]:
+    """Wait for the end of a program, and check its exit code."""
     try:
-        out, err = program.communicate(timeout=TIMEOUT)
+        out, err = program.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait()
@@ -88,7 +92,7 @@ def run(
                 stream.close()
         raise
     assert program.returncode == code, f"exit code {program.returncode}\n{out}\n{err}"
-    return subprocess.CompletedProcess(words, program.returncode, out, err)
+    return subprocess.CompletedProcess(program.args, program.returncode, out, err)
 
 
 def exits(programs: Programs) -> dict[int, tuple[int | None, int | None]]:
