@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sonde.diagnosis.facts import Facts
+    from sonde.diagnosis.learning.layers import Activation
     from sonde.diagnosis.policy import Policy
 
 PHASE_WORDS = {
@@ -26,6 +27,9 @@ PHASE_WORDS = {
     "evaluation": "evaluation",
     "residual": "untracked code",
 }
+
+
+OUTPUTS = {"dead": "dead units", "zeros": "zeros", "saturated": "saturated"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,30 @@ def graded(policy: Policy, part: str, share: Figure, ns: Figure | float | None) 
         if share.value >= policy[f"{part}.{severity}_share"] and enough:
             return severity
     return None
+
+
+def idle_outputs(
+    facts: Facts, kind: str, found: list[Activation], figure: str, critical: float, what: str, next: str, *more: str
+) -> Finding | None:
+    """The finding on layers most of whose outputs carry nothing: `figure` is their share, `more` are further figures."""
+    if not found:
+        return None
+    worst = max(found, key=lambda one: one.figures[figure].or_zero())
+    share = worst.figures[figure].or_zero()
+    others = f" {units.plural(len(found) - 1, 'other layer is', 'other layers are')} similar." if len(found) > 1 else ""
+    return finding(
+        kind,
+        CRITICAL if share >= critical else WARN,
+        0.85,
+        f"{units.share(share)} of the {what.format(layer=worst.name.partition('/')[2])}, in a median sample of the later half.{others}",
+        next,
+        score=1.0,
+        figures={
+            "sampled steps": facts.learning.layers.samples,
+            **{OUTPUTS[one]: worst.figures[one] for one in (figure, *more)},
+        },
+        layers=[one.name for one in found],
+    )
 
 
 def heavy(facts: Facts, policy: Policy, kind: str, phase: str, what: str, next: str) -> Finding | None:

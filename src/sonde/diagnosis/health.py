@@ -123,7 +123,7 @@ class Health:
 
 
 def gather_health(ask: Asker, policy: Policy, trained: bool) -> Health:
-    """Asker about memory, threads and losses. `trained`: there are steps."""
+    """Ask about memory, threads and losses. `trained`: there are steps."""
     since, until = 0, _EVER
     if trained:  # a program loads what it needs before its first step, and frees it after the last
         ((since, until),) = ask.rows("SELECT min(start_ns + dur_ns), max(start_ns + dur_ns) FROM steps")

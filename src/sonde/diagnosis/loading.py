@@ -86,7 +86,7 @@ def gather_loaders(ask: Asker) -> list[LoaderFacts]:
 
 
 def gather_loading(ask: Asker, policy: Policy, speed: Speed, loaders: list[LoaderFacts]) -> Loading:
-    """Asker about batches and items too, if training waits for them."""
+    """Ask about batches and items too, if training waits for them."""
     startup = _startup(ask) if any(one.workers and one.rounds > 1 for one in loaders) else Figures({}, {})
     if not _matters(policy, speed):
         return Loading(loaders, startup=startup)

@@ -42,7 +42,7 @@ class UntrackedLines:
 
 
 def gather_lines(ask: Asker, speed: Speed) -> UntrackedLines:
-    """Asker for the lines, if stacks were sampled and there is untracked time."""
+    """Ask for the lines, if stacks were sampled and there is untracked time."""
     if not speed.trained or not ask.seen(probe.SAMPLE, [probe.SAMPLE_STACK]):
         return UntrackedLines()
     total = ask.one(SOURCE, {"total": "sum(s.dur_ns)"})["total"]

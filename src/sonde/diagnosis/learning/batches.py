@@ -19,7 +19,7 @@ class SampledBatches:
 
 
 def gather_batches(ask: Asker, process: str) -> SampledBatches:
-    """Asker about the batches of a process."""
+    """Ask about the batches of a process."""
     here = f"process = {literal(process)}"
     labels: list[Figures] = []
     if ask.has(probe.FIELD):

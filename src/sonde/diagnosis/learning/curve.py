@@ -50,7 +50,7 @@ class LossCurve:
 
 
 def gather_curve(ask: Asker, policy: Policy, process: str) -> LossCurve:
-    """Asker about the losses of a process."""
+    """Ask about the losses of a process."""
     here = f"steps WHERE process = {literal(process)} AND loss IS NOT NULL AND isfinite(loss)"
     count = ask.one(here, {"losses": "count(*)", "least": "min(loss)", "epochs": "count(DISTINCT epoch)"})
     if count["losses"].or_zero() < FIRST:

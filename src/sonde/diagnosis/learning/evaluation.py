@@ -20,7 +20,7 @@ class Evaluation:
 
 
 def gather_evaluations(ask: Asker, process: str) -> list[Evaluation]:
-    """Asker about the losses of evaluations of a process."""
+    """Ask about the losses of evaluations of a process."""
     if not ask.has(probe.LOG) and not ask.has(probe.METRIC):
         return []
     here = f"process = {literal(process)}"

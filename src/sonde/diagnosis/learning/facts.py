@@ -39,7 +39,7 @@ class LearningFacts:
 
 
 def gather_learning(ask: Asker, policy: Policy, trained: bool) -> LearningFacts:
-    """Asker about learning. `trained`: there are steps."""
+    """Ask about learning. `trained`: there are steps."""
     if not trained:
         return LearningFacts()
     found = ask.rows(

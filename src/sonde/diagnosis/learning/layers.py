@@ -66,7 +66,7 @@ class Layers:
 
 
 def gather_layers(ask: Asker, process: str) -> Layers:
-    """Asker about the layers of a process, if `--learning` has sampled some steps of it."""
+    """Ask about the layers of a process, if `--learning` has sampled some steps of it."""
     here = f"process = {literal(process)}"
     if not ask.has(probe.GRADIENT):
         return Layers()

@@ -34,7 +34,7 @@ class Modes:
 
 
 def gather_modes(ask: Asker, process: str) -> Modes:
-    """Asker about the modes of a process that `--learning` has sampled."""
+    """Ask about the modes of a process that `--learning` has sampled."""
     if not ask.has(probe.LEARNING_MODEL):
         return Modes()
     here = f"process = {literal(process)}"

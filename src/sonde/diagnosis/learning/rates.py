@@ -35,7 +35,7 @@ class LearningRates:
 
 
 def gather_rates(ask: Asker, policy: Policy, process: str) -> LearningRates:
-    """Asker about the rates of a process."""
+    """Ask about the rates of a process."""
     here = f"process = {literal(process)}"
     steps = ask.one(f"steps WHERE {here}", {"count": "count(*)", "last": "max(step)"})
     if not ask.seen(probe.PROBE, (probe.RATE,)) or not steps["count"].or_zero():
