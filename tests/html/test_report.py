@@ -184,6 +184,11 @@ def test_the_head_says_that_trainings_are_separate(tmp_path: Path) -> None:
     assert "3separate trainings" in words
 
 
+def test_energy_that_nothing_measured_is_left_out(tmp_path: Path) -> None:
+    """As on the card: most machines do not let a user read it."""
+    assert "energy per step" not in page_of(with_slow_item(tmp_path / "run"))
+
+
 def test_a_run_without_steps_has_a_page(tmp_path: Path) -> None:
     """With the verdict and without charts."""
     parsed = Parsed(page_of(build_run(tmp_path / "run", [])))

@@ -93,7 +93,7 @@ def _head(view: Report) -> str:
         "tokens/s": None if view.tokens is None else _rate(view.tokens.per_s),
         "padding": None if view.tokens is None or view.tokens.padding is None else units.share(view.tokens.padding),
         "operations": None if view.flops is None else flops_line(view.flops),
-        "energy per step": units.joules(None if view.energy is None else view.energy.per_step_j),
+        "energy per step": None if view.energy is None else units.joules(view.energy.per_step_j),
         "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
         "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
         "separate trainings": None if run.trainings < 2 else units.count(run.trainings),
