@@ -31,6 +31,13 @@ def sonde(folder: Path, *args: str, text: str | None = None) -> Result:
     return CliRunner().invoke(main, [args[0], "--dir", str(folder), *args[1:]], input=text, env={"COLUMNS": "100"})
 
 
+def test_a_table_that_is_not_there_is_answered_with_the_nearest(folder: Path) -> None:
+    """Of those that a run has."""
+    found = sonde(folder, "query", "select * from stepz")
+    assert found.exit_code == 2
+    assert "There is no table 'stepz'. Did you mean 'steps'?" in found.output
+
+
 def test_a_query_prints_a_table(folder: Path) -> None:
     """Times have units, and the newest run is meant."""
     found = sonde(folder, "query", "select step, dur_ns from steps order by step limit 2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sonde.analysis.records.schema import COLUMNS
 from sonde.analysis.run import Run
 from sonde.cli.output.console import finite, out
 from sonde.cli.output.progress import progress
-from sonde.errors import FolderRefused
+from sonde.errors import FolderRefused, nearest
 from sonde.terminal.listing import draw_listing
 from sonde.views.listing import Listing
 
@@ -132,4 +134,12 @@ def _sentences() -> Iterator[None]:
         duckdb.CatalogException,
         duckdb.ConversionException,
     ) as error:
-        raise click.UsageError(f"{error}\n\n`sonde query --schema` lists tables and columns.") from None
+        raise click.UsageError(_reason(str(error))) from None
+
+
+def _reason(said: str) -> str:
+    """What DuckDB said; of a table that is not there, the nearest one of a run."""
+    missing = re.match(r"Catalog Error: Table with name (.+) does not exist!", said)
+    if missing is not None:
+        return f"There is no table {missing[1]!r}. {nearest(missing[1], list(COLUMNS))}"
+    return f"{said}\n\n`sonde query --schema` lists tables and columns."
