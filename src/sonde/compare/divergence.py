@@ -9,7 +9,7 @@ from sonde import units
 from sonde.analysis.records.schema import quoted
 from sonde.lazy import numpy as np
 from sonde.store import probe
-from sonde.store.probe import read_batch_key
+from sonde.store.probe import batch_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
 
 LOSS, RATE, BATCH, FINGERPRINT = "loss", "learning rate", "batch", "fingerprint"
 ALIKE = 3  # losses in a row that are equal to the bit are no chance
-MOST_TRIED = 1000  # batches that differ and belong to no step, before the search ends
+SOON = 20_000  # batches: most runs that differ do so in one of these
+PIECE = 4096  # batches that are compared at once
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two runs first differ in one respect. `a` and `b`: the values, or the items."""
+    """Where two runs first differ in one respect. `a` and `b`: the values, the items, or how many of them."""
 
     step: int
     what: str
     rank: int
     a: Any
     b: Any
-    difference: float | None = None  # of numbers: |b - a|
+    difference: float | None = None  # of numbers: |b - a|; of batches: of their sizes, where only these differ
     layer: str | None = None  # of fingerprints
     direction: str | None = None  # input, before, forward, backward or update
 
@@ -123,7 +124,10 @@ def describe_divergence(one: Divergence) -> str:
     """A difference in words."""
     who = f" of rank {one.rank}" if one.rank else ""
     if one.what == BATCH:
-        return f"the batches{who} differ from step {one.step} on: B loaded item {one.b} where A loaded {one.a}"
+        begun = f"the batches{who} differ from step {one.step} on: B loaded"
+        if one.difference is not None:
+            return f"{begun} {units.plural(one.b, 'item')} where A loaded {one.a}"
+        return f"{begun} item {one.b} where A loaded {one.a}"
     if one.what == RATE:
         return f"at step {one.step} the learning rate{who} is {one.a:g} in A and {one.b:g} in B"
     if one.what == FINGERPRINT:
@@ -237,8 +241,8 @@ def _batches(a: Run, b: Run) -> Stream | None:
         if left is None or right is None:
             continue
         known = True
-        compared += min(len(left), len(right))
-        found = _parting(a, mine[rank], rank, left, right)
+        compared += _common_steps(a, mine[rank], b, theirs[rank])
+        found = _parting(a, b, (mine[rank], theirs[rank]), rank, left, right)
         if found is not None:
             parted.append(found)
     return (
@@ -246,6 +250,15 @@ def _batches(a: Run, b: Run) -> Stream | None:
         if known
         else None
     )
+
+
+def _common_steps(a: Run, one: str, b: Run, other: str) -> int:
+    """How many steps both processes made."""
+    mine, theirs = (
+        run.sql(f"SELECT DISTINCT step FROM steps WHERE process = {quoted(process)}").fetchnumpy()["step"]
+        for run, process in ((a, one), (b, other))
+    )
+    return len(np.intersect1d(mine, theirs, assume_unique=True))
 
 
 def _trainers(run: Run) -> dict[int, str]:
@@ -259,49 +272,82 @@ def _trainers(run: Run) -> dict[int, str]:
     return found
 
 
-def _parting(run: Run, process: str, rank: int, left: Ledger, right: Ledger) -> Divergence | None:
-    """The first batch of a training step whose items differ."""
-    for tried, place in enumerate(_differing(left, right)):
-        if tried >= MOST_TRIED:
+def _parting(a: Run, b: Run, processes: tuple[str, str], rank: int, left: Ledger, right: Ledger) -> Divergence | None:
+    """The first batch of a training step whose items differ. The number of its loader, and what was evaluated, do not count."""
+    if _equal(left, right):
+        return None
+    for most in (SOON, None):
+        mine, theirs = (_trained(run, process, most) for run, process in zip((a, b), processes, strict=True))
+        common = min(len(mine), len(theirs))
+        one, other = (_places(ledger, of[:common]) for ledger, of in ((left, mine), (right, theirs)))
+        found = _first_other(left, right, one, other)
+        if found is not None:
+            return Divergence(mine[found][1], BATCH, rank, *_items(left, right, int(one[found]), int(other[found])))
+        if most is None or common < most:
             break
-        loader, round, number = read_batch_key(int(left.key[place]))
-        rows = run.sql(
-            f"SELECT step FROM batches WHERE process = {quoted(process)} AND loader = {loader} AND round = {round} "
-            f"AND batch = {number} AND step IS NOT NULL AND purpose <> 'evaluate' LIMIT 1"
-        ).fetchall()
-        if rows:
-            return Divergence(rows[0][0], BATCH, rank, *_items(left, right, place))
     return None
 
 
-def _differing(left: Ledger, right: Ledger) -> list[int]:
-    """The places of the batches that differ, in the order in which they were delivered."""
+def _trained(run: Run, process: str, most: int | None) -> list[tuple[int, int]]:
+    """The key and the step of the first batches that a process trained on."""
+    rows = run.sql(
+        f"SELECT loader, round, batch, step FROM batches WHERE process = {quoted(process)} AND step IS NOT NULL "
+        f"AND loader IS NOT NULL AND purpose <> 'evaluate' ORDER BY start_ns {'' if most is None else f'LIMIT {most}'}"
+    ).fetchall()
+    return [(batch_key(*row[:3]), row[3]) for row in rows]
+
+
+def _equal(left: Ledger, right: Ledger) -> bool:
+    """Are all batches that both have the same?"""
     count = min(len(left), len(right))
-    sizes = [np.diff(ledger.start[: count + 1].astype(np.int64)) for ledger in (left, right)]
-    differs = (left.key[:count] != right.key[:count]) | (sizes[0] != sizes[1])
-    whole = int(np.argmax(differs)) if differs.any() else count  # up to here rows stand at the same places
-    rows = int(left.start[whole]) if whole < len(left.start) else len(left.first)
-    uneven = (left.first[:rows] != right.first[:rows]) | (left.run[:rows] != right.run[:rows])
-    at = np.searchsorted(left.start[: whole + 1], np.flatnonzero(uneven), side="right") - 1
-    texts = [
-        place
-        for place in {*left.texts, *right.texts}
-        if place < count and left.texts.get(place) != right.texts.get(place)
-    ]
-    return sorted({*at.tolist(), *np.flatnonzero(differs).tolist(), *texts})
-
-
-def _items(left: Ledger, right: Ledger, place: int) -> tuple[Any, Any]:
-    """The first items of a batch that differ."""
-    one, other = (_content(ledger, place) for ledger in (left, right))
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            return mine, theirs
-    return (one[len(other)] if len(one) > len(other) else "none"), (
-        other[len(one)] if len(other) > len(one) else "none"
+    rows = int(left.start[count])
+    texts = ({place: text for place, text in one.texts.items() if place < count} for one in (left, right))
+    pairs = (
+        (left.start[: count + 1], right.start[: count + 1]),
+        (left.first[:rows], right.first[:rows]),
+        (left.run[:rows], right.run[:rows]),
     )
+    return all(np.array_equal(*pair) for pair in pairs) and next(texts) == next(texts)
 
 
-def _content(ledger: Ledger, place: int) -> list[Any]:
-    batch = ledger.batch(int(ledger.key[place]))
-    return [] if batch is None else batch.indices or batch.keys or []
+def _places(ledger: Ledger, trained: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """Where batches stand in a ledger; -1: nowhere."""
+    keys = np.array([key for key, _ in trained], np.int64)
+    order = np.argsort(ledger.key, kind="stable")
+    at = order[np.minimum(np.searchsorted(ledger.key, keys, sorter=order), len(order) - 1)]
+    return np.where(ledger.key[at] == keys, at, -1)
+
+
+def _first_other(left: Ledger, right: Ledger, one: NDArray[np.int64], other: NDArray[np.int64]) -> int | None:
+    """Which of these pairs of batches is the first that differs. What a ledger does not know, differs from nothing."""
+    known = np.flatnonzero((one >= 0) & (other >= 0))
+    for piece in np.array_split(known, len(known) // PIECE + 1):
+        (sizes, rows), (others, other_rows) = _rows(left, one[piece]), _rows(right, other[piece])
+        differs = sizes != others
+        same = int(np.argmax(differs)) if differs.any() else len(piece)  # up to here rows stand at the same places
+        count = int(sizes[:same].sum())
+        uneven = np.flatnonzero((rows[:count] != other_rows[:count]).any(axis=1))
+        differs[np.repeat(np.arange(same), sizes[:same])[uneven]] = True
+        if left.texts or right.texts:
+            pairs = zip(one[piece].tolist(), other[piece].tolist(), strict=True)
+            differs |= [left.texts.get(mine) != right.texts.get(theirs) for mine, theirs in pairs]
+        if differs.any():
+            return int(piece[np.argmax(differs)])
+    return None
+
+
+def _rows(ledger: Ledger, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many rows each batch has, and the rows of all of them."""
+    begin = ledger.start[places].astype(np.int64)
+    sizes = ledger.start[places + 1].astype(np.int64) - begin
+    at = np.arange(sizes.sum()) + np.repeat(begin - np.cumsum(sizes) + sizes, sizes)
+    return sizes, np.stack([ledger.first[at].astype(np.int64), ledger.run[at].astype(np.int64)], axis=1)
+
+
+def _items(left: Ledger, right: Ledger, mine: int, theirs: int) -> tuple[Any, Any, float | None]:
+    """The first items of a batch that differ; if one has the same and more, how many each has, and the difference."""
+    one, other = left.items(mine), right.items(theirs)
+    for item, another in zip(one, other, strict=False):
+        if item != another:
+            return item, another, None
+    return len(one), len(other), float(abs(len(other) - len(one)))

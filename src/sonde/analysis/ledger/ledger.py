@@ -104,6 +104,13 @@ class Ledger:
         place = self.places.get(key, -1)
         return None if place < 0 or place in self.texts else self._indices(place)
 
+    def items(self, place: int) -> list[Any]:
+        """The items of the batch at a place: their numbers or keys; none, if they are not known."""
+        text = self.texts.get(place)
+        if text is None:
+            return self._indices(place) or []
+        return _keys(text, sum(self.run[self.start[place] : self.start[place + 1]].tolist()))
+
     def largest(self, loader: int) -> int:
         """How many items the largest batch of a loader has."""
         total = np.append(0, np.cumsum(self.run, dtype=np.int64))
