@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sonde.compare.confidence import BLOCKS
-from sonde.compare.summary import POINTS, STEP, ItemTimes, Rank, Steps, Summary
+from sonde.compare.summary import OWN, POINTS, STEP, ItemTimes, Rank, Steps, Summary
 from sonde.testing import MS, TRAINING, build_run, training_processes
 
 SCATTER = 0.03
@@ -38,9 +38,13 @@ def kept(
     seed: int = 1,
     scatter: float = SCATTER,
     slower: Mapping[str, float] | None = None,
+    wait: float | None = None,
     **changed: Any,
 ) -> Summary:
-    """What is kept of a training. `phases`: the ns of each in a step, as a function of the step; they scatter."""
+    """What is kept of a training. `phases`: the ns of each in a step, as a function of the step; they scatter.
+
+    `wait`: so many times the other time of a mean step was spent in waiting for a core; None: not known.
+    """
     chance = np.random.default_rng(seed)
     wanted = phases or {name: lambda _step, ns=ns: ns for name, ns in TRAINING.items()}  # type: ignore[misc]
     times = {
@@ -50,16 +54,15 @@ def kept(
         for name, of in wanted.items()
     }
     whole = np.sum([*times.values()], axis=0)
+    known = {STEP: whole * (1 + (wait or 0.0)), **times, **({} if wait is None else {OWN: whole})}
     size = max(1, min(4, steps // 5), -(-steps // BLOCKS))
     parts = [slice(first, first + size) for first in range(0, steps - size + 1, size)]
     places = [(place + 0.5) / POINTS for place in range(POINTS)]
     low, middle, high = np.quantile(whole, [0.1, 0.5, 0.95]).tolist() if steps else (None,) * 3
     made = Steps(
-        *(steps, 3, 3, steps + 2, low, middle, high, float(whole.mean()) if steps else None, 4.0, 4e9 / 12e6),
+        *(steps, 3, 3, steps + 2, low, middle, high, float(known[STEP].mean()) if steps else None, 4.0, 4e9 / 12e6),
         points=[np.quantile(whole[part], places).tolist() for part in parts],
-        means={name: [float(one[part].mean()) for part in parts] for name, one in {STEP: whole, **times}.items()}
-        if steps
-        else {},
+        means={name: [float(one[part].mean()) for part in parts] for name, one in known.items()} if steps else {},
     )
     about: dict[str, Any] = {
         "run": f"run-{seed}",

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 torch: Any = pytest.importorskip("torch")
 
 from tests.probes.training import model, sgd, train  # noqa: E402
 
 from sonde.analysis.run import open_run  # noqa: E402
+from sonde.cli import main  # noqa: E402
 from sonde.compare.divergence import Numbers, compare_numbers, describe_divergence  # noqa: E402
 from sonde.compare.fingerprint import compare_fingerprints  # noqa: E402
 from sonde.testing import record  # noqa: E402
@@ -80,3 +82,16 @@ def test_a_run_without_fingerprints_has_nothing_to_compare(tmp_path: Path) -> No
     """That is not the same as identical."""
     with open_run(trained(tmp_path)) as a, open_run(trained(tmp_path, every=0)) as b:
         assert compare_fingerprints(a, b) is None
+
+
+def test_a_gate_for_the_same_numbers_looks_at_fingerprints(tmp_path: Path) -> None:
+    """A difference that no loss shows fails it."""
+
+    def last(net: Any, _optimizer: Any) -> None:
+        with torch.no_grad():
+            net[0].weight[0, 0] += 1e-7  # smaller than what reaches the loss
+
+    a, b = trained(tmp_path), trained(tmp_path, last)
+    found = CliRunner().invoke(main, ["gate", str(b), "--baseline", str(a), "--same-numbers"])
+    assert found.exit_code == 1
+    assert "0" in found.output

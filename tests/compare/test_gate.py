@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.compare import building
 
 from sonde.analysis.run import open_run
 from sonde.compare import gate
@@ -57,6 +58,9 @@ def test_a_limit_is_a_number_or_a_share_above_the_baseline(text: str, wanted: Li
         ("input_wait=0.1", "Did you mean 'input_wait_share'"),
         ("input_wait_share", "METRIC=VALUE"),
         ("p50_ms=fast", "not a number"),
+        ("p50_ms=nan", "not a number"),
+        ("p50_ms=inf", "not a number"),
+        ("mean_ms=-3", "not a number"),
         ("peak_rss=2 parsecs", "not a size"),
     ],
 )
@@ -117,3 +121,19 @@ def test_one_failure_fails_the_gate_and_one_doubt_keeps_it_from_passing() -> Non
     assert gate.gate("r", None, [passed, doubtful]).outcome == INCONCLUSIVE
     assert gate.gate("r", None, [passed]).outcome == PASS
     assert gate.gate("r", None, []).outcome == INCONCLUSIVE
+
+
+def test_waits_for_a_core_do_not_fail_a_gate() -> None:
+    """The same program beside other ones, that used the cores more the second time."""
+    base, one = building.kept(crowded=True, wait=0.1), building.kept(seed=2, crowded=True, wait=3.0)
+    checks = gate.check_slowdown(compare_times(base, one), base, one, 0.5)
+    assert [check.outcome for check in checks] == [PASS]
+
+
+def test_a_run_against_itself_never_passes(tmp_path: Path) -> None:
+    """It says which run it is."""
+    one = kept(tmp_path / "run-1")
+    (check,) = gate.check_apart(one, one)
+    assert check.outcome == INCONCLUSIVE
+    assert one.run in check.why
+    assert gate.check_apart(one, kept(tmp_path / "run-2")) == []

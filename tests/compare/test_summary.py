@@ -9,9 +9,12 @@ import pytest
 from tests.compare.building import MS, training
 
 from sonde.analysis.run import open_run
-from sonde.compare.summary import read, summarize, to_json
+from sonde.compare.summary import OWN, STEP, read, summarize, to_json
 from sonde.compare.verdict import compare_times
 from sonde.errors import RunUnreadable
+from sonde.store import probe
+from sonde.store.record import COUNTER
+from sonde.testing import BuiltRecord, build_run, training_processes
 
 
 def kept(path: Path, **more: object) -> Path:
@@ -74,3 +77,23 @@ def test_a_baseline_with_damaged_numbers_is_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(content))
     with pytest.raises(RunUnreadable, match="is not a baseline"):
         read(file)
+
+
+def test_waits_for_a_core_are_left_out_of_the_own_time_of_steps(tmp_path: Path) -> None:
+    """Half of each step was such a wait."""
+    (process,) = training_processes(steps=80)
+    begun, ended = (of(one.start for one in process.records) for of in (min, max))
+    looks = [
+        BuiltRecord(probe.WAITED, cat=probe.SYSTEM, kind=COUNTER, start=moment, value=(moment - begun) / 2)
+        for moment in range(begun, ended + 100 * MS, 50 * MS)
+    ]
+    path = build_run(tmp_path / "a", [process._replace(records=[*process.records, *looks])])
+    with open_run(path) as run:
+        steps = summarize(run).steps
+    assert steps.phase(OWN) == pytest.approx(steps.phase(STEP) / 2, rel=0.02)
+
+
+def test_without_looks_at_waits_the_own_time_of_steps_is_not_known(tmp_path: Path) -> None:
+    """Missing is not zero."""
+    with open_run(training(tmp_path / "a")) as run:
+        assert OWN not in summarize(run).steps.means

@@ -220,3 +220,37 @@ def test_on_a_busy_machine_low_quantiles_decide() -> None:
     assert compare_times(kept(quiet, crowded=True), kept(noisy, seed=2)).verdict == "inconclusive"
     assert compare_times(kept(quiet, crowded=True), kept(quiet, seed=2)).verdict == "same"
     assert compare_times(kept(crowded=True), kept(seed=2, slower={"forward": 2.0})).verdict == "slower"
+
+
+def test_waits_for_a_core_make_no_run_slower() -> None:
+    """Beside other programs, the mean step counts without them."""
+    found = compare_times(kept(crowded=True, wait=0.1), kept(seed=2, crowded=True, wait=3.0))
+    assert found.verdict == "same"
+    assert found.step_time.mean is not None
+    assert (found.step_time.mean.verdict, round(found.step_time.mean.ratio or 0)) == ("inconclusive", 4)
+    assert found.throughput.verdict == "inconclusive"
+
+
+def test_stalls_beside_other_programs_are_slower() -> None:
+    """Every tenth step takes ten times as long, whatever the waits are."""
+    stalls = {"forward": lambda step: (120 if step % 10 == 9 else 12) * MS}
+    plain = {"forward": lambda _step: 12 * MS}
+    found = compare_times(kept(plain, crowded=True, wait=1.0), kept(stalls, seed=2, crowded=True, wait=1.0))
+    assert found.verdict == "slower"
+    assert "without waits for a core" in found.reasons[0]
+
+
+def test_a_mean_beside_other_programs_says_nothing_if_waits_are_not_known() -> None:
+    """As in runs of an older version."""
+    found = compare_times(kept(crowded=True, wait=1.0), kept(seed=2, slower={"forward": 1.0}))
+    assert found.step_time.own is None
+    assert found.verdict in ("same", "inconclusive")
+
+
+def test_phases_leave_out_a_long_warmup_as_the_mean_step_does() -> None:
+    """So they add up to it."""
+    warming = {"forward": lambda step: (60 if step < 60 else 12) * MS}
+    found = compare_times(kept(warming), kept({"forward": lambda _step: 12 * MS}, seed=2))
+    (phase,) = found.phases
+    assert found.step_time.mean is not None
+    assert phase.a_ns == pytest.approx(found.step_time.mean.a)

@@ -19,6 +19,7 @@ from sonde.cli.output.console import out, stderr
 from sonde.cli.output.progress import progress
 from sonde.compare import baselines, gate as gates, rounds
 from sonde.compare.divergence import compare_numbers
+from sonde.compare.fingerprint import compare_fingerprints
 from sonde.compare.gate import EXIT_CODES, Check, Gate, Limit
 from sonde.compare.summary import Summary, read, summarize
 from sonde.compare.verdict import compare_times
@@ -61,7 +62,7 @@ Example: sonde gate --ab "python old.py" "python new.py" --stalls --rounds 100""
 @click.option(
     "--no-new", type=click.Choice([WARN, CRITICAL]), help="Fail if a finding of this severity, or worse, is new."
 )
-@click.option("--same-numbers", is_flag=True, help="Fail if losses, learning rates or batches differ.")
+@click.option("--same-numbers", is_flag=True, help="Fail if losses, learning rates, batches or fingerprints differ.")
 @click.option(
     "--ab", nargs=2, metavar="'CMD A' 'CMD B'", help="Run two commands in turn, and compare them round by round."
 )
@@ -132,7 +133,8 @@ def _checked(
         checks = gates.check_complete(one, "The run")
         checks += [gates.check_limit(one, base, limit) for limit in wanted]
         if base is not None:
-            checks += gates.check_complete(base, "The baseline") + _against(base, one, slowdown, no_new)
+            checks += gates.check_apart(one, base) + gates.check_complete(base, "The baseline")
+            checks += _against(base, one, slowdown, no_new)
         if same_numbers:
             checks.append(_numbers(before, opened))
     return gates.gate(one.run, None if base is None else base.run, checks)
@@ -148,7 +150,7 @@ def _numbers(before: Run | None, after: Run) -> Check:
     if before is None:
         why = "--same-numbers needs the run itself as a baseline: a saved baseline has no batches."
         return Check("same numbers", gates.INCONCLUSIVE, None, None, None, None, why)
-    return gates.check_numbers(compare_numbers(before, after))
+    return gates.check_numbers(compare_numbers(before, after, compare_fingerprints(before, after)))
 
 
 def _found(given: str, folder: Path, dir: str | None) -> Summary | Path:

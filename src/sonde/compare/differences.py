@@ -12,6 +12,8 @@ from sonde.compare.summary import FoundProblem, ItemTime, Summary, as_blocks
 from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 SMALL = 0.01  # of a step: a phase that changes by less is not mentioned
@@ -75,9 +77,9 @@ class ChangedSetting:
     b: Any
 
 
-def compared_phase(a: Summary, b: Summary, part: str, margin: float) -> Phase:
-    """A phase that one run never had took no time in it."""
-    mine, theirs = (one.steps.phase(part) for one in (a, b))
+def compared_phase(a: Summary, b: Summary, part: str, margin: float, cuts: Sequence[int] = (0, 0)) -> Phase:
+    """A phase that one run never had took no time in it. `cuts`: how many first blocks of each run were its warm-up."""
+    mine, theirs = (one.steps.phase(part)[cut:] for one, cut in zip((a, b), cuts, strict=True))
     if not a.steps.means or not b.steps.means:
         return Phase(part, _mean(mine), _mean(theirs), None, None, None, None)
     mine, theirs = (one if one.size else np.zeros((confidence.LEAST_BLOCKS, 1)) for one in (mine, theirs))

@@ -42,7 +42,9 @@ MOST_LAYERS = 60
 MOST_ITEMS = 10
 MOST_LOSSES = 256
 MOST_NOTES = 3
+LEAST_LOOKS = 3  # at how long a thread has waited for a core
 STEP = "step"
+OWN = "own"  # a step without waits for a core
 
 
 def as_blocks(points: list[list[float]]) -> NDArray[np.float64]:
@@ -65,7 +67,7 @@ class Steps:
     samples: float | None  # in a step, in the median
     samples_per_s: float | None
     points: list[list[float]]
-    means: dict[str, list[float]]  # "step" and each phase: the mean in each block
+    means: dict[str, list[float]]  # "step", each phase, and perhaps "own": the mean in each block
 
     @property
     def blocks(self) -> NDArray[np.float64]:
@@ -217,14 +219,17 @@ def read(path: Path) -> Summary:
     try:
         return _summary(_content(path))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        reason = error if isinstance(error, ValueError) else "parts of it are missing or damaged"
+        reason = str(error) if type(error) is ValueError else "parts of it are missing or damaged"
         raise RunUnreadable(f"{path} is not a baseline: {reason}. Save one: sonde baseline save NAME RUN") from None
 
 
 def _content(path: Path) -> dict[str, Any]:
     if path.stat().st_size > MOST_BYTES:
         raise ValueError("it is too large")
-    content = json.loads(path.read_bytes())
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError:
+        raise ValueError("it is not JSON") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise ValueError("it is not marked as one")
     if content.get("schema") != SCHEMA:
@@ -271,9 +276,10 @@ def _steps(run: Run, found: Diagnosis, iterated: bool) -> tuple[Steps, str]:
     columns = ", ".join(["avg(dur_ns)", *(f"avg(coalesce({part}_ns, 0))" for part in seen)])
     means = _whole(
         run.sql(
-            f"SELECT count(*), {columns} FROM steps WHERE {AFTER_WARMUP} GROUP BY {block} ORDER BY {block}"
+            f"SELECT count(*), {block}, {columns} FROM steps WHERE {AFTER_WARMUP} GROUP BY {block} ORDER BY {block}"
         ).fetchall()
     )
+    own = _own(run, block)
     usual = AFTER_WARMUP + (f" AND step NOT IN ({' '.join(STARTS.split())})" if iterated else "")
     points = _whole(
         run.sql(
@@ -299,9 +305,37 @@ def _steps(run: Run, found: Diagnosis, iterated: bool) -> tuple[Steps, str]:
         samples=samples,
         samples_per_s=rate,
         points=[row[1] for row in points],
-        means={name: [round(row[1 + place]) for row in means] for place, name in enumerate([STEP, *seen])},
+        means={
+            **{name: [round(row[2 + place]) for row in means] for place, name in enumerate([STEP, *seen])},
+            **({OWN: [round(own[row[1]]) for row in means]} if own else {}),
+        },
     )
     return steps, block
+
+
+def _own(run: Run, block: str) -> dict[int, float]:
+    """The mean step of each block without waits for a core, in ns; nothing if the kernel did not say how long these were."""
+    rows = run.sql(
+        f"SELECT process, start_ns, value FROM events WHERE kind = 'counter' AND cat = {quoted(probe.SYSTEM)} "
+        f"AND name = {quoted(probe.WAITED)} AND process IN (SELECT process FROM steps) ORDER BY 1, 2"
+    ).fetchall()
+    looks: dict[str, list[tuple[float, float]]] = {}
+    for process, when, waited in rows:
+        looks.setdefault(process, []).append((when, waited))
+    parts = run.sql(
+        f"SELECT {block}, process, min(start_ns), max(start_ns + dur_ns), sum(dur_ns), count(*) FROM steps "
+        f"WHERE {AFTER_WARMUP} GROUP BY 1, 2"
+    ).fetchall()
+    if any(len(looks.get(process, ())) < LEAST_LOOKS for _, process, *_ in parts):
+        return {}
+    known = {process: np.array(of).T for process, of in looks.items()}
+    spent: dict[int, float] = {}
+    counts: dict[int, int] = {}
+    for number, process, begun, ended, whole, count in parts:
+        first, last = np.interp([begun, ended], *known[process])  # looks are taken between blocks, too
+        spent[number] = spent.get(number, 0.0) + max(0.0, float(whole) - (last - first))
+        counts[number] = counts.get(number, 0) + count
+    return {number: time / counts[number] for number, time in spent.items()}
 
 
 def _whole(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

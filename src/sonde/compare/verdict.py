@@ -7,7 +7,7 @@ beyond a margin, since two runs at different times differ by some percent for no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sonde import units
@@ -29,18 +29,21 @@ from sonde.compare.differences import (
     shown,
 )
 from sonde.compare.ratio import CROWDED, MARGINS, Ratio, is_equal, ratio_of, signed
-from sonde.compare.summary import STEP, Summary
+from sonde.compare.summary import OWN, STEP, Summary
 from sonde.diagnosis.evidence import PHASE_WORDS
 from sonde.diagnosis.speed import PARTS
 from sonde.finding import CRITICAL, SEVERITIES
 from sonde.lazy import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 MIXED, NOT_COMPARABLE = "mixed", "not_comparable"
 VERDICTS = (FASTER, SLOWER, SAME, MIXED, INCONCLUSIVE, NOT_COMPARABLE)
 LEAST_STEPS = 10
+EQUAL = {**MARGINS, "own": MARGINS["mean"]}
 BINS = 48  # of the distributions
 OTHER_BATCH = 0.02  # samples in a step
 HARDWARE = {"cpu": "CPU", "cores": "number of cores", "devices": "devices"}
@@ -55,6 +58,7 @@ class StepTime(Ratio):
     more_steps: int | None = None  # of each run, to be sure; 0: it is, None: no number of steps would do
     p10: Ratio | None = None
     mean: Ratio | None = None
+    own: Ratio | None = None  # the mean without waits for a core, of runs beside other programs
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,12 @@ def compare_times(a: Summary, b: Summary) -> Times:
     crowded = a.crowded or b.crowded
     margins = CROWDED if crowded else MARGINS
     kept = [_steady(one) for one in (a, b)]
-    step = _step_time(a, b, [blocks for blocks, _ in kept], [cut for _, cut in kept], margins)
-    phases = [
-        compared_phase(a, b, part, margins["mean"]) for part in PARTS if part in a.steps.means or part in b.steps.means
-    ]
+    cuts = [cut if cut < len(one.steps.points) else 0 for one, (_, cut) in zip((a, b), kept, strict=True)]
+    step = _step_time(a, b, [blocks for blocks, _ in kept], cuts, margins)
+    seen = [part for part in PARTS if part in a.steps.means or part in b.steps.means]
+    phases = [compared_phase(a, b, part, margins["mean"], cuts) for part in seen]
+    if crowded:
+        phases = [replace(one, verdict=_if_agreed(one.verdict, step.mean)) for one in phases]
     settings = differing(a.setup, b.setup)
     findings = compared_findings(a, b)
     verdict, reasons = _verdict(a, b, step, margins)
@@ -114,7 +120,7 @@ def compare_times(a: Summary, b: Summary) -> Times:
         findings=findings,
         settings=settings,
         distribution=_distribution(a.steps.blocks, b.steps.blocks),
-        notes=_notes(a, b, [cut for _, cut in kept]),
+        notes=_notes(a, b, cuts),
     )
 
 
@@ -131,10 +137,7 @@ def _steady(one: Summary) -> tuple[NDArray[np.float64], int]:
 def _step_time(
     a: Summary, b: Summary, blocks: list[NDArray[np.float64]], cuts: list[int], margins: dict[str, float]
 ) -> StepTime:
-    means = [
-        one.steps.phase(STEP)[cut if cut < len(one.steps.points) else 0 :]
-        for one, cut in zip((a, b), cuts, strict=True)
-    ]
+    means = [one.steps.phase(STEP)[cut:] for one, cut in zip((a, b), cuts, strict=True)]
     found = {
         name: ratio_of(
             _value(a, name, parts[0], cuts[0]),
@@ -144,20 +147,38 @@ def _step_time(
         )
         for name, parts in (("p50", blocks), ("p10", blocks), ("mean", means))
     }
-    main = found["p50"]
+    main, mean = found["p50"], found["mean"]
+    own = _own(a, b, cuts, margins["mean"])
+    if a.crowded or b.crowded:
+        mean = replace(mean, verdict=_if_agreed(mean.verdict, own))
     more: int | None = None
     if main.ratio and main.low and main.high:
         steps = min(a.steps.count, b.steps.count)
         more = confidence.more_steps(Interval(main.ratio, main.low, main.high), margins["p50"], steps)
-    return StepTime(**vars(main), margin=margins["p50"], more_steps=more, p10=found["p10"], mean=found["mean"])
+    return StepTime(**vars(main), margin=margins["p50"], more_steps=more, p10=found["p10"], mean=mean, own=own)
 
 
 def _value(one: Summary, name: str, blocks: NDArray[np.float64], cut: int) -> float | None:
     """A statistic of all steps, or of those after a long warm-up."""
-    if 0 < cut < len(one.steps.points):
+    if cut:
         return float(confidence.STATISTICS[name](blocks.reshape(1, -1))[0])
     value: float | None = getattr(one.steps, f"{name}_ns")
     return value
+
+
+def _own(a: Summary, b: Summary, cuts: Sequence[int], margin: float) -> Ratio | None:
+    """The mean step without waits for a core. None: no other programs used the cores, or the kernel did not say how long it waited."""
+    if not (a.crowded or b.crowded):
+        return None
+    one, other = (run.steps.phase(OWN)[cut:] for run, cut in zip((a, b), cuts, strict=True))
+    interval = confidence.ratio(one, other, "mean")
+    return None if interval is None else ratio_of(float(one.mean()), float(other.mean()), interval, margin)
+
+
+def _if_agreed(verdict: str | None, judge: Ratio | None) -> str | None:
+    """Beside other programs, a mean is called different only if it is so without waits for a core too."""
+    agreed = verdict not in (FASTER, SLOWER) or (judge is not None and judge.verdict == verdict)
+    return verdict if agreed else INCONCLUSIVE
 
 
 def _distribution(a: NDArray[np.float64], b: NDArray[np.float64]) -> Distribution | None:
@@ -185,7 +206,8 @@ def _verdict(a: Summary, b: Summary, step: StepTime, margins: dict[str, float]) 
     reasons = _incomparable(a, b)
     if reasons:
         return NOT_COMPARABLE, reasons
-    named = {"p50": step, "p10": step.p10, "mean": step.mean}
+    crowded = a.crowded or b.crowded  # where waits for a core say nothing about the program
+    named = {"p50": step, "p10": step.p10, **({"own": step.own} if crowded else {"mean": step.mean})}
     known = {name: one for name, one in named.items() if one is not None and one.verdict is not None}
     texts = {name: _change(name, one) for name, one in known.items()}
     words = {one.verdict for one in known.values()}
@@ -196,8 +218,8 @@ def _verdict(a: Summary, b: Summary, step: StepTime, margins: dict[str, float]) 
             sure = [texts[name] for name, one in known.items() if one.verdict == word]
             against = [texts[name] for name, one in known.items() if _contradicts(one, word)]
             return (word, sure) if not against else (INCONCLUSIVE, [*sure, *against, "These contradict each other."])
-    decisive = "p10" if a.crowded or b.crowded else "p50"  # low quantiles are steady on a busy machine
-    if known and known[decisive].verdict == SAME and all(is_equal(one, MARGINS[name]) for name, one in known.items()):
+    decisive = "p10" if crowded else "p50"  # low quantiles are steady on a busy machine
+    if known and known[decisive].verdict == SAME and all(is_equal(one, EQUAL[name]) for name, one in known.items()):
         return SAME, [
             texts[decisive],
             f"That is within the {units.share(margins[decisive])} by which equal runs may differ.",
@@ -218,7 +240,12 @@ def _unsure(a: Summary, b: Summary) -> list[str]:
     return ["Other programs used the cores, so they may cause differences this small."]
 
 
-_WORDS = {"p50": "The median step takes", "p10": "The fastest tenth of the steps takes", "mean": "The mean step takes"}
+_WORDS = {
+    "p50": "The median step takes",
+    "p10": "The fastest tenth of the steps takes",
+    "mean": "The mean step takes",
+    "own": "The mean step, without waits for a core, takes",
+}
 
 
 def _change(name: str, one: Ratio) -> str:
@@ -268,7 +295,9 @@ def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
     found = []
     if a.crowded or b.crowded:
         whose = "both runs" if a.crowded and b.crowded else "A" if a.crowded else "B"
-        found.append(f"Other programs used the cores during {whose}: only large differences of the median count.")
+        found.append(
+            f"Other programs used the cores during {whose}: waits for a core are left out, and only large differences count."
+        )
     if a.path == b.path:
         found.append("A and B are the same run.")
     for which, one, cut in (("A", a, cuts[0]), ("B", b, cuts[1])):
@@ -276,7 +305,7 @@ def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
             found.append(f"{which} is still running: this is what it has recorded so far.")
         elif one.ended not in ("finished", "unknown"):
             found.append(f"{which} did not finish: {one.ended}.")
-        if 0 < cut < len(one.steps.points):
+        if cut:
             found.append(
                 f"{which} warmed up longer than most runs; the first {cut * 100 // len(one.steps.points)} % of its steps are left out."
             )

@@ -77,7 +77,12 @@ def _verdict(view: Comparison) -> str:
 
 def _times(view: Comparison) -> str:
     step = view.step_time
-    rows = [("median step", step), ("fastest tenth", step.p10), ("mean step", step.mean)]
+    rows = [
+        ("median step", step),
+        ("fastest tenth", step.p10),
+        ("mean step", step.mean),
+        ("mean without waits", step.own),
+    ]
     cells = [_row(name, one, units.duration) for name, one in rows if one is not None and one.ratio is not None]
     if view.throughput.ratio is not None:
         cells.append(

@@ -55,7 +55,12 @@ def draw_comparison(view: Comparison, console: Console) -> None:
 
 def _times(view: Comparison, console: Console) -> None:
     step, rate = view.step_time, view.throughput
-    rows = [("median step", step), ("fastest tenth", step.p10), ("mean step", step.mean)]
+    rows = [
+        ("median step", step),
+        ("fastest tenth", step.p10),
+        ("mean step", step.mean),
+        ("mean without waits", step.own),
+    ]
     known = [(name, one) for name, one in rows if one is not None and one.ratio is not None]
     if not known:
         return

@@ -186,6 +186,7 @@ function Times({ data }: { data: Comparison }) {
     ["median step", step],
     ["fastest tenth", step.p10],
     ["mean step", step.mean],
+    ["mean without waits", step.own],
   ]
   const rows = all.flatMap<RatioRow>(([name, ratio]) =>
     ratio && ratio.ratio !== null
