@@ -61,7 +61,7 @@ def deepen(folder: Path, *words: str) -> Result:
     until = time.monotonic() + 60
     while True:
         result = CliRunner().invoke(main, ["deepen", "--dir", str(folder / "sonde-runs"), "--wait", "60", *words])
-        early = "is not training" in result.output or "is starting" in result.output
+        early = any(words in result.output for words in ("No runs in", "is starting", "is not training"))
         if not early or time.monotonic() > until:
             return result
         time.sleep(0.2)
@@ -144,6 +144,16 @@ def test_a_run_that_is_starting_has_not_ended(tmp_path: Path) -> None:
         program.wait(timeout=60)
     assert result.exit_code != 0
     assert "is starting: none of its processes records yet. Try again in a moment." in result.output
+
+
+def test_nobody_waits_for_steps_of_a_program_that_has_ended(tmp_path: Path) -> None:
+    """What it recorded until its end is told."""
+    program = started(tmp_path, "0.02", "400")
+    result = deepen(tmp_path, "--steps", "100000", "--layers", "--wait", "110")
+    assert program.communicate(timeout=120)[1] == b""
+    assert result.exit_code == 1
+    assert "until its end: layers; it ended before 100000 steps were recorded" in result.output
+    assert "may still be recorded" not in result.output
 
 
 def test_what_cannot_be_deepened_is_said(tmp_path: Path) -> None:

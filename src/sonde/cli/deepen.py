@@ -17,6 +17,7 @@ from sonde.analysis.live.stacks import named, running
 from sonde.cli.options.choose import choose, directory, one_run, runs_dir, waiting
 from sonde.errors import SondeError
 from sonde.store import request as requests
+from sonde.store.alive import RUNNING, UNKNOWN, state_of
 from sonde.store.file import read_small
 from sonde.store.folder import PROCESS_FILE, host
 from sonde.store.process import Info, read_info
@@ -26,6 +27,7 @@ from sonde.store.request import DeepRequest
 STEPS = 20
 WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.1
+ALIVE_SECONDS = 1.0  # between two looks at whether the processes are still there
 AHEAD_SECONDS = 2.0  # all ranks have seen the request by then
 USUAL = (requests.LAYERS, requests.STACKS)
 PASSIVE = ("launcher", "worker", "child")
@@ -80,11 +82,12 @@ def command(
     request = DeepRequest(os.urandom(4).hex(), steps, parts, values or 0, first_step(found))
     requests.ask_deep(path, request)
     answers = _wait(found, request.id, wait)
+    done = [one for one in found if _is_done(answers[one[0]])]
     for trainer in found:
-        click.echo(f"{named(trainer[1])}: {_said(answers.get(trainer[0]), wait)}", err=trainer[0] not in answers)
-    if answers:
+        click.echo(f"{named(trainer[1])}: {_said(trainer, answers[trainer[0]], wait)}", err=trainer not in done)
+    if any(answers.values()):
         click.echo(f"Show it: sonde report {path.name}")
-    context.exit(0 if len(answers) == len(found) else 1)
+    context.exit(0 if len(done) == len(found) else 1)
 
 
 def trainers(path: Path) -> list[_Trainer]:
@@ -138,16 +141,36 @@ def _step(one: _Trainer) -> int | None:
 
 
 def _wait(trainers: list[_Trainer], id: str, seconds: float) -> dict[Path, dict[str, Any]]:
-    """The answers of those that are done."""
-    until = time.monotonic() + seconds
+    """What each has answered, when all are done or have ended, or the time is over."""
+    until, look = time.monotonic() + seconds, 0.0
     while True:
-        found = {folder: _answer(folder) for folder, _ in trainers}
-        done = {
-            folder: one for folder, one in found.items() if one.get("id") == id and one.get("state") == requests.DONE
-        }
-        if len(done) == len(trainers) or time.monotonic() > until:
-            return done
+        answers = _answers(trainers, id)
+        left = [one for one in trainers if not _is_done(answers[one[0]])]
+        now = time.monotonic()
+        if not left or now > until:
+            return answers
+        if now > look:
+            if all(_has_ended(one) for one in left):
+                return _answers(trainers, id)  # one may have been done just before it ended
+            look = now + ALIVE_SECONDS
         time.sleep(LOOK_SECONDS)
+
+
+def _answers(trainers: list[_Trainer], id: str) -> dict[Path, dict[str, Any]]:
+    """What each has answered to this request; empty: nothing yet."""
+    found = {folder: _answer(folder) for folder, _ in trainers}
+    return {folder: one if one.get("id") == id else {} for folder, one in found.items()}
+
+
+def _is_done(answer: dict[str, Any]) -> bool:
+    return answer.get("state") == requests.DONE
+
+
+def _has_ended(one: _Trainer) -> bool:
+    """Whether its process is gone."""
+    with suppress(SondeError, OSError):
+        return state_of(read_info(one[0], [])) not in (RUNNING, UNKNOWN)
+    return False
 
 
 def _answer(folder: Path) -> dict[str, Any]:
@@ -158,13 +181,17 @@ def _answer(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _said(answer: dict[str, Any] | None, seconds: float) -> str:
-    if answer is None:
+def _said(trainer: _Trainer, answer: dict[str, Any], seconds: float) -> str:
+    parts = ", ".join(map(str, answer.get("parts") or ()))
+    if _is_done(answer):
+        refused = answer.get("refused")
+        on = f"; already on: {', '.join(map(str, refused))}" if isinstance(refused, dict) and refused else ""
+        return f"{_steps(answer)}: {parts or 'nothing new'}{on}"
+    if not _has_ended(trainer):
         return f"not done within {units.duration(int(seconds * 1e9))}; the steps may still be recorded"
-    parts = ", ".join(map(str, answer.get("parts") or ())) or "nothing new"
-    refused = answer.get("refused")
-    on = f"; already on: {', '.join(map(str, refused))}" if isinstance(refused, dict) and refused else ""
-    return f"{_steps(answer)}: {parts}{on}"
+    if parts:
+        return f"steps {answer['first']} until its end: {parts}; it ended before {answer['steps']} steps were recorded"
+    return "it ended before the steps began"
 
 
 def _steps(answer: dict[str, Any]) -> str:
