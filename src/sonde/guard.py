@@ -47,7 +47,7 @@ class _Failures:
         self.lock = threading.RLock()
 
     def in_child(self) -> None:
-        """Start to count afresh after a fork; what the parent has told already is not told again."""
+        """Start to count afresh after a fork; what the parent has reported is not reported again."""
         self.renew_lock()
         self.counts = {}
 

@@ -88,7 +88,7 @@ def attempt() -> int:
 
 
 def job() -> ParallelJob | None:
-    """The job of this process; None outside of jobs that can be told from others."""
+    """The job of this process; None outside of jobs that can be distinguished from others."""
     if is_set("TORCHELASTIC_RUN_ID"):
         return _elastic_job()
     if _of_lightning():
@@ -115,10 +115,10 @@ def is_first_on_host() -> bool:
 
 def _elastic_job() -> ParallelJob:
     name = variable("TORCHELASTIC_RUN_ID")
-    if name in ("", "none"):  # torchrun's default, the same for every job: its own process tells them apart
+    if name in ("", "none"):  # torchrun's default, the same for every job: its own process distinguishes them
         parent = os.getppid()
         return ParallelJob(f"torchelastic {parent}-{start_ticks(parent)}", None, None)
-    # The port is chosen anew for each rendezvous, so it tells apart jobs that reuse an id.
+    # The port is chosen anew for each rendezvous, so it distinguishes jobs that reuse an id.
     words = ("TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT")
     return ParallelJob(" ".join(["torchelastic", name, *map(variable, words)]), f"torchelastic {name}", name)
 

@@ -1,7 +1,7 @@
 """Values for objects, for as long as these live.
 
 As `WeakKeyDictionary`, which runs Python code when an object goes: if a signal arrives in there, Python prints and drops what its
-handler raises, Ctrl-C too. Here only C code runs then. Objects are told apart by identity.
+handler raises, Ctrl-C too. Here only C code runs then. Objects are distinguished by identity.
 """
 
 from __future__ import annotations

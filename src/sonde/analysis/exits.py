@@ -129,7 +129,7 @@ def began(row: Row) -> int:
 def _mark_terminated(rows: Sequence[Row], asked: Sequence[tuple[Row, str]]) -> None:
     """Processes were ended by their parents. That is a good end, if the parent had one: else it is a part of that failure."""
     known = {row["process"]: row for row in rows}
-    for row, teller in reversed(asked):  # a parent ends after its children: what became of it is told first
+    for row, teller in reversed(asked):  # a parent ends after its children: what became of it is shown first
         if teller in known and _well(known[teller]):
             row["reason"], row["state"] = TERMINATED, ENDED
 

@@ -79,7 +79,7 @@ class _BoxState:
         if self.ring is not None:
             self.ring.kept.clear()
 
-    # ── what the probes tell ──
+    # ── what the probes report ──
 
     def deliver(self, batch: Batch | None, key: int | None, data: Any) -> None:
         """A batch was delivered."""
@@ -251,7 +251,7 @@ def fail(error: BaseException) -> None:
 
 
 def check_requests() -> None:
-    """See whether somebody asks for it, and whether SIGTERM is still told to us."""
+    """See whether somebody asks for it, and whether SIGTERM still reaches us."""
     recorder = serving()
     if recorder is None or _box.worker:
         return

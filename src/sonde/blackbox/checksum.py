@@ -194,7 +194,7 @@ def _spread(memory: Any) -> bytes:
 
 
 def changed(parts: Parts, before: Checksum) -> bool | None:
-    """Are the parts not what they were any more? None: that cannot be told."""
+    """Are the parts not what they were any more? None: that cannot be determined."""
     now = look(parts)
     if now.versions != before.versions:
         return True

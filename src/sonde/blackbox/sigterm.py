@@ -55,7 +55,7 @@ class later:  # noqa: N801  it reads as a word in `with later():`
 
 class undisturbed:  # noqa: N801  it reads as a word in `with undisturbed():`
     """A block in which the end of a child calls no handler: torch's raises an error wherever the program is, for each worker
-    that dies. For a program that ends anyway, or whose handler is told afterwards (`repeat`).
+    that dies. For a program that ends anyway, or whose handler runs afterwards (`repeat`).
     """
 
     theirs: Any = None

@@ -157,7 +157,7 @@ def _batch_of(wait: FailedWait | None) -> dict[str, Any] | None:
 
 
 def _gone(run: str, wait: FailedWait | None) -> list[workers.Gone]:
-    """The workers that are gone. What was told of a batch that the program has waited for in vain before is an old story."""
+    """The workers that are gone. What was reported of a batch that the program has waited for in vain before is an old story."""
     old = {one.key for one in failures.waits if one is not wait}
     rows = failures.read_workers(run).items()
     return workers.gone(run, {pid: failed[-1] for pid, failed in rows if failed and failed[-1].key not in old})

@@ -52,7 +52,7 @@ def _doing(item: object) -> str:
 
 
 def gone(run: str, reported: Mapping[int, Failed]) -> list[Gone]:
-    """Those that are gone, the newest last. `told`: by process, what it could not make, and nobody has got to know."""
+    """Those that are gone, the newest last. `told`: by process, what it could not make and did not report."""
     found: list[Gone] = []
     for path in Path(run).glob(f"{folder.host()}-*/{folder.PROCESS_FILE}"):
         with guard("reading what a loader worker did before it died"):

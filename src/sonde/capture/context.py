@@ -278,7 +278,7 @@ def leaves(value: object) -> Iterator[object]:
 
 
 def rows(value: object, most: int) -> int:
-    """How many items a batch has, told by its first array."""
+    """How many items a batch has, by its first array."""
     for leaf in leaves(value):
         shape: Any = getattr(leaf, "shape", ())
         if len(shape) and isinstance(shape[0], int):

@@ -166,7 +166,7 @@ class Noted:
 
 
 def _class_in(qualname: str) -> str:
-    """The class in which a function was written, told by its full name; nothing if it was written in none."""
+    """The class in which a function was written, known by its full name; nothing if it was written in none."""
     outer = qualname.rpartition(".")[0]
     return "" if outer.endswith("<locals>") else outer.rpartition(".")[2]
 

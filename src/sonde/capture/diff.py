@@ -270,7 +270,7 @@ def _parts(seen: _Seen) -> dict[tuple[str, int], _Seen]:
 
 
 def _alike(a: _Seen, b: _Seen, rtol: float) -> bool:
-    """Are two leaves, whose digests are not equal or not known, the same as far as can be told?"""
+    """Are two leaves the same, as far as is known? Their digests are not equal or not known."""
     one, other = a[0], b[0]
     if one.kind == SCALAR == other.kind and None not in (one.value, other.value):
         return _near(one.value, other.value, rtol)

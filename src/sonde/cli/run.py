@@ -31,7 +31,7 @@ class PushTarget(NamedTuple):
 
 
 class Sinks(NamedTuple):
-    """Who else gets the run: a URL, and trackers with what each is to be told."""
+    """Who else gets the run: a URL, and trackers with what each gets."""
 
     push: PushTarget | None = None
     trackers: tuple[tuple[str, dict[str, str]], ...] = ()
@@ -187,7 +187,7 @@ def _others(launched: launch.Launched, sinks: Sinks, mask: set[int], quiet: bool
 
 
 def _greet(launched: launch.Launched, quiet: bool) -> int:
-    """Say where the run is, and what is known to be wrong; returns how many notices were told."""
+    """Say where the run is, and what is known to be wrong; returns how many notices were printed."""
     if launched.run is not None and not quiet:
         print_note(f"recording to {_short(launched.run)}")
     shown = len(launched.notices)

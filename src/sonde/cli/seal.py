@@ -69,7 +69,7 @@ def command(
 
 
 def _tried(path: Path, force: bool, engine: Engine) -> bool:
-    """Seal one of several: what fails is told, and the others have their turn."""
+    """Seal one of several: what fails is reported, and the others have their turn."""
     try:
         _seal(path, force, engine)
     except (SondeError, OSError) as error:

@@ -141,7 +141,7 @@ def describe_divergence(one: Divergence) -> str:
 
 
 def _value(value: Any) -> str:
-    return "NaN" if isinstance(value, float) and value != value else str(value)  # noqa: PLR0124  that is how NaN is told
+    return "NaN" if isinstance(value, float) and value != value else str(value)  # noqa: PLR0124  that is how NaN is recognised
 
 
 # ── losses and learning rates ────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """How fast a run trained: step time and its phases, after the warm-up, for each rank and over time; who waits for whom.
 
-Where time goes is told by blocks of consecutive steps: loaders with n workers deliver in bursts of n, so that single steps wait
+Where time goes is measured by blocks of consecutive steps: loaders with n workers deliver in bursts of n, so that single steps wait
 either not at all or long. A block has the mean of its steps, and the median over the blocks counts.
 """
 

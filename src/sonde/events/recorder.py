@@ -60,9 +60,9 @@ def serving() -> Recorder | None:
 
 
 def at_failure(callback: Callable[[BaseException], None]) -> Callable[[], None]:
-    """Call with an exception that nobody has caught, before the program is told of it; returns what ends that.
+    """Call with an exception that nobody has caught, before the program learns of it; returns what ends that.
 
-    It may be told of the same one again. Not for `KeyboardInterrupt` and `SystemExit`: who asks for the end of a program needs no account of it.
+    It may be called with the same one again. Not for `KeyboardInterrupt` and `SystemExit`: who asks for the end of a program needs no account of it.
     """
     _Now.callbacks = (*_Now.callbacks, callback)
 
@@ -89,7 +89,7 @@ def at_end(call: Callable[[], None]) -> Callable[[], None]:
 
 
 def report_failure(error: BaseException | None) -> None:
-    """Nobody has caught this: tell who wants to know."""
+    """Nobody has caught this: notify who wants to know."""
     if isinstance(error, Exception):
         for callback in _Now.callbacks:
             with _reporting:
@@ -100,7 +100,7 @@ class Recorder:
     """The host of an event core; see `Host` in `native/core.pyi`. No method raises."""
 
     def __init__(self, run: str, settings: config.Settings, role: str | None = None) -> None:
-        """Record into the run folder `run`; `role` where it cannot be told from the process itself."""
+        """Record into the run folder `run`; `role` where it cannot be determined from the process itself."""
         self.run = run
         self.role = role
         self.more: dict[str, Any] = {}  # what else stands in process.json
@@ -399,7 +399,7 @@ class Recorder:
                 finalize(None, self.at_exit, exitpriority=-100)
 
 
-# ── what can be told without importing anything ──────────────────────────────────────────────────────────────────────
+# ── what is known without importing anything ──────────────────────────────────────────────────────────────────────
 
 
 def loader_worker() -> int | None:

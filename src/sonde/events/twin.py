@@ -565,7 +565,7 @@ def _enter_counted(span: Span | None, count: int) -> Frame | None:
 
 
 def _is_unwinding(code: FrameType | None) -> bool:
-    """Is an exception leaving the code that drops us? Python does not say, so it is told from two signs.
+    """Is an exception leaving the code that drops us? Python does not say, so it is inferred from two signs.
 
     The exception's traceback holds the frame, which nobody else does in the usual case; and the instruction at which
     the frame stands is none of those that let go of an object on purpose (`break`, `return`, `del`, the loop's end).

@@ -25,7 +25,7 @@ class NestedSpan(Generic[Frame]):
 
 
 class Nesting(Generic[Frame]):
-    """The open spans of one thread, track by track; `ended` is told of each one that ends, inner ones first."""
+    """The open spans of one thread, track by track; `ended` gets each one that ends, inner ones first."""
 
     def __init__(self, ended: Callable[[NestedSpan[Frame]], None]) -> None:
         self._ended = ended

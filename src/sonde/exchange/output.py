@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-# Is told how many of how many events are written: every few thousand events, and at the end.
+# Gets how many of how many events are written: every few thousand events, and at the end.
 Progress = Callable[[int, int], None]
 
 

@@ -62,7 +62,7 @@ def _write(run: Run, file: IO[str], progress: Progress) -> int:
 
 
 def _names(there: set[tuple[str, str]]) -> Names:
-    """What the events of a process are called here. What the program marks itself is not told a second time by the probes."""
+    """What the events of a process are called here. What the program marks itself is not written a second time by the probes."""
     marked = {(cat, name.partition(".")[0]) for cat, name in there if cat != probe.PROBE}
     found = {}
     for cat, name in there:

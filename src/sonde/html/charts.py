@@ -20,7 +20,7 @@ HEIGHT = 1000  # of every drawing, in its own units
 LEVELS = 9  # of the heat map
 LABELLED = 40  # hosts that all have a name beside them
 LABELLED_OF_MANY = 24
-CLIPPED = 40  # a mean that is so many times the median is cut off there, marked, and told
+CLIPPED = 40  # a mean that is so many times the median is cut off there and marked
 
 
 def stacked(pieces: Sequence[Piece], along: Axis, phases: Sequence[str]) -> str:

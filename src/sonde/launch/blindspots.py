@@ -84,7 +84,7 @@ def _given(pid: int) -> bytes:
 
 
 def interpreter(named: str, program: str, folder: str, path: str | None) -> str:
-    """By which path a Python was started, as `named` in that folder; `program`, its file, if that cannot be told.
+    """By which path a Python was started, as `named` in that folder; `program`, its file, if that cannot be determined.
 
     All venvs of one Python are links to the same file.
     """

@@ -17,7 +17,7 @@ STDOUT, STDERR = 1, 2
 
 
 def draw_report(run: str, mask: Iterable[int]) -> bool | None:
-    """Draw the card of a run on the error channel; None if there is nothing to tell, False if it could not be done.
+    """Draw the card of a run on the error channel; None if there is nothing to show, False if it could not be done.
 
     Only inside of `blocked`, whose mask is given: a signal that comes meanwhile ends the drawing. One that came before was
     meant for the program: `timeout` sends to the launcher, and once more to its group. What goes wrong with the report is not

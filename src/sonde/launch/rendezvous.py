@@ -29,7 +29,7 @@ class Meeting(NamedTuple):
 
 
 def meeting(command: Sequence[str]) -> Meeting | None:
-    """The job that this launcher shares with others; None if it is alone, as far as can be told."""
+    """The job that this launcher shares with others; None if it is alone, as far as is known."""
     task = ranks.slurm_task()
     job = ranks.slurm_job(name_of(command)) if task is not None else None
     if job is not None:

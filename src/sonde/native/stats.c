@@ -107,7 +107,7 @@ static Py_ssize_t by_hand(const float *x, Py_ssize_t count, float shift, Stats *
         memcpy(&bits, &value, sizeof bits); \
         return (bits & EXPONENT) != EXPONENT; \
     } \
-    /* As if all were finite; if one is not, or the squares overflow or vanish, this tells, and nothing is added. */ \
+    /* As if all were finite; if one is not, or the squares overflow or vanish, this shows it, and nothing is added. */ \
     WIDE static int NAME##_plain(const TYPE *x, int rows, TYPE shift, Stats *out) \
     { \
         TYPE low[LANES], high[LANES], sum[LANES], squares[LANES]; \

@@ -1,7 +1,7 @@
 """What produced a non-finite gradient: found after the pass, from where gradients were finite and where not.
 
 A backward pass goes through autograd's nodes from the highest number to the lowest. Each layer's call made the nodes of a range;
-what comes to its end is seen by a hook, or told by the gradients of its parameters. So it was made between the highest
+what comes to its end is seen by a hook, or shown by the gradients of its parameters. So it was made between the highest
 place that is known to be bad and the lowest one above it that is known to be good.
 """
 
@@ -65,7 +65,7 @@ class NodeRange(NamedTuple):
 
 
 def locate(seen: Sequence[SeenGradient], ranges: Sequence[NodeRange], root: Any) -> Location | None:
-    """Where it was made; None if that cannot be told."""
+    """Where it was made; None if that cannot be determined."""
     bad = max((one.number for one in seen if one.bad), default=None)
     if bad is None:
         return None

@@ -25,7 +25,7 @@ class _State:
     """What all threads share."""
 
     mode = OFF
-    suspected = False  # the end of each backward pass is to be told
+    suspected = False  # the end of each backward pass is to be reported
     weights: list[ref[Any]] = []  # noqa: RUF012  there is one state
     passed: Any = None  # what the backward pass that runs began with
     guarded: guard[None] = guard("watching for non-finite values")
@@ -51,7 +51,7 @@ def renew() -> None:
 
 
 def suspect(on: bool) -> None:
-    """Say whether the end of each backward pass is to be told."""
+    """Say whether the end of each backward pass is to be reported."""
     _state.suspected = on
 
 

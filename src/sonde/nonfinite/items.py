@@ -1,7 +1,7 @@
 """Which items of a batch the rows of a tensor are of: a model may have put them into another order.
 
-That is told by the nodes of autograd's graph that choose rows, and by what went into its first operations, which is compared with the
-batch. Where it cannot be told nobody is named.
+That is shown by the nodes of autograd's graph that choose rows, and by what went into its first operations, which is compared with the
+batch. Where it cannot be determined nobody is named.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Carrier(NamedTuple):
 
 
 def places(carrier: Carrier, bad: list[int], size: int, batch: Iterable[Any]) -> list[int] | None:
-    """The places in the batch of some rows; None if they cannot be told. `size`: how many items there are."""
+    """The places in the batch of some rows; None if they cannot be determined. `size`: how many items there are."""
     if carrier.node is None:
         return bad
     known = _nodes(carrier.node)
@@ -88,7 +88,7 @@ def _starts(known: list[Any]) -> list[Any]:
 
 
 def _move(node: Any, size: int) -> Order | None:
-    """For each row that a node gives the row that it took; None if that cannot be told."""
+    """For each row that a node gives the row that it took; None if that cannot be determined."""
     same = tuple(range(size))
     op = operation.name(node)
     if op in WRITING:
@@ -160,7 +160,7 @@ def _is_like(given: Any, tensor: Any, size: int) -> bool:
 
 
 def _matched(rows: list[int], given: Any, tensor: Any, size: int) -> Order | None:
-    """The places of rows of one tensor in another one that has the same rows; None if they cannot be told."""
+    """The places of rows of one tensor in another one that has the same rows; None if they cannot be determined."""
     came, left = (_bytes(one, size) for one in (given, tensor))
     if came == left:
         return tuple(rows)

@@ -75,7 +75,7 @@ def forward(tensor: Any, since: int, layers: Ranges = ()) -> Origin:
 
 
 def backward(root: Any, since: int, until: int) -> str | None:
-    """The operation, of those with a number in this range, whose gradient it was; told by its name alone: it keeps nothing now."""
+    """The operation, of those with a number in this range, whose gradient it was; known by its name alone: it keeps nothing now."""
     waiting, seen = [root], {root}
     names: list[str] = []
     for node in waiting:
@@ -212,7 +212,7 @@ def _has_zero(tensor: Any) -> bool:
 
 
 def _blamed(maker: Any, silent: list[Any], known: dict[Any, KnownNode], sought: int) -> Origin:
-    """One that gave something bad, or one of those below it that tell nothing."""
+    """One that gave something bad, or one of those below it that show nothing."""
     wild = [one for one in silent if not _is_calm(one, known[one])]
     zero = next((one for one in wild if known[one].op == "div" and 1 in known[one].given), None)
     if zero is not None:

@@ -94,7 +94,7 @@ class Job:
 
     @contextmanager
     def together(self, device: torch.device) -> Iterator[World]:
-        """The ranks that torchrun has started, for the time of a block: one seed for all, and the first tells of progress."""
+        """The ranks that torchrun has started, for the time of a block: one seed for all, and the first reports progress."""
         with nullcontext(ALONE) if self.traced else distributed.joined(gpu=device.type == "cuda") as world:
             self.progress = self.progress if world.first else SILENT
             self.seed = distributed.gathered(self.seed, world)[0]

@@ -22,7 +22,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Tells nobody."""
+    """Tells nothing to anybody."""
 
     def start(self, total: int | None, label: str) -> None:
         """Nothing."""

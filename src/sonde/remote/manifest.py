@@ -54,7 +54,7 @@ class Manifest:
 
     @property
     def identity(self) -> str:
-        """What tells the runs apart that may have been pushed to one place."""
+        """What distinguishes the runs that may have been pushed to one place."""
         return identity_of(self.job, self.given, self.name, self.run)
 
     @property
@@ -73,7 +73,7 @@ def identity_of(job: str | None, given: bool, name: str, run: str) -> str:
 
 
 def prefix_of(host: str, token: str) -> str:
-    """The folder of a host: its name, and what tells it from another one of that name."""
+    """The folder of a host: its name, and what distinguishes it from another one of that name."""
     return f"{host}-{token}"
 
 

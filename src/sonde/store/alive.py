@@ -1,4 +1,4 @@
-"""Tells whether the process that wrote a folder still runs, or went on as another program."""
+"""Whether the process that wrote a folder still runs, or went on as another program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state_of(info: Info) -> str:
 
 
 def running(info: Info) -> int | None:
-    """The id of the process that keeps the run of this one going; None: nobody does, as far as can be told here.
+    """The id of the process that keeps the run of this one going; None: nobody does, as far as is known here.
 
     That is itself, or of a launcher that was killed the program that it left, which may not have recorded anything yet.
     """
@@ -46,7 +46,7 @@ def running(info: Info) -> int | None:
 
 
 def is_alive(info: Info) -> bool:
-    """Whether a process of this host still runs, also after it has told its end: others at exit may come later."""
+    """Whether a process of this host still runs, also after it has recorded its end: others at exit may come later."""
     return info.pid is not None and _booted(info) and _runs(info.pid, info.start_ticks)
 
 
@@ -87,7 +87,7 @@ def _failed_hosts(launchers: Sequence[Info]) -> set[str]:
 
 
 def resolve_replaced(infos: Sequence[Info]) -> list[Info]:
-    """What processes say, and the end of those that could not tell it: another program took their place (os.exec).
+    """What processes say, and the end of those that could not record it: another program took their place (os.exec).
 
     Such a program records into a folder of its own; for the kernel it is the same process, begun at the same time.
     """

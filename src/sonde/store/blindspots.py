@@ -1,4 +1,4 @@
-"""What no recording shows, whatever is set: told by `sonde doctor`, by every report, and kept true where it is recorded."""
+"""What no recording shows, whatever is set: listed by `sonde doctor` and by every report, and kept true where it is recorded."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Certificate:
     inputs: list[Input]
     inputs_known: bool  # not if the layer changed them in place
     parameters: list[str]  # of the layer, that were not finite already
-    items: list[AffectedItem]  # the first of them; empty: cannot be told
+    items: list[AffectedItem]  # the first of them; empty: cannot be determined
     items_total: int
     batch: int | None  # the key
     step: int | None
@@ -144,7 +144,7 @@ def sentence(one: Certificate, process: Sequence[str] = (), counter: int | None 
 
 
 def announcement(one: Certificate, process: Sequence[str] = (), counter: int | None = None) -> str:
-    """The sentence that tells of it first: `First NaN: ... NaN in 3 of 4,096 values.`"""
+    """The sentence that says it first: `First NaN: ... NaN in 3 of 4,096 values.`"""
     return f"{FIRST_WORDS[one.kind]}: {sentence(one, process, counter)}. {amount(one, capital=True)}."
 
 

@@ -44,7 +44,7 @@ REMOTE = frozenset(
 
 
 def type_of(path: str | os.PathLike[str], mounts: str = MOUNTS) -> str | None:
-    """The type of the file system under a path, such as "ext4"; None where that cannot be told (not on Linux)."""
+    """The type of the file system under a path, such as "ext4"; None where that cannot be determined (not on Linux)."""
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.readlines()

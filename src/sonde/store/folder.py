@@ -329,7 +329,7 @@ def clock() -> Clock:
 
 
 def boot_id() -> str | None:
-    """What tells this boot of the machine from others; None where that is not known."""
+    """What distinguishes this boot of the machine from others; None where that is not known."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read(64).strip()

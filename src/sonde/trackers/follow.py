@@ -1,7 +1,7 @@
 """The process that feeds a tracker: reads the run every few seconds until the program ends, then makes the report.
 
 `python -m sonde.trackers.follow PIPE DONE QUIET RUN TRACKER TARGET`: PIPE says when the program has ended; into DONE (-1: none) is
-written when all is done; TARGET is a JSON object, what the tracker is to be told.
+written when all is done; TARGET is a JSON object, what the tracker gets.
 """
 
 from __future__ import annotations

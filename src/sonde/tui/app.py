@@ -148,7 +148,7 @@ class Screen(App[None]):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_mount(self) -> None:
-        """Begin to look. Who is told to end leaves the terminal as it was."""
+        """Begin to look. A screen that is asked to end leaves the terminal as it was."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self._arrange()

@@ -35,7 +35,7 @@ def forget() -> None:
 
 
 def number(value: object) -> int | None:
-    """The number of this object, the same as long as it lives; None if it cannot be told when it goes."""
+    """The number of this object, the same as long as it lives; None if it cannot be known when it goes."""
     given = _known.get(value)
     if given is None and type(value).__weakrefoffset__:  # else a type without weak references
         given = _known[value] = next(_numbers.count)

@@ -121,7 +121,7 @@ class OpenLine:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole page. `empty`: there is nothing to tell, and `made_of` says what to do."""
+    """The whole page. `empty`: there is nothing to show, and `made_of` says what to do."""
 
     id: str
     name: str
@@ -145,7 +145,7 @@ class Page:
 
 
 def blackbox(run: Run, box: BlackBox, number: int | None = None) -> Page:
-    """The page of a run. `number`: which dump, from 1; without it the one that tells most. Raises UnknownName."""
+    """The page of a run. `number`: which dump, from 1; without it the one that says most. Raises UnknownName."""
     dump = chosen(box, number)
     raised = _raised_in(box, dump, number)
     stored = {} if dump is not None and dump.batches else last_batches(run)
@@ -238,7 +238,7 @@ def _birth(birth: Birth) -> BirthLine:
 
 
 def _raised_in(box: BlackBox, dump: Dump | None, number: int | None) -> Dump | None:
-    """The dump whose exception is told: of the one that was asked for its own, if it has one."""
+    """The dump whose exception is shown: of the one that was asked for its own, if it has one."""
     found = box.raised if number is None else dump
     if found is None or found.raised is None:
         return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sonde.diagnosis.policy import Policy
 
 MOST_NAMED = 8  # ranks, or processes
-FAR_NS = 3600 * 10**9  # clocks of two hosts that disagree by so much are told of
+FAR_NS = 3600 * 10**9  # clocks of two hosts that disagree by so much are reported
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything, in the order in which it is told."""
+    """Everything, in the order in which it is shown."""
 
     schema_version: int
     verdict: Verdict

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UNNAMED = "(unknown)"
 OF_BOTH = ("cpu", "disk.read", "disk.write")  # counters of the host, and of each process
-STATES = (DIED, UNKNOWN, RUNNING, ENDED)  # in which order open spans are told: the dead first
+STATES = (DIED, UNKNOWN, RUNNING, ENDED)  # in which order open spans are shown: the dead first
 
 
 @dataclass(frozen=True)

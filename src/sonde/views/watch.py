@@ -175,7 +175,7 @@ PHASE_NAMES = (
 )  # fmt: skip
 ENOUGH = 10  # so many steps beside those of the warm-up, and it is left out of the numbers
 STALLED = 3  # times the usual step: from then on the time without a step counts against the rate
-LONG_NS = 5_000_000_000  # a span is only told of as long if it lasts longer than this
+LONG_NS = 5_000_000_000  # a span is only reported as long if it lasts longer than this
 LONG_TIMES = 10  # and than so many usual steps
 MOST_ITEMS = 20
 MOST_LAYERS = 200

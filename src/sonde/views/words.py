@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sonde.views.report import Report, SlowStep
 
 TOLD = 0.005  # of the time to the first step: smaller parts are in the JSON only
-NOTABLE = 0.05  # of a step: what an item must take to be told of
+NOTABLE = 0.05  # of a step: what an item must take to be reported
 PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device", "residual": "untracked"}
 
 
@@ -25,7 +25,7 @@ def phase_name(phase: str) -> str:
 
 
 def notable_items(one: SlowStep) -> list[StepItem]:
-    """The items that took a part of the step worth telling."""
+    """The items that took a part of the step worth reporting."""
     return [item for item in one.items if item.dur_ns is None or item.dur_ns >= NOTABLE * one.dur_ns]
 
 

@@ -74,7 +74,7 @@ class LiveProcess:
         self.state = UNKNOWN
         self.goes_on = False  # it runs, or is a launcher that was killed and has left its program
         self.loops: dict[int, LoaderProgress] = {}  # by the number of the loader
-        self.last_ns: int | None = None  # the last moment that any record tells of, on the monotonic clock
+        self.last_ns: int | None = None  # the last moment that any record shows, on the monotonic clock
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
 
     @property
@@ -240,7 +240,7 @@ class Live:
         try:
             folders = process_folders(self.path)
         except (FileNotFoundError, NotADirectoryError):
-            self.gone = True  # what was known stays known: processes without their files could not be told any more
+            self.gone = True  # what was known stays known: processes without their files could not be found any more
             return
         self.gone = False
         for folder in folders:
@@ -327,7 +327,7 @@ def _code(cat: str, name: str) -> int:
 
 
 def _wall(one: LiveProcess) -> int | None:
-    """When a process ended, or the last time that it told anything, on the wall clock."""
+    """When a process ended, or the last time that it recorded anything, on the wall clock."""
     if one.info.end is not None:
         return one.info.end.wall_ns
     if one.last_ns is None or one.info.start is None:

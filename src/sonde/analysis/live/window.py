@@ -30,7 +30,7 @@ MOST_RECORDS = 100_000
 LONGEST_HISTORY = 240  # values
 FIRST_WIDTH = 250_000_000  # ns that one value of a history stands for at first
 
-# What a record is to a window, beside the phases and ITER. A phase that the vocabulary tells of has VOCABULARY added.
+# What a record is to a window, beside the phases and ITER. A phase that the vocabulary names has VOCABULARY added.
 UPDATE, SAMPLES, LOSS, DDP_ALL, DDP_HIDDEN = range(ITER + 1, ITER + 6)
 VOCABULARY = 32
 OTHER = 255
@@ -161,9 +161,9 @@ class Window:
         self.loss: float | None = None
         self._kept = nothing()
         self._codes: NDArray[np.uint8] = nothing().threads.astype("u1")
-        self._probed: set[int] = set()  # phases that the probes told of
+        self._probed: set[int] = set()  # phases that the probes recorded
         self._losses = 0  # so many records
-        self._seen_loss = False  # the probes saw one: what the program tells is another one then
+        self._seen_loss = False  # the probes saw one: what the program logs is another one then
         self._dropped = False
 
     @property

@@ -1,7 +1,7 @@
 """Finds when processes without a recorded end were last alive, without reading all their records.
 
 Of a sealed one, the list of processes has the moment. Of a raw one, the newest records lie in its rings, which are small.
-The times of files are asked only where no record tells: sealing, copying and unpacking a run change them.
+The times of files are asked only where no record shows them: sealing, copying and unpacking a run change them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRITTEN = (RINGS_FILE, SEGMENT_FILE, NAMES_FILE, ARGS_FILE, LEDGER_FILE)
 
 
 def last_seen(run: Path, processes: Sequence[tuple[Path, Info]]) -> int | None:
-    """The last sign of life of any of these processes of a run, in wall-clock ns; None: nothing tells."""
+    """The last sign of life of any of these processes of a run, in wall-clock ns; None: nothing shows it."""
     sealed = {row["process"]: row["last_ns"] for part in read_parts(run, None).whole for row in part.summary.rows}
     if is_plain(run / PROCESSES_FILE):
         sealed |= _sealed(run)
@@ -59,7 +59,7 @@ def _raw(folder: Path, info: Info) -> int | None:
 
 
 def _newest(folder: Path, info: Info) -> int | None:
-    """The last moment that the rings tell of, on the monotonic clock."""
+    """The last moment that the rings show, on the monotonic clock."""
     try:
         records = read_newest(folder, info, []).records
     except OSError:  # the folder was removed meanwhile

@@ -22,7 +22,7 @@ VERSION = 1  # to be raised when the same events would give other tables
 TABLES = ("events", "beside", "steps", "losses", "batches", "items", "layers", "ledger", "pyramid")
 MAX_BYTES = 256 << 20
 
-# What is kept of each process: more than the tables show, so that ends can be told again when all processes are known.
+# What is kept of each process: more than the tables show, so that ends can be determined again when all processes are known.
 COLUMNS = (*schema.PROCESSES, *schema.MORE, ("program_exit", "BIGINT"))
 
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ class LaneSpans(NamedTuple):
 class PartSummary(NamedTuple):
     """What is known of the processes of a part. Everything that is listed by process has its name as in the run folder.
 
-    `rows`: all facts about each process, as it told them itself. `names`: the kinds of its events. `exits`: what it saw of the
+    `rows`: all facts about each process, as it recorded them itself. `names`: the kinds of its events. `exits`: what it saw of the
     ends of others. `gaps`: medians of the time between two records with only Sonde's own code between them. `named`: time in the
     program's own spans outside of phases. `files`: by table. `lanes`: what the pyramid holds; None: the part has none.
     """

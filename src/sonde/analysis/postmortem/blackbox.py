@@ -30,7 +30,7 @@ class BlackBox:
 
     @property
     def main_dump(self) -> Dump | None:
-        """The dump that tells most: of a cause before one of its effects, and of several the first. On demand: the last.
+        """The dump that says most: of a cause before one of its effects, and of several the first. On demand: the last.
 
         Of births it is that of the first one.
         """
@@ -85,7 +85,7 @@ def _is_echo(birth: Birth) -> bool:
 
 
 def _of(run: Run, dump: Dump) -> Birth:
-    """The birth that a dump tells of, on the clock of the run as far as its process is known there."""
+    """The birth that a dump describes, on the clock of the run as far as its process is known there."""
     assert dump.nonfinite is not None
     offset = next((row["offset_ns"] for row in run.rows if (row["host"], row["pid"]) == (dump.host, dump.pid)), None)
     when = dump.wall_ns if offset is None or dump.monotonic_ns is None else dump.monotonic_ns + offset

@@ -16,7 +16,7 @@ FEWEST = 20  # pairs: the median of fewer says nothing
 @dataclass(frozen=True)
 class Cost:
     """An estimate. `share`: of the time that the processes which trained were recorded for; `worker_share`: the same of loader
-    workers. None: it cannot be told.
+    workers. None: not known.
     """
 
     records: int

@@ -36,7 +36,7 @@ class HardItems:
     items: int
     middle: float | None  # the median of the items' means
     hardest: list[HardItem]
-    untied: int  # values of this name that could not be tied to an item; told once for each name
+    untied: int  # values of this name that could not be tied to an item; reported once for each name
 
 
 def hard_items(run: Run, most: int) -> list[HardItems]:

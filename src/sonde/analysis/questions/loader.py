@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-PREFETCH = 2  # batches for each worker, where torch was not told otherwise
+PREFETCH = 2  # batches for each worker, where the program does not say otherwise
 TRIED = (0, 1, 2, 4, 8, 16, 32, 64)  # workers
 MORE_PREFETCH = (2, 4)  # times the recorded one
 MOST_SIMULATED = 10_000  # batches: of more than that, the first ones

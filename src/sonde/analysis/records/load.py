@@ -258,7 +258,7 @@ def _offset(recording: ProcessRecording, offsets: Offsets) -> int:
 
 
 def _last(chunk: Chunk) -> int:
-    """The last moment that records tell of, on the monotonic clock."""
+    """The last moment that records show, on the monotonic clock."""
     start = chunk.records["start"]
     return last_of(start, start if chunk.counters else start + chunk.records["dur"].view(np.uint64))
 

@@ -66,7 +66,7 @@ def _code(name: str, *, sealed: bool) -> int:
 
 
 def last_of(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> int:
-    """The last moment that records tell of, on the monotonic clock."""
+    """The last moment that records show, on the monotonic clock."""
     last = int(ends.max())
     if last < FAR:
         return last

@@ -95,7 +95,7 @@ def _unprofiled() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What Dask logs of lost connections is told by errors of ours."""
+    """What Dask logs of lost connections is reported by errors of ours."""
     loggers = [logging.getLogger(name) for name in _NOISY]
     levels = [one.level for one in loggers]
     for one in loggers:

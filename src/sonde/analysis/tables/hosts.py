@@ -1,6 +1,6 @@
 """The table `hosts`: the clock of each host compared with that of the host of rank 0, and whether it was set during the run.
 
-Collectives tell it. Of a step with one collective, its row has the moments; of one with several, the events have them. An all-reduce of
+Collectives show it. Of a step with one collective, its row has the moments; of one with several, the events have them. An all-reduce of
 DistributedDataParallel has no record of its own: it begins when its logger says, and ends with the backward pass.
 """
 
@@ -161,7 +161,7 @@ _OF_STEPS = """
     SELECT host, attempt, step, (max(enter), min(leave), min(leave - enter), bool_or(shared))
     FROM bounds WHERE enter IS NOT NULL AND leave IS NOT NULL GROUP BY ALL
 """
-# Collectives of one name in one step are told apart by their order; where a rank has more or fewer of them, by nothing.
+# Collectives of one name in one step are distinguished by their order; where a rank has more or fewer of them, by nothing.
 _OF_EVENTS = """
     WITH chosen(process, host, attempt) AS (VALUES {chosen}),
     met AS (

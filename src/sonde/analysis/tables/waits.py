@@ -16,7 +16,7 @@ _OF_ALL = "(SELECT p.attempt, s.* FROM steps s JOIN processes p USING (process) 
 
 
 def slowest(source: str, key: str, ranks: str) -> str:
-    """The slowest rank in each step, as a query. `source`: steps; `key`: what tells steps apart; `ranks`: that a step must have."""
+    """The slowest rank in each step, as a query. `source`: steps; `key`: what distinguishes steps; `ranks`: that a step must have."""
     return f"""
         SELECT {key}, count(DISTINCT rank) AS ranks, arg_max(process, {_FIRST_OF_SLOWEST}) AS process, max({OWN_NS}) AS own_ns,
             (max({OWN_NS}) - list_median(list_sort(list({OWN_NS}))[:-2]))::BIGINT AS waited_ns

@@ -1,7 +1,7 @@
 """What each batch was fetched for: training, if a backward followed before the next fetch of the same iterator.
 
 - Loops that fetch ahead: `match.py` finds in which window a batch was used.
-- After the last fetch of an iterator nothing tells whose backward follows. Such a batch has the purpose of the one before
+- After the last fetch of an iterator nothing shows whose backward follows. Such a batch has the purpose of the one before
   it. Without one before it, it was evaluation if the model went forward without training and gradients. A teacher before
   a backward that no other batch waits for is no evaluation.
 - A batch that was still in hand when the training ended was used for nothing. If its iterator trains, and nothing was done with

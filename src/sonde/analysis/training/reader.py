@@ -52,7 +52,7 @@ _FIELDS = {"start": (0, 8), "dur": (8, 8), "key": (16, 8), "seq": (32, 4)}  # of
 class Wanted(NamedTuple):
     """What to read: for each (category, name) of spans its phase, in which threads; and which other names there are.
 
-    `numbered`: the steps of spans too; `aside`: waits of other threads too; `logged`: the loss as the program has told it.
+    `numbered`: the steps of spans too; `aside`: waits of other threads too; `logged`: the loss as the program has logged it.
     """
 
     codes: Mapping[tuple[str, str], int]

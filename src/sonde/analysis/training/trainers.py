@@ -1,7 +1,7 @@
 """Finds the processes that trained, and extracts the events that make up their steps.
 
 A process that the probes saw is read from their records. A phase that they did not see there is taken from the vocabulary
-(`compute.forward`, `comm.*`, ...), and without any update, steps are told by the numbers that the program gave.
+(`compute.forward`, `comm.*`, ...), and without any update, steps are known by the numbers that the program gave.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def constant(seen: Sights) -> list[Finding]:
         if len(contents) != 1 or len(series) < _enough(one) or not _given(one):
             continue
         key = contents.pop() if one.array else (one.name, contents.pop())
-        follows = bool(found) and one.name.isdigit()  # a part without a name: probably made of what was told before
+        follows = bool(found) and one.name.isdigit()  # a part without a name: probably made of what was named before
         if key is not None and key not in reported and not follows:
             reported.add(key)
             found.append(_finding(one, list(series)))
@@ -43,7 +43,7 @@ def _enough(one: Sight) -> float:
 
 
 def _given(one: Sight) -> bool:
-    """Was the function told which item is wanted? If not, its answer need not depend on it."""
+    """Does the function get which item is wanted? If not, its answer need not depend on it."""
     return bool(one.call.inputs)
 
 

@@ -12,7 +12,7 @@ from sonde.finding import CRITICAL, WARN, Finding
 
 KIND = "dtype"
 NARROW = ("float32", "float16", "bfloat16")
-# The largest whole number up to which a type can tell all whole numbers apart.
+# The largest whole number up to which a type can distinguish all whole numbers.
 EXACT = {"float32": 2**24, "float16": 2**11, "bfloat16": 2**8}
 # Making whole numbers of fractions is the work of these.
 MEANT = re.compile(r"mask|thresh|label|target|class|segment|binar|quanti|bucket|digiti|round|bin(s|_|$)", re.IGNORECASE)

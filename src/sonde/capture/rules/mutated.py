@@ -14,7 +14,7 @@ PAST = 64  # sights of an object that a new one is held against
 
 
 def changed(seen: Sights) -> list[Finding]:
-    """The same object with other content: told by its number, so that a new array of the same name is no alarm."""
+    """The same object with other content: recognised by its number, so that a new array of the same name is no alarm."""
     found: dict[tuple[Any, ...], tuple[Sight, Sight, dict[Who, None]]] = {}
     parents = {call.seq: call.parent for call in seen.calls}
     for history in _objects(seen):
@@ -67,7 +67,7 @@ def _returned(before: Sight, after: Sight, parents: dict[int, int | None]) -> bo
 
 
 def _which(before: Sight, after: Sight) -> list[Who]:
-    """The items whose rows differ, as far as the copies tell."""
+    """The items whose rows differ, as far as the copies show."""
     old, new = rows(before), rows(after)
     if old is None or new is None or len(old) != len(new):
         return members(after) or members(before)

@@ -13,7 +13,7 @@ NAMED = re.compile(
     r"transform(?!er)|augment|normali[sz]e|standardi[sz]e|whiten|jitter|noise|noisy|flip|rotate|blur|perturb",
     re.IGNORECASE,
 )
-# Objects that a dataset calls to transform its items are told by what was called.
+# Objects that a dataset calls to transform its items are known by what was called.
 CALLED = ("__call__", "forward")
 # An item that has the right size, type or range already stays as it is.
 MAY_REST = re.compile(r"resize|crop|pad|clamp|clip|convert|identity|lambda|(^|_)to_?[A-Z]", re.IGNORECASE)

@@ -12,7 +12,7 @@ ENOUGH = 4  # items, to call one of them odd
 
 
 def shapes(seen: Sights) -> list[Finding]:
-    """Different shapes are usual before padding or stacking; they are told where that failed or is not there."""
+    """Different shapes are usual before padding or stacking; they are reported where that failed or is not there."""
     found = []
     for place in _last(seen):
         arrays = {who: one for who, one in seen.series[place].items() if one.array}
@@ -50,7 +50,7 @@ def _differing(arrays: dict[Who, Sight], counts: Counter[tuple[int, ...] | None]
         ]
     if one.stage == COLLATE:
         return []  # it went well: padded, cut, or kept as a list on purpose
-    # Without collate nobody says what was meant: a single odd item among equals is told, sizes that all differ are not.
+    # Without collate nobody says what was meant: a single odd item among equals is reported, sizes that all differ are not.
     if len(arrays) >= ENOUGH and len(odd) * 4 <= len(arrays):
         return [_finding(one, odd, usual, WARN, 0.7, "All others are equal.")]
     return []

@@ -48,7 +48,7 @@ MAX_ITEMS = 8  # that a call lists
 OPEN_CALLS = 3  # of a stage, that are open at first, beside those that a finding is about
 MAX_LINKS = 6  # of a finding, to the items that it is about
 OPEN_PARTS = 2  # of a container, likewise
-MAX_INDENT = 3  # levels of calls in calls that are told apart
+MAX_INDENT = 3  # levels of calls in calls that are distinguished
 MAX_FLAT = 12  # single values in one line
 
 _LISTS = ("dataset_getter", "collate")  # stages in which a value may be a list of items
@@ -246,7 +246,7 @@ class _Drawing:
         return drawn + (self.pictures(value, self.scales.get(path), marks.rows) if note.kind == kinds.ARRAY else "")
 
     def container(self, note: Note, value: object, path: str, depth: int, is_open: bool, marks: _Marks) -> str:
-        """A container that can be folded; what is not finite inside is told on the fold."""
+        """A container that can be folded; what is not finite inside is shown on the fold."""
         length = "" if note.length is None else f" of {note.length}"
         bad = count_bad(note)
         head = (

@@ -63,7 +63,7 @@ class WatchedProgram:
                 os.kill(self.supervisor, number)
 
     def runs(self) -> bool:
-        """Whether the program runs, as far as the kernel tells."""
+        """Whether the program runs, as far as the kernel shows."""
         if self._began is None or system.start_ticks(self.program) != self._began:
             return False
         with suppress(OSError), open(f"/proc/{self.program}/stat", "rb") as file:

@@ -19,7 +19,7 @@ SETTLED = 2  # by the third tenth of its time a program has loaded what it needs
 
 def memory_creep(facts: Facts, policy: Policy) -> Finding | None:
     """The memory of a process keeps growing long after start-up."""
-    if not facts.speed.trained:  # nothing tells when everything had been loaded
+    if not facts.speed.trained:  # nothing shows when everything had been loaded
         return None
     grown = [trend for trend in facts.health.memory if _grows(trend, policy)]
     if not grown:

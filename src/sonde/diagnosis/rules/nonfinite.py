@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sonde.diagnosis.health import LossFacts
     from sonde.diagnosis.policy import Policy
 
-GUESSED = 0.7  # the confidence where the operation was told by its name alone
+GUESSED = 0.7  # the confidence where the operation is known by its name alone
 STOPPED = "NonFinite"  # the exception with which the watch ends a program that wants it
 
 

@@ -39,7 +39,7 @@ class Scan:
     """One file. `about` holds what stands beside the events, complete only after the last of them."""
 
     def __init__(self, path: Path, progress: Callable[[int], None]) -> None:
-        """`progress` is told how many bytes of the file were read."""
+        """`progress` gets how many bytes of the file were read."""
         self.path = path
         self.about: dict[str, Any] = {}
         self.problems: list[str] = []

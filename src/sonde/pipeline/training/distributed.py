@@ -28,7 +28,7 @@ class World(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Is this the rank that writes files and tells of progress?"""
+        """Is this the rank that writes files and reports progress?"""
         return self.rank == 0
 
 

@@ -40,7 +40,7 @@ def require_torch() -> None:
 
 
 def engine(step: Callable[[Engine, Any], Any]) -> Engine:
-    """An engine that calls `step` for each batch. It logs nothing: an exception that is raised need not be told twice."""
+    """An engine that calls `step` for each batch. It logs nothing: an exception that is raised need not be reported twice."""
     made: Engine = library().engine.Engine(step)
     made.logger = logging.getLogger("sonde.pipeline.ignite")
     made.logger.setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
 """Reads one process folder, whoever wrote it and in whatever state it is, and keeps the valid part.
 
 A folder may be live, left behind by a killed process, cut short or damaged. What is wrong with it becomes a note; only
-a folder that tells nothing at all is an error. Memory is bounded by what the files really hold, never by a number in
+a folder with nothing to read is an error. Memory is bounded by what the files really hold, never by a number in
 them. numpy is loaded when something is read, not before.
 """
 
@@ -186,7 +186,7 @@ def read_newest(folder: Path, info: Info, notes: list[str]) -> Rings:
 
 
 def read_process(folder: str | Path) -> ProcessRecording:
-    """Read a process folder. Raises RunUnreadable if it tells nothing at all."""
+    """Read a process folder. Raises RunUnreadable if there is nothing to read."""
     path = Path(folder)
     if not path.is_dir() or path.is_symlink():
         raise RunUnreadable(f"{path} is not a process folder. Give a folder <host>-<pid>-<n> inside a run folder.")

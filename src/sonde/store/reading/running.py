@@ -34,7 +34,7 @@ class Running(NamedTuple):
 
 
 def running(folder: Path, now_ns: int | None = None) -> list[Running]:
-    """The open spans of a process folder, the oldest first; how long they are open is told for a process that runs."""
+    """The open spans of a process folder, the oldest first; how long they are open is known for a process that runs."""
     notes: list[str] = []
     now = time.monotonic_ns() if now_ns is None else now_ns
     rings = read_newest(folder, read_info(folder, notes), notes)

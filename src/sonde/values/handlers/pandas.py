@@ -18,7 +18,7 @@ INDEX = "(index)"
 
 
 class TableColumn:
-    """A column of a frame: a series whose index is told once, by the frame."""
+    """A column of a frame: a series whose index is shown once, by the frame."""
 
     __slots__ = ("series",)
 

@@ -78,7 +78,7 @@ Counted = tuple[str, int | None, str | None, int, int]  # process, lane, thread,
 
 
 def _sealed(run: Run) -> list[Counted]:
-    """The lanes that the parts of a sealed run tell of."""
+    """The lanes that the parts of a sealed run name."""
     return [(one.process, one.lane, one.thread, one.spans, one.depth) for one in run.database.parts.lanes]
 
 
