@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sonde import units
 from sonde.html import charts as draw
@@ -11,9 +10,10 @@ from sonde.html.document import document
 from sonde.html.flame import flame
 from sonde.html.markup import bullets, safe, section, table, tag
 from sonde.html.style import STYLE
+from sonde.html.verdict import finding_box, verdict_box
 from sonde.views import hosts as words, loader as loader_words
 from sonde.views.charts import Line
-from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, Verdict, newest_attempt, rank_name
+from sonde.views.report import PhaseRow, RankRow, Report, SlowStep, newest_attempt, rank_name
 from sonde.views.words import (
     black_box_line,
     deep_line,
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 40
 MOST_RANKS = 32
-MOST_EVIDENCE = 60  # numbers of a finding
-MOST_QUERY = 2000  # characters
-MOST_ROWS = 20  # of what a finding names, such as items
 
 
 def page(view: Report, charts: Charts, live: Interactive | None = None) -> str:
@@ -53,8 +50,8 @@ def _main(view: Report, charts: Charts, *, in_place: bool) -> str:
     drawn = [_over_time(view, charts), _loss(charts), *([_memory_chart(charts), _usage(charts)] if in_place else [])]
     parts = [
         _head(view),
-        _verdict(view),
-        "".join(_finding(one) for one in view.findings[1:] if one.because != view.verdict.kind),
+        verdict_box(view),
+        "".join(finding_box(one) for one in view.findings[1:] if one.because != view.verdict.kind),
         _breakdown(view),
         _first_step(view),
         f'<div id="charts">{"".join(drawn)}</div>' if in_place else "".join(drawn),
@@ -77,7 +74,7 @@ def _main(view: Report, charts: Charts, *, in_place: bool) -> str:
     return "\n".join(part for part in parts if part)
 
 
-# ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the head ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _head(view: Report) -> str:
@@ -115,73 +112,6 @@ def _rate(value: float | None) -> str | None:
     if value is None:
         return None
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
-
-
-def _verdict(view: Report) -> str:
-    """The verdict, and in the same box what it is the cause of."""
-    one = view.verdict
-    sure = f"{one.severity}, {units.share(one.confidence)} sure"
-    content = tag("span", safe(one.kind), "kind") + tag("span", safe(sure), "sure")
-    content += tag("p", safe(one.why), "why") + tag("p", safe(one.next), "next")
-    effects = [other for other in view.findings[1:] if other.because == one.kind]
-    listed = "".join(
-        tag("li", tag("b", safe(other.kind)) + f" {safe(other.why)}" + _evidence(other.evidence)) for other in effects
-    )
-    caused = tag("div", tag("p", "It explains", "soft") + tag("ul", listed), "caused") if listed else ""
-    return tag("div", content + _evidence(one.evidence) + caused, f"verdict {_severity(one)}")
-
-
-def _finding(one: Verdict) -> str:
-    text = tag("p", tag("span", safe(one.kind), "kind") + safe(one.why)) + tag("p", safe(one.next), "soft")
-    return tag("div", text + _evidence(one.evidence), f"finding {_severity(one)}")
-
-
-def _severity(one: Verdict) -> str:
-    return one.severity if one.severity in ("info", "warn", "critical") else "info"
-
-
-def _evidence(evidence: dict[str, Any]) -> str:
-    """The numbers, and the queries that they come from, to be unfolded."""
-    numbers, queries = (part if isinstance(part, dict) else {} for part in map(evidence.get, ("numbers", "queries")))
-    others = {name: value for name, value in evidence.items() if name not in ("numbers", "queries", "score", "failure")}
-    shown = list((numbers | others).items())[:MOST_EVIDENCE]
-    if not shown:
-        return ""
-    rows = [[safe(_plain(name)), tag("div", _shown(name, value), "long")] for name, value in shown]
-    asked = "".join(
-        tag("p", safe(_plain(name))) + tag("pre", safe(str(queries[name])[:MOST_QUERY]))
-        for name, _ in shown
-        if name in queries
-    )
-    asked = tag("details", tag("summary", "The queries behind these numbers") + asked) if asked else ""
-    return tag("details", tag("summary", "Evidence") + table(["<", "<"], rows) + asked, "evidence")
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", " ").removesuffix(" ns").removesuffix(" bytes")
-
-
-def _shown(name: str, value: Any) -> str:
-    """A number, or a small table of what has several."""
-    if isinstance(value, dict):
-        value = [value]
-    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
-        return safe(_measured(name, value))
-    titles = [title for title in value[0] if title not in ("query", "queries")]
-    rows = [[safe(_measured(title, one.get(title))) for title in titles] for one in value[:MOST_ROWS]]
-    return table([f"<{_plain(title)}" for title in titles], rows)
-
-
-def _measured(name: str, value: Any) -> str:
-    """A value as its name says what it is; nothing where there is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        empty = value is None or value in ([], {}, "")
-        return "" if empty else value if isinstance(value, str) else json.dumps(value, default=str)[:MOST_QUERY]
-    if name.endswith((" ns", "_ns")):
-        return units.duration(value)
-    if name.endswith((" bytes", "_bytes")):
-        return units.size(round(value))
-    return units.share(value) if "share" in name else units.number(value)
 
 
 # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
