@@ -176,6 +176,17 @@ def test_a_rank_that_is_late_in_some_steps_may_lose_its_core(tmp_path: Path, cro
     assert ("COMPUTE_STRAGGLER" in found(tmp_path, built, crowded=crowded)) is told
 
 
+@pytest.mark.parametrize(("delay", "told"), [(60, False), (5, True)])
+def test_a_rank_that_waits_longer_for_its_core_than_the_others_does_not_compute_longer(
+    tmp_path: Path, delay: float, told: bool
+) -> None:
+    """Also on a host that has a free core now and then; `delay` is what the late rank waits, in % of the time."""
+    late, even = waiting_for(1, "forward", 90), waiting_for(1, "forward", 3)
+    built = processes(ranks=2, phases=lambda rank, step: (late if step % 5 in (0, 2) else even)(rank, step))
+    waits = [gauge("cpu.delay", value, built[rank].pid) for rank, value in enumerate((0, delay))]
+    assert ("COMPUTE_STRAGGLER" in kinds(judged(tmp_path, [*built, launcher(*waits)]))) is told
+
+
 @pytest.mark.parametrize("phase", ["input_wait", "forward", "residual"])
 def test_a_late_rank_with_a_cause_is_told_on_any_host(tmp_path: Path, phase: str) -> None:
     """What it spends more on is no chance."""

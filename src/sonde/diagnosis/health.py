@@ -25,6 +25,10 @@ _RSS = (
     "AND start_ns >= {since} AND start_ns <= {until})"
 )
 _SYSTEM = f"events WHERE kind = 'counter' AND cat = '{probe.SYSTEM}' AND isfinite(value)"
+_DELAYS = (
+    f"SELECT host, key, median(value) FROM {_SYSTEM} AND name = 'cpu.delay' AND start_ns >= {{since}} AND start_ns <= {{until}} "
+    "GROUP BY ALL"
+)
 _HOST = {
     "ram_total": "max(value) FILTER (name = 'ram.total')",
     "ram_used": "quantile_cont(value, 0.9) FILTER (name = 'ram.used')",
@@ -112,6 +116,9 @@ class Health:
     hosts: list[Host] = field(default_factory=list)
     losses: LossFacts = field(default_factory=LossFacts)
     garbage: Figures = field(default_factory=lambda: Figures({}, {}))
+    delays: dict[tuple[str, int], float] = field(
+        default_factory=dict
+    )  # by host and pid: waiting for a core, in % of one
 
     def crowded_host(self, policy: Policy) -> Host | None:
         """A host of this run whose cores processes of others take."""
@@ -134,6 +141,7 @@ def gather_health(ask: Asker, policy: Policy, trained: bool) -> Health:
         if trained and any(ask.seen(cat, (probe.LOSS,)) for cat in (probe.PROBE, probe.LOG))
         else LossFacts(),
         garbage=_garbage(ask) if trained and ask.seen(probe.PROBE, (probe.GC,)) else Figures({}, {}),
+        delays={(host, pid): delay for host, pid, delay in ask.rows(_DELAYS.format(since=since, until=until))},
     )
 
 

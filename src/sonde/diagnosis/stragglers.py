@@ -133,13 +133,23 @@ def straggling(
 
 def _loses_its_core(facts: Facts, policy: Policy, late: Late) -> bool:
     """On a host whose cores others use, a rank may lose its own now and then; what it computes longer it does in every step."""
-    if not facts.health.crowded(policy):
+    if not facts.health.crowded(policy) and _waited_for_a_core(facts, late) < late.share * policy["straggler.covers"]:
         return False
     if late.phase is None:
         return True
     low = median(one.low[late.phase].or_zero() for one in late.ranks)
     more = low - median(one.low[late.phase].or_zero() for one in late.others)
     return bool(more < late.gap_ns * policy["straggler.covers"])
+
+
+def _waited_for_a_core(facts: Facts, late: Late) -> float:
+    """The share of the time for which late ranks wait longer for a core than the others on their host."""
+    delays = facts.health.delays
+    known = [[delays.get((one.host, one.pid or 0)) for one in ranks] for ranks in (late.ranks, late.others)]
+    if len({one.host for one in (*late.ranks, *late.others)}) > 1 or None in known[0] or None in known[1]:
+        return 0.0
+    more, usual = (median(one or 0.0 for one in some) for some in known)
+    return (more - usual) / 100
 
 
 def _gap(ranks: list[RankSpeed], waiting: tuple[str, ...]) -> tuple[float, tuple[str, ...], RankSpeed]:
