@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import subprocess
@@ -9,12 +10,18 @@ import sys
 import tomllib
 from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.test_strings import BANNED
+from tests.test_strings import BANNED, HOLE, strings
 
+import sonde
+import sonde.flow
 from sonde import config
 from sonde.version import __version__
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -142,6 +149,52 @@ def test_every_verdict_that_needs_no_device_has_a_picture() -> None:
     assert without == {
         "H2D_BOUND", "LAUNCH_BOUND", "GPU_UNDERUSED", "GPU_THROTTLED", "GPU_IMBALANCE", "GPU_MEMORY_UNUSED",
     }  # fmt: skip
+
+
+def test_the_pictures_of_verdicts_have_the_present_words() -> None:
+    """Each sentence on a card of the gallery is one that a rule says today; `make pictures` draws a card again."""
+    said_by_rules = {
+        _pattern(sentence) for line in strings() if line.startswith("diagnosis/") for sentence in _sentences(line)
+    }
+    old = [
+        f"{picture.stem}: {sentence}"
+        for picture in sorted((ROOT / "docs/images/verdicts").glob("*.svg"))
+        for sentence in _sentences_on(picture)
+        if not any(one.search(sentence) for one in said_by_rules)
+    ]
+    assert not old, "\n".join(old)
+
+
+def _sentences(line: str) -> list[str]:
+    """The sentences of a text in the list, with two fixed words or more."""
+    parts = re.split(r"(?<=[.?!]) ", line.partition(": ")[2].replace("{}", HOLE))
+    return [part for part in parts if len(re.findall(r"[a-z]{2,}", part)) >= 2]
+
+
+def _pattern(sentence: str) -> re.Pattern[str]:
+    """Any value where the text has a hole."""
+    fixed = re.sub(rf"^({HOLE} ?)+", "", sentence).split(HOLE)
+    return re.compile(".*".join(map(re.escape, fixed)), re.IGNORECASE)
+
+
+def _sentences_on(picture: Path) -> list[str]:
+    """What a card says after `why` and `next`."""
+    rows: dict[float, str] = {}
+    for place, text in re.findall(r'<text[^>]*y="([\d.]+)"[^>]*>(.*?)</text>', picture.read_text()):
+        rows[float(place)] = rows.get(float(place), "") + html.unescape(text)
+    card = " ".join(" ".join(rows[place].split()) for place in sorted(rows))
+    said = re.search(r" why (.*?) next (.*)", card)
+    assert said, picture
+    return [one for text in said.groups() for one in re.split(r"(?<=[a-z)%`0-9?]\.) (?=[A-Z])", text)]
+
+
+@pytest.mark.parametrize("module", [sonde, sonde.flow], ids=lambda module: module.__name__)
+def test_each_public_function_is_on_the_page_of_the_api(module: ModuleType) -> None:
+    """docs/reference/python.md is made from the docstrings of all of them."""
+    page = (ROOT / "docs/reference/python.md").read_text()
+    functions = [name for name in module.__all__ if name.islower() and callable(getattr(module, name)) and name != "ai"]
+    assert len(functions) > 10
+    assert not [name for name in functions if f"{module.__name__}.{name}" not in page]
 
 
 def test_pictures_are_small_and_load_nothing() -> None:

@@ -306,7 +306,7 @@ def verdict(kind: str, recording: Recording) -> None:
     shown = until(
         kept.read_text() if kept.exists() else ask(folder, "report"), "  also", "STEP TIME", "MEMORY", "ABOUT THIS"
     )
-    first = re.search(r"^   ([A-Z_]{5,}) ", re.sub(r"\x1b\[[\d;]*m", "", shown), re.MULTILINE)
+    first = re.search(r"^   ([A-Z_]{4,}) ", re.sub(r"\x1b\[[\d;]*m", "", shown), re.MULTILINE)
     if first is None or first[1] != kind:
         print(f"{kind}: this run has another verdict; delete {folder.relative_to(ROOT)} and try again")
         return
