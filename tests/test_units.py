@@ -82,3 +82,11 @@ def test_impossible_times_are_shown_as_missing(wall: int) -> None:
 def test_plural_takes_the_right_form() -> None:
     """One process, two processes."""
     assert [units.plural(n, "process", "processes") for n in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"), [(None, "n/a"), (0.01234, "0.0123"), (18.31, "18.3"), (99.96, "100"), (1239.6, "1,240")]
+)
+def test_rates_have_three_digits(per_s: float | None, text: str) -> None:
+    """From 100 on they are whole."""
+    assert units.rate(per_s) == text

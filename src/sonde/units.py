@@ -66,6 +66,13 @@ def joules(energy: float | None) -> str:
     return MISSING if energy is None else _scaled(energy, tuple(f"{prefix}J" for prefix in _COUNTS), " ")
 
 
+def rate(per_s: float | None) -> str:
+    """`18.3`, `1,240`, `0.213`."""
+    if per_s is None:
+        return MISSING
+    return f"{per_s:,.0f}" if per_s >= 99.95 else f"{per_s:.3g}"
+
+
 def share(part: float | None) -> str:
     """`29 %`, `4.1 %`; a share above zero that would round to it is `<0.1 %`."""
     if part is None:

@@ -85,13 +85,13 @@ def _head(view: Report) -> str:
         "steps": units.count(words.steps_done(view.goodput) or steps.count + steps.warmup),
         "goodput": None if view.goodput is None else units.share(view.goodput.share),
         "median step": units.duration(steps.p50_ns),
-        "steps/s": _rate(steps.per_s),
-        "samples/s": _rate(steps.samples_per_s),
-        "tokens/s": None if view.tokens is None else _rate(view.tokens.per_s),
+        "steps/s": None if steps.per_s is None else units.rate(steps.per_s),
+        "samples/s": None if steps.samples_per_s is None else units.rate(steps.samples_per_s),
+        "tokens/s": None if view.tokens is None else units.rate(view.tokens.per_s),
         "padding": None if view.tokens is None or view.tokens.padding is None else units.share(view.tokens.padding),
         "operations": None if view.flops is None else flops_line(view.flops),
         "energy per step": None if view.energy is None else units.joules(view.energy.per_step_j),
-        "last loss": None if steps.loss is None else f"{steps.loss:.4g}",
+        "last loss": None if steps.loss is None else units.brief(steps.loss),
         "ranks": None if (run.world_size or 1) < 2 else f"{run.ranks} of {run.world_size}",
         "separate trainings": None if run.trainings < 2 else units.count(run.trainings),
     }
@@ -106,12 +106,6 @@ def _head(view: Report) -> str:
         "header",
         tag("h1", safe(run.name)) + tag("p", safe(run.id) + started, "id") + command + tag("div", shown, "facts"),
     )
-
-
-def _rate(value: float | None) -> str | None:
-    if value is None:
-        return None
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
 
 
 # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -424,7 +418,7 @@ def _slow_step(one: SlowStep, longest: int, several: bool) -> list[str]:
         units.count(one.step),
         *rank,
         units.duration(one.dur_ns),
-        tag("span", "" if one.times is None else f"{one.times:.1f}x", "soft"),
+        tag("span", "" if one.times is None else units.times(one.times), "soft"),
         extra,
         _culprits(one),
         draw.bar(phases, float(longest)),
@@ -453,7 +447,7 @@ def _items(view: Report) -> str:
             draw.meter(one.median_ns / longest if longest else 0, "f-input_wait"),
             units.duration(one.median_ns),
             units.duration(one.max_ns),
-            "n/a" if one.times is None else f"{one.times:,.1f}x",
+            "n/a" if one.times is None else units.times(one.times),
             units.count(one.fetched),
         ]
         for one in found.slowest

@@ -14,13 +14,13 @@ def line(view: WatchView) -> str:
         units.duration(head.elapsed_ns),
         printable(head.word),
         f"step {units.count(head.step)}",
-        f"{_number(head.steps_per_s)} steps/s",
-        f"{_number(head.samples_per_s)} samples/s",
+        f"{units.rate(head.steps_per_s)} steps/s",
+        f"{units.rate(head.samples_per_s)} samples/s",
     ]
     if head.epoch is not None:
         facts.append(f"epoch {head.epoch}" + (f", batch {head.batch}/{head.batches}" if head.batches else ""))
     if head.loss is not None:
-        facts.append(f"loss {head.loss:.4g}")
+        facts.append(f"loss {units.brief(head.loss)}")
     if times.steps:
         points = ", ".join(f"{name} {units.duration(ns)}" for name, ns in _points(view) if ns is not None)
         facts.append(f"step time {points}")
@@ -38,9 +38,3 @@ def line(view: WatchView) -> str:
 
 def _points(view: WatchView) -> list[tuple[str, float | None]]:
     return [("p50", view.step_time.p50_ns), ("p95", view.step_time.p95_ns), ("p99", view.step_time.p99_ns)]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return units.MISSING
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"

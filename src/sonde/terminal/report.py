@@ -114,25 +114,21 @@ def _head(view: Report, console: Console) -> None:
 def _speed(view: Report) -> list[str]:
     found = []
     if view.steps.per_s is not None:
-        found.append(f"{_rate(view.steps.per_s)} steps/s")
+        found.append(f"{units.rate(view.steps.per_s)} steps/s")
     if view.steps.samples_per_s is not None:
-        found.append(f"{_rate(view.steps.samples_per_s)} samples/s")
+        found.append(f"{units.rate(view.steps.samples_per_s)} samples/s")
     if view.tokens is not None and view.tokens.per_s is not None:
         padding = view.tokens.padding
         told = "" if padding is None else f" ({units.share(padding)} padding)"
-        found.append(f"{_rate(view.tokens.per_s)} tokens/s{told}")
+        found.append(f"{units.rate(view.tokens.per_s)} tokens/s{told}")
     if view.flops is not None:
         found.append(flops_line(view.flops))
     if view.energy is not None:
         found.append(f"{units.joules(view.energy.per_step_j)} per step")
     if view.steps.loss is not None:
         parts = view.steps.loss_parts
-        found.append(f"loss {view.steps.loss:.4g}" + (f" (mean of {parts} backward passes)" if parts else ""))
+        found.append(f"loss {units.brief(view.steps.loss)}" + (f" (mean of {parts} backward passes)" if parts else ""))
     return found
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
 
 
 def _people(view: Report) -> list[str]:
@@ -423,7 +419,7 @@ def _slowest(view: Report, console: Console) -> None:
         TextColumn("took", [units.duration(one.dur_ns) for one in slowest]),
         TextColumn(
             "",
-            ["" if one.times is None else f"{one.times:.1f}x" for one in slowest],
+            ["" if one.times is None else units.times(one.times) for one in slowest],
             need=4,
             styles=["dim"] * len(slowest),
         ),

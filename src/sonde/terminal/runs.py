@@ -69,4 +69,4 @@ def draw_runs(found: Runs, console: Console) -> None:
 
 
 def _loss(loss: float | None) -> str:
-    return units.MISSING if loss is None else f"{loss:.4g}"
+    return units.MISSING if loss is None else units.brief(loss)

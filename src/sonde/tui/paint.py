@@ -157,9 +157,9 @@ def _facts(head: Headline) -> list[Text]:
         of = "" if head.batch is None or head.batches is None else f" {head.batch:,}/{head.batches:,}"
         left = "" if head.epoch_left_ns is None else f", {clock(head.epoch_left_ns)} left"
         facts.append(_fact("epoch", f"{units.count(head.epoch)}{of}{left if head.state == 'recording' else ''}"))
-    facts.append(_fact("loss", units.MISSING if head.loss is None else f"{head.loss:.4g}"))
-    facts.append(_fact("", f"{rate(head.steps_per_s)} steps/s"))
-    facts.append(_fact("", f"{rate(head.samples_per_s)} samples/s"))
+    facts.append(_fact("loss", units.MISSING if head.loss is None else units.brief(head.loss)))
+    facts.append(_fact("", f"{units.rate(head.steps_per_s)} steps/s"))
+    facts.append(_fact("", f"{units.rate(head.samples_per_s)} samples/s"))
     if head.ranks > 1:
         facts.append(_fact("", units.plural(head.ranks, "rank")))
     if head.workers:
@@ -194,13 +194,6 @@ def clock(ns: int | None) -> str:
     seconds = max(0, ns) // 1_000_000_000
     days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
     return f"{days} d {hours:02}:{minutes:02}" if days else f"{hours}:{minutes:02}:{seconds % 60:02}"
-
-
-def rate(value: float | None) -> str:
-    """Three digits: `18.3`, `1,240`, `0.21`."""
-    if value is None:
-        return units.MISSING
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 # ── step time ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -434,7 +427,7 @@ def items(view: WatchView, width: int, height: int) -> Text:
         ),
         TextColumn("took", [units.duration(one.ns) for one in rows]),
         TextColumn(
-            "of median", [units.MISSING if one.times is None else f"{rate(one.times)}x" for one in rows], need=1
+            "of median", [units.MISSING if one.times is None else units.times(one.times) for one in rows], need=1
         ),
         TextColumn("worker", [_worker(one) for one in rows], need=2),
         TextColumn("batch", [units.text(one.batch) for one in rows], need=3),
