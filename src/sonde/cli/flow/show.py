@@ -12,6 +12,7 @@ from sonde.capture.encode import pack_note
 from sonde.capture.result import TraceResult, load
 from sonde.cli.flow.files import one_trace, trace_files
 from sonde.cli.options.choose import directory
+from sonde.cli.output.outputfile import in_a_folder
 from sonde.errors import FolderRefused
 
 WHEN = ("seq", "parent", "start_ns", "duration_ns", "epoch", "step", "loader", "batch")
@@ -55,12 +56,8 @@ def show(source: str | None, dir: str | None, html: str | None, as_json: bool, i
 
 
 def _write_page(file: Path, target: Path, force: bool) -> None:
-    if target.is_dir():
-        raise FolderRefused(f"{target} is a folder. Give a file name with --html.")
-    if target.exists() and not force:
+    if in_a_folder(target).exists() and not force:
         raise FolderRefused(f"{target} exists. Overwrite it with --force, or choose another name with --html.")
-    if not target.parent.is_dir():
-        raise FolderRefused(f"There is no folder {target.parent}. Create it, or choose another path with --html.")
     load(file).to_html(target)
     click.echo(f"Wrote {target}.")
 
