@@ -306,8 +306,10 @@ def test_without_a_terminal_lines_come_on_the_error_channel(programs: Programs) 
         command, cwd=programs.folder, env=programs.environment(None), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert watch.stderr is not None
-    said = iter(watch.stderr.readline, b"")
-    assert any(b"recording" in line for line in said)
+    bounded = threading.Timer(SECONDS, watch.kill)
+    bounded.start()
+    assert any(b"| running |" in line for line in iter(watch.stderr.readline, b""))
+    bounded.cancel()
     (programs.folder / "stop").touch()
     out, rest = watch.communicate(timeout=SECONDS)
     assert watch.returncode == 5

@@ -20,7 +20,7 @@ def test_a_growing_run_is_followed_without_losing_the_view(chromium: Browser, tm
     """New steps come by themselves; the zoom stays, and at the end the page says so."""
     with growing(tmp_path, 30) as program, served(tmp_path) as server, tab(chromium, server) as page:
         page.open(f"/runs/{program.id}")
-        page.page.wait_for_selector(".state:has-text('recording')")
+        page.page.wait_for_selector(".state:has-text('running')")
         page.page.wait_for_selector(".charttools:has-text('steps 0 to 29')")
         program.grow(10)
         page.page.wait_for_selector(".charttools:has-text('steps 0 to 39')")
