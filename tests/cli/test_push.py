@@ -144,7 +144,7 @@ _IMPATIENT = """
 import os, sys
 spawn = os.posix_spawn
 def impatient(path, line, env, **more):
-    program = "import sys; from sonde.cli import pushloop; pushloop.LAST_SECONDS = 0.0; pushloop.main(*sys.argv[1:])"
+    program = "import sys; from sonde.cli.live import pushloop; pushloop.LAST_SECONDS = 0.0; pushloop.main(*sys.argv[1:])"
     return spawn(path, [line[0], "-c", program, *line[4:]] if "sonde.cli.live.pushloop" in line else line, env, **more)
 os.posix_spawn = impatient
 from sonde.cli import main
