@@ -270,7 +270,7 @@ def _loader(view: Report, console: Console) -> None:
     }
     for name, text in said.items():
         if text is not None:
-            block(console, Text(f"{name}  {text}"), hang=INDENT)
+            block(console, Text.assemble((f"{name:9}", "dim"), text), hang=9)
 
 
 # ── ranks and memory ─────────────────────────────────────────────────────────────────────────────────────────────────
