@@ -54,6 +54,8 @@ def _ambiguous(given: str, matches: list[str]) -> str:
 def _missing(given: str, folder: Path, names: list[str], hint: str) -> str:
     if given and Path(given).is_dir():
         return f"{given} is not a run: it has no {RUN_FILE}. If it is a folder of runs, use: --dir {given}"
+    if "/" in given and not Path(given).exists():
+        return f"There is no folder {given}. Give a run, or part of its name; sonde runs lists those in {folder}."
     if not names:
         return f"No run {given!r}: {folder} has no runs. {hint}"
     close = _nearest(given, names)

@@ -57,6 +57,13 @@ def test_a_path_works_from_anywhere(folder: Path, tmp_path: Path) -> None:
     assert choose(str(folder / OLD), tmp_path / "none") == folder / OLD
 
 
+def test_a_path_that_does_not_exist_is_no_part_of_a_name(folder: Path) -> None:
+    """A typing mistake in a path is named as such, not searched among the runs."""
+    told = refused("/data/sonde-rusn", folder)
+    assert told.startswith("There is no folder /data/sonde-rusn.")
+    assert str(folder) in told
+
+
 def test_an_exact_name_wins_over_longer_ones(folder: Path) -> None:
     """A name that is also the beginning of another one is no doubt."""
     build_run(folder / f"{OLD}-again")
