@@ -43,3 +43,14 @@ test("nothing of the sentence is lost", () => {
       .join(""),
   ).toBe(sentence)
 })
+
+test("what stands between backticks is code, and no link", () => {
+  expect(linked("Run `sonde deep --item 3`, then see step 2.", whose)).toEqual([
+    { text: "Run ", to: null },
+    { text: "sonde deep --item 3", to: null, code: true },
+    { text: ", then see ", to: null },
+    { text: "step 2", to: "/runs/r/steps/0/2" },
+    { text: ".", to: null },
+  ])
+  expect(linked("a ` alone", whose)).toEqual([{ text: "a ` alone", to: null }])
+})

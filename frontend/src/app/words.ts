@@ -1,9 +1,11 @@
-// Sentences of findings with their steps, items, ranks and layers as links: `item 77`, `steps 3 and 4`, `rank 1`.
+// Sentences of findings with their steps, items, ranks and layers as links: `item 77`, `steps 3 and 4`, `rank 1`. What stands
+// between backticks is code.
 import { to } from "./address"
 
 export interface Piece {
   text: string
   to: string | null
+  code?: boolean
 }
 
 export interface Whose {
@@ -23,6 +25,12 @@ const NUMBERED = new RegExp(
 
 /** A sentence in pieces. Numbers behind `item`, `step` and `rank` lead to these, and so do the names of layers. */
 export function linked(sentence: string, whose: Whose): Piece[] {
+  const parts = sentence.split("`")
+  if (parts.length % 2 === 0) return words(sentence, whose) // an odd one out is no code
+  return parts.flatMap((part, at) => (at % 2 ? [{ text: part, to: null, code: true }] : words(part, whose)))
+}
+
+function words(sentence: string, whose: Whose): Piece[] {
   const spots: { at: number; text: string; to: string }[] = []
   for (const found of sentence.matchAll(NUMBERED)) {
     const word = found[1] ?? ""

@@ -8,7 +8,9 @@ export function Linked({ text, whose }: { text: string; whose: Whose }) {
     <>
       {linked(text, whose).map(piece => {
         at += piece.text.length
-        return (
+        return piece.code ? (
+          <code key={at}>{piece.text}</code>
+        ) : (
           <Go key={at} to={piece.to}>
             {piece.text}
           </Go>

@@ -69,6 +69,20 @@ export function Swatch({ phase }: { phase: string }) {
   return <i class={`swatch fill-${phase}`} aria-hidden="true" />
 }
 
+/** What the colours of phases mean. */
+export function PhaseKey({ phases }: { phases: string[] }) {
+  return (
+    <span class="key">
+      {phases.map(phase => (
+        <span key={phase}>
+          <Swatch phase={phase} />
+          {phaseName(phase)}
+        </span>
+      ))}
+    </span>
+  )
+}
+
 /** A share as a short bar. */
 export function Meter({ part }: { part: number | null }) {
   return (

@@ -75,8 +75,14 @@ function Values({ run, values, has }: { run: string; values: ItemValue[]; has: b
     )
   }
   const stages = [...new Set(values.map(one => one.stage))]
+  const pictures = values.some(one => one.image !== null)
   return (
-    <Part title="Values">
+    <Part
+      title="Values"
+      {...(pictures
+        ? { told: "Each picture is scaled to its own lowest and highest value. NaN and infinity are red." }
+        : {})}
+    >
       {stages.map(stage => (
         <section key={stage} aria-label={stage} class="stage">
           <h3>{stage}</h3>
@@ -111,8 +117,8 @@ function Value({ run, one }: { run: string; one: ItemValue }) {
         path={one.array === null ? null : about(run, one.array)}
       />
       <p class="small">
-        {one.low === null ? "nothing finite" : `${brief(one.low)} to ${brief(one.high)}`}
-        {one.nonfinite > 0 && <b class="worst">, {plural(one.nonfinite, "value")} NaN or infinite</b>}
+        {one.low === null ? "nothing finite" : one.low !== one.high && `${brief(one.low)} to ${brief(one.high)}`}
+        {one.nonfinite > 0 && <b class="worst"> {plural(one.nonfinite, "value")} NaN or infinite</b>}
       </p>
       <p class="soft small">{one.source}</p>
     </article>

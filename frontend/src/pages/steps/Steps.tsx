@@ -7,11 +7,11 @@ import { to } from "../../app/address"
 import type { PageProps } from "../../app/pages"
 import { place, setQuery } from "../../app/router"
 import { PHASE_ORDER } from "../../app/theme"
-import { brief, count, duration, MISSING, numeric, phaseName, plural, times } from "../../app/units"
+import { brief, count, duration, MISSING, numeric, plural, times } from "../../app/units"
 import { Go } from "../../parts/Go"
 import { Pager } from "../../parts/Pager"
 import { about, RunPage } from "../../parts/RunPage"
-import { PhaseBar, Swatch } from "../../parts/Small"
+import { PhaseBar, PhaseKey } from "../../parts/Small"
 import { Empty, Show } from "../../parts/States"
 import { type Column, Table } from "../../parts/Table"
 import { type Filter, NONE, ofQuery, read, toQuery, write } from "./filter"
@@ -54,7 +54,7 @@ function Listed({ head }: { head: Head }) {
               <p class="told">
                 {plural(found.total, "step")}
                 {write(filter) && ` with ${write(filter)}`}. The median step takes {duration(found.median_ns)}.{" "}
-                <Key rows={records<StepRow>(found)} />
+                <PhaseKey phases={seen(records<StepRow>(found))} />
               </p>
               <Table
                 caption="Steps"
@@ -99,18 +99,8 @@ function NoSteps({ head, filtered }: { head: Head; filtered: boolean }) {
   )
 }
 
-function Key({ rows }: { rows: StepRow[] }) {
-  const seen = PHASE_ORDER.filter(phase => rows.some(row => row[`${phase}_ns`]))
-  return (
-    <span class="key">
-      {seen.map(phase => (
-        <span key={phase}>
-          <Swatch phase={phase} />
-          {phaseName(phase)}
-        </span>
-      ))}
-    </span>
-  )
+function seen(rows: StepRow[]): string[] {
+  return PHASE_ORDER.filter(phase => rows.some(row => row[`${phase}_ns`]))
 }
 
 const CHIPS: [string, Partial<Filter>][] = [

@@ -4,11 +4,13 @@ import { askArray } from "../../api/array"
 import { onBack } from "../../api/connection"
 import { byLane, type LaneHead, type Slices, type SlicesHead, type Stop } from "../../api/timeline"
 import { place, setQuery } from "../../app/router"
-import { theme } from "../../app/theme"
+import { PHASE_ORDER, theme } from "../../app/theme"
 import { panned, type Range, zoomed } from "../../parts/chart/window"
 import { about } from "../../parts/RunPage"
+import { PhaseKey } from "../../parts/Small"
+import { phaseOf } from "../step/bars"
 import { draw, RULER } from "./draw"
-import { asked, BAR, clock, covers, hit, layout, neighbour, type Row, visible } from "./layout"
+import { asked, BAR, clock, covers, hit, layout, neighbour, type Row, sliceText, visible } from "./layout"
 import { type Picked, summed } from "./state"
 
 interface Props {
@@ -27,6 +29,19 @@ interface Props {
 const CLICK = 4 // px: less is a click
 const PAUSE = 90 // ms without a move before slices are asked for
 const MANY = 30 // lanes: of more only those that are seen are asked for
+
+interface Tip {
+  text: string
+  x: number
+  y: number
+  left: boolean
+}
+
+/** The phases whose colours are drawn. */
+function phasesIn(slices: Slices | null): string[] {
+  const found = new Set(slices?.names.map((name, at) => phaseOf({ name, cat: slices.cats[at] ?? "" })))
+  return PHASE_ORDER.filter(phase => phase !== "residual" && found.has(phase))
+}
 
 interface Have {
   slices: Slices
@@ -78,6 +93,7 @@ export function Board(props: Props) {
   const { rows, height } = useMemo(() => layout(lanes), [lanes])
   const seen = visible(rows, top, size[1])
   const { have, problem } = useSlices(props, size[0], seen, lanes.length <= MANY)
+  const [tip, setTip] = useState<Tip | null>(null)
   const [marked, setMarked] = useState<Range | null>(null)
   const sum = marked ?? summed(place.value.query)
   const look = theme.value
@@ -135,6 +151,17 @@ export function Board(props: Props) {
     return at === null ? null : { lane: row.lane.id, at }
   }
 
+  /** What the mouse is over, beside it; on the left of it where there is no room on the right. */
+  const tipOf = (event: PointerEvent): Tip | null => {
+    const found = under(event)
+    const slices = have?.slices
+    const own = found && slices?.lanes.get(found.lane)
+    if (!own || !slices) return null
+    const box = (canvas.current as HTMLCanvasElement).getBoundingClientRect()
+    const x = event.clientX - box.left
+    return { text: sliceText(slices, own, found.at), x, y: event.clientY - box.top, left: x > box.width * 0.6 }
+  }
+
   // Wheel: a listener of our own, since those of the framework may not stop the page from scrolling.
   const wheel = useRef((_: WheelEvent) => {})
   wheel.current = event => {
@@ -177,7 +204,11 @@ export function Board(props: Props) {
   }
   const move = (event: PointerEvent) => {
     const hold = held.current
-    if (!fingers.current.has(event.pointerId)) return
+    if (!fingers.current.has(event.pointerId)) {
+      if (event.pointerType === "mouse") setTip(tipOf(event))
+      return
+    }
+    if (tip) setTip(null)
     fingers.current.set(event.pointerId, event.clientX)
     const [a, b] = [...fingers.current.values()]
     if (pinch.current && a !== undefined && b !== undefined) {
@@ -278,9 +309,24 @@ export function Board(props: Props) {
               </div>
             ))}
           </div>
-          <canvas ref={canvas} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={up} />
+          <canvas
+            ref={canvas}
+            onPointerDown={down}
+            onPointerMove={move}
+            onPointerUp={up}
+            onPointerCancel={up}
+            onPointerLeave={() => setTip(null)}
+          />
+          {tip && (
+            <div class="tipline" aria-hidden="true">
+              <span class={tip.left ? "tip before" : "tip"} style={{ left: `${tip.x}px`, top: `${tip.y}px` }}>
+                {tip.text}
+              </span>
+            </div>
+          )}
         </div>
       </div>
+      <PhaseKey phases={phasesIn(have?.slices ?? null)} />
       {problem && (
         <p class="worst small" role="alert">
           {problem}

@@ -96,8 +96,9 @@ function Whole({ head, data, version }: { head: Head; data: Lanes; version: stri
       <div class="head">
         <h1>Timeline</h1>
         <span class="soft">
-          {clock(range[0], step)} to {clock(range[1], step)}, {duration(range[1] - range[0])} of{" "}
-          {duration(whole[1] - whole[0])}
+          {range[0] === whole[0] && range[1] === whole[1]
+            ? `whole run, ${duration(whole[1] - whole[0])}`
+            : `${clock(range[0], step)} to ${clock(range[1], step)}, ${duration(range[1] - range[0])} of ${duration(whole[1] - whole[0])}`}
         </span>
       </div>
       <div class="tools">

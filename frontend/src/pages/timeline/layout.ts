@@ -1,7 +1,9 @@
 // Where each lane stands, what lies under the pointer, and how the axis is labelled: plain functions.
-import type { LaneHead, LaneSlices } from "../../api/timeline"
+import type { LaneHead, LaneSlices, Slices } from "../../api/timeline"
+import { count, duration } from "../../app/units"
 import { TIME_TICKS } from "../../parts/chart/shape"
 import type { Range } from "../../parts/chart/window"
+import { sliceName } from "../step/bars"
 
 export interface Row {
   key: string
@@ -74,6 +76,16 @@ export function hit(slices: LaneSlices, depth: number, at: number, nsPerPixel: n
 export function endOf(slices: LaneSlices, place: number): number {
   const dur = slices.dur[place] as number
   return Number.isNaN(dur) ? Number.POSITIVE_INFINITY : (slices.start[place] as number) + dur
+}
+
+/** A slice in words: `forward, 1.20 ms`, or `40 spans, longest forward, 3.10 ms of 4.00 ms`. */
+export function sliceText({ names, cats }: Slices, own: LaneSlices, at: number): string {
+  const number = own.name[at] as number
+  const name = sliceName({ name: names[number] ?? "", cat: cats[number] ?? "", index: null })
+  const dur = own.dur[at] as number
+  if (Number.isNaN(dur)) return `${name}, not ended`
+  if ((own.count[at] as number) === 1) return `${name}, ${duration(dur)}`
+  return `${count(own.count[at])} spans, longest ${name}, ${duration(own.busy[at])} of ${duration(dur)}`
 }
 
 /** The slice before or behind another one of its depth; null: none is there. */
