@@ -300,6 +300,24 @@ def test_a_query_that_takes_long_ends_when_the_browser_goes(runs: Path) -> None:
     folder.close()
 
 
+def test_pages_do_not_wait_for_a_query(runs: Path) -> None:
+    """While one query of the user's own is computed, the pages of the run are answered."""
+    folder = RunsFolder(runs)
+    with TestClient(make_app(folder, "secret"), base_url=HERE, headers={"authorization": "Bearer secret"}) as client:
+        query = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
+        asking = threading.Thread(target=client.get, args=(f"{RUN}/sql?q={query}",), daemon=True)
+        asking.start()
+        until = time.monotonic() + SECONDS
+        while not folder.get("one").aside().lock.locked() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert get(client, f"{RUN}/head")
+        assert asking.is_alive()
+        while asking.is_alive() and time.monotonic() < until:
+            folder.get("one").aside().interrupt()
+            asking.join(INTERRUPT_EVERY)
+        assert get(client, f"{RUN}/sql?q=select 1")["rows"] == [[1]]
+
+
 def test_what_is_closed_already_can_be_stopped(runs: Path) -> None:
     """A comparison may end between the two moments."""
     with Run([runs / "one"]) as run:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from sonde.version import __version__
 from sonde.web.access import Access
-from sonde.web.asking import Asking, Dear, error
+from sonde.web.asking import Aside, Asking, Dear, error
 from sonde.web.endpoints import (
     arrays,
     batches,
@@ -72,7 +72,7 @@ OF_RUN: tuple[tuple[str, Callable[[Run, Ask], object]], ...] = (
     ("/traces/{name}/diff/{other}", traces.diff),
     ("/traces/{name}/arrays/{call}/{place}", traces.array),
     ("/schema", sql.schema),
-    ("/sql", sql.sql),
+    ("/sql", Aside(sql.sql)),
     ("/perfetto", perfetto.perfetto),
 )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0  # for one question
 DEAR_SECONDS = 120.0  # for one whose answer takes long anyway: asked again, it would only begin anew
-WORKERS = 4
+WORKERS = 8
 LEVELS = 160  # of an answer: a flame graph has 64 calls inside of each other, two levels each
 INTERRUPT_EVERY = 0.05  # seconds: what is not a query at the moment notices with its next one
 TOO_LONG = "This took too long and was stopped. Request less: a shorter range, fewer rows. Or try again when the machine is less busy."
@@ -109,6 +109,17 @@ class Ask:
 
 class Dear:
     """A question whose answer takes long: while a run grows, the last answer is given again for some time. `?now=1` asks anew."""
+
+    def __init__(self, answer: Callable[[Run, Ask], object]) -> None:
+        self._answer = answer
+
+    def __call__(self, run: Run, ask: Ask) -> object:
+        """The answer."""
+        return self._answer(run, ask)
+
+
+class Aside:
+    """A question that may take long, and is another one each time: the pages of the run do not wait for it."""
 
     def __init__(self, answer: Callable[[Run, Ask], object]) -> None:
         self._answer = answer
@@ -208,6 +219,8 @@ class _Task:
             raise (RunGone(GONE) if known else problem) from None
         if isinstance(self._answer, Dear):
             return self._dear(opened, self._answer)
+        if isinstance(self._answer, Aside):
+            opened = opened.aside()
         with self._using(opened):
             opened.bring_up_to_date()
             if self._has(opened.version):

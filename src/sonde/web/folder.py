@@ -45,6 +45,8 @@ class OpenRun:
         self.run = Run([path], threads=THREADS, memory=MEMORY)
         self.lock = threading.Lock()
         self.dear_lock = threading.Lock()  # of those who ask for what takes long
+        self._aside: OpenRun | None = None
+        self._aside_lock = threading.Lock()
         self.version = ""
         self.live = False
         self.broken = False
@@ -95,9 +97,31 @@ class OpenRun:
         """The same run once more, to be closed after one question."""
         return OpenRun(self.run.path)
 
+    def aside(self) -> OpenRun:
+        """The same run once more, which stays open too: for questions of the user's own, so that the pages need not wait for them."""
+        with self._aside_lock:
+            if self._aside is None or self._aside.broken:
+                self._aside = self.again()
+            return self._aside
+
     def close(self) -> None:
         """Nobody uses it any more."""
         self.run.close()
+
+    def leave(self) -> None:
+        """Others are looked at now: close it, or let whoever still uses it do so."""
+        for one in (self, self._aside):
+            if one is not None:
+                one.broken = True
+                if one.lock.acquire(blocking=False):
+                    one.run.close()
+                    one.lock.release()
+
+    def end(self) -> None:
+        """The server ends."""
+        for one in (self, self._aside):
+            if one is not None:
+                one.interrupt()
 
     def interrupt(self) -> None:
         """End what it computes. Tables that were half made are not used again."""
@@ -147,10 +171,7 @@ class RunsFolder:
             self._seen.add(id)
             while len(self._open) > MOST_OPEN:
                 _, left = self._open.popitem(last=False)
-                left.broken = True  # whoever still uses it closes it
-                if left.lock.acquire(blocking=False):
-                    left.run.close()
-                    left.lock.release()
+                left.leave()
             return found
 
     def knows(self, id: str) -> bool:
@@ -172,5 +193,5 @@ class RunsFolder:
         """Close all."""
         with self._lock:
             for one in self._open.values():
-                one.interrupt()
+                one.end()
             self._open.clear()
