@@ -249,6 +249,31 @@ def test_the_way_leads_from_a_step_to_the_numbers_of_an_item(tmp_path: Path) -> 
         assert len(numbers) == 16 * 16 * 3 * 8
 
 
+def test_a_step_of_many_ranks_shows_those_that_took_longest(tmp_path: Path) -> None:
+    """This rank, then the others by their time without communication; and how many there are."""
+
+    def phases(rank: int, _step: int) -> dict[str, int]:
+        return {"forward": (2 + 3 * rank) * MS, "backward": 9 * MS, "communication": (7 - 3 * rank) * MS}
+
+    build_run(tmp_path / "one", training_processes(ranks=3, steps=12, phases=phases))
+    with browser(tmp_path) as client:
+        step = get(client, f"{RUN}/steps/0/5?ranks=2")
+        assert {lane["rank"] for lane in step["lanes"]} == {0, 2}
+        assert step["ranks"] == 3
+        assert set(get(client, f"{RUN}/steps/0/5?ranks=0", 400)) == {"error"}
+
+
+def test_a_step_that_was_repeated_has_the_ranks_of_its_own_attempt(tmp_path: Path) -> None:
+    """What the job did before it was started again is another time."""
+    first, second = training_processes(ranks=2, steps=12)
+    again = changed(second, rank=0, local_rank=0, attempt=1)
+    build_run(tmp_path / "one", [changed(first, attempt=0), again])
+    with browser(tmp_path) as client:
+        step = get(client, f"{RUN}/steps/0/5")
+        assert step["ranks"] == 1
+        assert len({one["process"] for one in step["phases"]}) == 1
+
+
 def test_two_runs_are_compared_as_by_the_command(client: TestClient, runs: Path) -> None:
     """The same document, whatever the order."""
     build_training(runs / "two", ranks=2, steps=30, workers=2)

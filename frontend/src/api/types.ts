@@ -116,6 +116,7 @@ export interface PhaseRow {
 
 export interface RankRow {
   rank: number | null
+  attempt: number | null
   host: string
   pid: number | null
   state: string
@@ -359,6 +360,8 @@ export interface WholeStep {
   batches: BatchHead[]
   previous: number | null
   next: number | null
+  /** That have this step; the lanes are those of some of them. */
+  ranks: number
   left_out: number
 }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.analysis.boxes import batch, write_dump
 from tests.web.test_app import browser, get
 
 torch = pytest.importorskip("torch")
@@ -35,3 +37,30 @@ def test_an_item_of_which_nothing_was_logged_has_no_loss(tmp_path: Path) -> None
         index = get(client, "/api/runs/one/items")["rows"][0][0]
         found = get(client, f"/api/runs/one/items/{index}")
     assert (found["loss"], found["losses"]) == (None, [])
+
+
+def test_the_command_loads_the_batch_whose_values_were_kept(tmp_path: Path) -> None:
+    """An item is in several batches: one looks at the values of one of them."""
+    path = build_training(tmp_path / "one", steps=12, workers=1, epoch_steps=6)
+    with browser(tmp_path) as client:
+        index, loads = next(
+            (index, found)
+            for index in range(24)
+            if len(found := get(client, f"/api/runs/one/items/{index}")["loads"]) > 1
+        )
+    last = loads[-1]
+    kept = batch(last["batch"], {"image": np.zeros((1, 4), np.float32)}, indices=[index], step=last["step"])
+    write_dump(path, "demand", [kept], rank=0)
+    with browser(tmp_path) as client:
+        command = get(client, f"/api/runs/one/items/{index}")["replay"]
+    assert command == f"sonde flow replay {path.resolve()} train.py:DATASET --step {last['step']}"
+
+
+def test_a_run_where_commands_look_for_runs_is_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command to copy is then short."""
+    build_training(tmp_path / "one", steps=5, workers=1)
+    monkeypatch.setenv("SONDE_DIR", str(tmp_path))
+    with browser(tmp_path) as client:
+        assert get(client, "/api/runs/one/items/3")["replay"].startswith("sonde flow replay one ")

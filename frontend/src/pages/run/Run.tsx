@@ -9,7 +9,7 @@ import { Copy, Facts, Kind, State } from "../../parts/Small"
 import { Failure } from "../../parts/States"
 import { Charts } from "./Charts"
 import { Findings } from "./Findings"
-import { Foot, Layers, Memory, Phases, Ranks, SlowItems, SlowSteps } from "./Tables"
+import { Foot, Layers, Memory, NOTES_ABOVE, Phases, Ranks, SlowItems, SlowSteps } from "./Tables"
 import "./run.css"
 
 export default function Run({ params }: PageProps) {
@@ -62,7 +62,8 @@ function Heading({ head, report, live }: { head: Head; report: Report | undefine
   const now = head.live ? live.view?.headline : undefined
   const steps = report?.steps
   const kept = head.verdict
-  const world = report?.run.world_size ?? head.ranks.length
+  const ranks = new Set(head.ranks.map(one => one.rank ?? one.process)).size // each once, however often the job was started again
+  const world = report?.run.world_size ?? ranks
   const shown = {
     ran: duration(now?.elapsed_ns ?? head.duration_ns),
     epoch: now && now.epoch !== null ? count(now.epoch) : null,
@@ -76,7 +77,7 @@ function Heading({ head, report, live }: { head: Head; report: Report | undefine
     "steps/s": now ? rate(now.steps_per_s) : steps?.per_s ? rate(steps.per_s) : null,
     "samples/s": now?.samples_per_s ? rate(now.samples_per_s) : steps?.samples_per_s ? rate(steps.samples_per_s) : null,
     "last loss": now?.loss ? brief(now.loss) : steps?.loss ? brief(steps.loss) : null,
-    ranks: world > 1 ? `${head.ranks.length} of ${world}` : null,
+    ranks: world > 1 ? `${count(ranks)} of ${count(world)}` : null,
   }
   return (
     <header class="runhead">
@@ -94,6 +95,11 @@ function Heading({ head, report, live }: { head: Head; report: Report | undefine
         </p>
       )}
       <Facts of={shown} />
+      {report?.run.notes.slice(0, NOTES_ABOVE).map(note => (
+        <p key={note} class="notice">
+          {note}
+        </p>
+      ))}
       {live.view?.notices.map(notice => (
         <p key={notice} class="notice">
           {notice}

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact"
 import type { ItemRow, MemoryRow, PhaseRow, RankRow, Report, SlowStep, StepItem } from "../../api/types"
 import { to } from "../../app/address"
+import { place, setQuery } from "../../app/router"
 import { count, duration, MISSING, phaseName, plural, share, size, times } from "../../app/units"
 import { Go } from "../../parts/Go"
 import { Part } from "../../parts/Part"
@@ -55,11 +56,26 @@ export function Phases({ report }: { report: Report }) {
   )
 }
 
+const MANY_RANKS = 24
+const SHOWN_RANKS = 12 // of many
+
+/** Of many ranks those of the last attempt that are later than the others, unless all are asked for. */
+function latest(ranks: RankRow[]): RankRow[] {
+  const newest = ranks.reduce((last, one) => Math.max(last, one.attempt ?? 0), 0)
+  return ranks
+    .filter(one => (one.attempt ?? 0) === newest)
+    .sort((a, b) => Number(b.worst) - Number(a.worst) || (b.own_ns ?? 0) - (a.own_ns ?? 0))
+    .slice(0, SHOWN_RANKS)
+}
+
 const rankName = (one: RankRow) => (one.rank === null ? `process ${one.pid ?? MISSING}` : `rank ${one.rank}`)
 
 export function Ranks({ report, run }: { report: Report; run: string }) {
   const { ranks } = report
+  const all = ranks.length <= MANY_RANKS || place.value.query.ranks === "all"
+  const shown = all ? ranks : latest(ranks)
   if (ranks.length < 2) return null
+  const attempts = new Set(ranks.map(one => one.attempt)).size
   const longest = Math.max(...ranks.map(one => one.p50_ns ?? 0))
   const columns: Column<RankRow>[] = [
     {
@@ -68,6 +84,7 @@ export function Ranks({ report, run }: { report: Report; run: string }) {
       text: true,
       cell: one => <Go to={one.rank === null ? null : to.run(run, { rank: one.rank })}>{rankName(one)}</Go>,
     },
+    ...(attempts > 1 ? [{ key: "attempt", title: "attempt", cell: (one: RankRow) => one.attempt ?? MISSING }] : []),
     { key: "host", title: "host", text: true, wide: true, cell: one => one.host },
     { key: "steps", title: "steps", cell: one => <Go to={to.steps(run, { rank: one.rank })}>{count(one.steps)}</Go> },
     { key: "p50", title: "p50", cell: one => duration(one.p50_ns) },
@@ -95,8 +112,27 @@ export function Ranks({ report, run }: { report: Report; run: string }) {
       ? "Separate processes without ranks."
       : "Ranks that wait for each other take equally long. Their own time, without communication, shows which one is late."
   return (
-    <Part title={report.run.trainings > 1 ? "Trainings" : "Ranks"} told={told}>
-      <Table caption="Ranks" columns={columns} rows={ranks} keyOf={one => `${one.rank}-${one.host}-${one.pid}`} />
+    <Part
+      title={report.run.trainings > 1 ? "Trainings" : "Ranks"}
+      told={
+        all
+          ? told
+          : `${told} Shown: the ${SHOWN_RANKS} with the longest own time${attempts > 1 ? " in the last attempt" : ""}.`
+      }
+      more={
+        ranks.length > MANY_RANKS && (
+          <button type="button" class="link" onClick={() => setQuery({ ranks: all ? null : "all" }, { replace: true })}>
+            {all ? "Show fewer" : `Show all ${count(ranks.length)}`}
+          </button>
+        )
+      }
+    >
+      <Table
+        caption="Ranks"
+        columns={columns}
+        rows={shown}
+        keyOf={one => `${one.attempt}-${one.rank}-${one.host}-${one.pid}`}
+      />
     </Part>
   )
 }
@@ -237,6 +273,8 @@ export function Memory({ report }: { report: Report }) {
   )
 }
 
+export const NOTES_ABOVE = 3 // what was wrong with the files stands above everything; what is more, at the end
+
 export function Foot({ report }: { report: Report }) {
   const { overhead, drops, run } = report
   const here = report.blind_spots.filter(one => one.scope === "run")
@@ -251,7 +289,7 @@ export function Foot({ report }: { report: Report }) {
           Lost: {one.count === null ? "an unknown number of records" : plural(one.count, "record")}: {one.reason}.
         </p>
       ))}
-      {run.notes.map(note => (
+      {run.notes.slice(NOTES_ABOVE).map(note => (
         <p key={note}>{note}</p>
       ))}
       {here.length > 0 && (

@@ -1,6 +1,6 @@
 // One step: where its time went, on all ranks, threads and loader workers, and the batch it used.
 import { useMemo } from "preact/hooks"
-import { useData } from "../../api/data"
+import { useSteadyData } from "../../api/data"
 import type { BatchHead, Head, StepRow, WholeStep } from "../../api/types"
 import { rankPart, to } from "../../app/address"
 import { type Command, useCommands } from "../../app/commands"
@@ -31,8 +31,9 @@ export default function Step({ params }: PageProps) {
 }
 
 function Loaded({ head, rank, step }: { head: Head; rank: number | null; step: number }) {
-  const path = about(head.id, `/steps/${rankPart(rank)}/${step}`, { process: place.value.query.process })
-  const found = useData<WholeStep>(path)
+  const { process, ranks } = place.value.query
+  const path = about(head.id, `/steps/${rankPart(rank)}/${step}`, { process, ranks })
+  const found = useSteadyData<WholeStep>(path)
   return (
     <Show of={found} path={path} what="Reading the step">
       {data => <Whole head={head} data={data} rank={rank} />}
@@ -178,9 +179,29 @@ function Lanes({ head, data }: { head: Head; data: WholeStep }) {
         )
       }
     >
+      <FewRanks data={data} />
       <Waterfall run={head.id} data={data} from={from} to={data.to} />
       {data.left_out > 0 && <p class="soft small">{plural(data.left_out, "shorter slice")} left out.</p>}
     </Part>
+  )
+}
+
+const MOST_RANKS = 64 // that the server sends
+
+/** Of many ranks, those that took longest by themselves. */
+function FewRanks({ data }: { data: WholeStep }) {
+  const shown = new Set(data.phases.map(one => one.process)).size
+  const more = Math.min(data.ranks, MOST_RANKS)
+  if (shown >= data.ranks) return null
+  return (
+    <p class="told">
+      This rank and those with the longest time without communication: {shown} of {plural(data.ranks, "rank")}.{" "}
+      {shown < more && (
+        <button type="button" class="link" onClick={() => setQuery({ ranks: more })}>
+          Show {count(more)}
+        </button>
+      )}
+    </p>
   )
 }
 

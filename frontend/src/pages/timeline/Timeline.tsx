@@ -161,8 +161,8 @@ function Whole({ head, data, version }: { head: Head; data: Lanes; version: stri
         onRange={change}
       />
       <p class="soft small" id="timeline-keys">
-        Wheel or W and S zoom, drag or A and D pan, arrows up and down scroll. Click selects; N and P go to the next and
-        previous span. Shift-drag or drag the axis to sum a range; M sums what is shown. Escape clears.
+        Wheel, two fingers or W and S zoom; drag or A and D pan; arrows up and down scroll. Click selects; N and P go to
+        the next and previous span. Drag the axis to sum a range; M sums what is shown. Escape clears.
       </p>
       <Counters run={head.id} range={range} whole={whole} />
       {chosen && path && (
@@ -403,7 +403,10 @@ function Counters({ run, range, whole }: { run: string; range: Range; whole: Ran
 function Strip({ title, lines, range }: { title: string; lines: Line[]; range: Range }) {
   const most = lines.flatMap(one => one.max).reduce<number>((high, value) => Math.max(high, value ?? 0), 0)
   const unit = lines[0]?.unit ?? ""
-  const text = unit.startsWith("bytes") || unit === "B" || unit === "B/s" ? size(most) : `${rate(most)} ${unit}`
+  const text =
+    unit.startsWith("B") || unit.startsWith("bytes")
+      ? `${size(most)}${unit.includes("/s") ? "/s" : ""}`
+      : `${rate(most)} ${unit}`
   const x = (ns: number) => (1000 * (ns - range[0])) / (range[1] - range[0])
   const points = (line: Line) =>
     line.x.flatMap((at, place) => {

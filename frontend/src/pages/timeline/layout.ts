@@ -28,16 +28,24 @@ export function layout(lanes: LaneHead[]): { rows: Row[]; height: number } {
     rows.push({ kind, key, label, top, height, lane })
     top += height
   }
+  const labels = new Map<string, number>()
   let host: string | null = null
   let process: string | null = null
   for (const one of lanes) {
     if (several && one.host !== host) add("host", `host ${one.host} ${top}`, one.host, HEADER)
-    if (one.process !== process) add("rank", `rank ${one.process}`, rankLabel(one), HEADER)
+    if (one.process !== process) add("rank", `rank ${one.process}`, numbered(rankLabel(one), labels), HEADER)
     host = one.host
     process = one.process
     add("lane", one.id, laneLabel(one), PADDING + BAR * (one.depth + 1), one)
   }
   return { rows, height: top }
+}
+
+/** `rank 0`, and where the job was started again `rank 0 (2)`. */
+function numbered(label: string, seen: Map<string, number>): string {
+  const number = (seen.get(label) ?? 0) + 1
+  seen.set(label, number)
+  return number > 1 ? `${label} (${number})` : label
 }
 
 function rankLabel(lane: LaneHead): string {

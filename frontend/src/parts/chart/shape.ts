@@ -25,7 +25,7 @@ export interface Cut {
   at: number
 }
 
-const RARE = 0.02 // of the points may be cut off
+const RARE = 0.05 // of the points may be cut off, and at least one
 const FAR = 3 // times what the others reach: less is not worth it
 
 /** Where to cut a chart off, so that a few huge values do not flatten the others. They are counted, and that is said. */
@@ -33,7 +33,7 @@ export function cut(values: Values): Cut {
   const known = values.flatMap((value, at) => (value === null ? [] : [{ value, at }]))
   const sorted = known.map(one => one.value).sort((a, b) => a - b)
   const whole = sorted.at(-1) ?? 0
-  const most = sorted[Math.min(Math.floor(sorted.length * (1 - RARE)), Math.max(sorted.length - 2, 0))] ?? 0
+  const most = sorted[sorted.length - 1 - Math.max(1, Math.round(sorted.length * RARE))] ?? 0
   const limit = most * 1.5
   if (sorted.length < 10 || most <= 0 || whole <= FAR * most) return { limit: null, count: 0, highest: whole, at: -1 }
   const above = known.filter(one => one.value > limit)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sonde.analysis.run import Run
 
 MOST_SLICES = 4000  # of one step
-MOST_RANKS = 64  # whose lanes are shown beside each other
+SHOWN_RANKS = 12  # whose lanes are shown beside each other, unless more are asked for
+MOST_RANKS = 64
 COLUMNS = tuple(name for name, _ in STEPS)
 _OF_BATCH = (probe.INPUT_WAIT, probe.FETCH)
 
@@ -34,7 +35,9 @@ class StepList:
 
 @dataclass(frozen=True)
 class WholeStep:
-    """One step. Phases and lanes are those of all ranks, as far as there is room; `left_out` says how many slices are not there."""
+    """One step. Phases, lanes and batches are those of this rank and of the ranks with the longest own time at this step, out of
+    `ranks`. `left_out`: slices for which there was no room.
+    """
 
     step: dict[str, Any]
     first_ns: int
@@ -44,6 +47,7 @@ class WholeStep:
     batches: list[dict[str, Any]]
     previous: int | None
     next: int | None
+    ranks: int
     left_out: int
 
 
@@ -111,8 +115,10 @@ def find_step(run: Run, rank: int | None, step: int, process: str | None = None)
     return dict(zip(COLUMNS, rows[0], strict=True))
 
 
-def whole_step(run: Run, rank: int | None, step: int, process: str | None = None) -> WholeStep:
-    """One step, with what happened beside it. Raises UnknownName."""
+def whole_step(
+    run: Run, rank: int | None, step: int, process: str | None = None, ranks: int = SHOWN_RANKS
+) -> WholeStep:
+    """One step, with what happened beside it on up to `ranks` ranks. Raises UnknownName."""
     row, started = find_step(run, rank, step, process), run.started or 0
     median = median_step(run)
     own = quoted(row["process"])
@@ -120,10 +126,10 @@ def whole_step(run: Run, rank: int | None, step: int, process: str | None = None
         f"SELECT max(step) FILTER (step < {step}), min(step) FILTER (step > {step}) FROM steps WHERE process = {own}"
     ).fetchall()[0]
     others = run.sql(
-        f"SELECT process, start_ns, start_ns + dur_ns FROM steps WHERE step = {step} "
-        f"ORDER BY process <> {own}, rank, process LIMIT {MOST_RANKS}"
+        f"SELECT process, start_ns, start_ns + dur_ns FROM steps WHERE step = {step} AND process IN ({_listed(_beside(run, row))}) "
+        f"ORDER BY process <> {own}, dur_ns - coalesce(communication_ns, 0) DESC, rank, process"
     ).fetchall()
-    windows = {name: (first, last) for name, first, last in others}
+    windows = {name: (first, last) for name, first, last in others[:ranks]}
     batches = _batches(run, windows, step, started)
     lanes, left_out = _lanes(run, windows, batches, started)
     times = [
@@ -142,8 +148,15 @@ def whole_step(run: Run, rank: int | None, step: int, process: str | None = None
         batches=batches,
         previous=before,
         next=after,
+        ranks=len(others),
         left_out=left_out,
     )
+
+
+def _beside(run: Run, row: dict[str, Any]) -> list[str]:
+    """The processes that ran at the same time: a job that was started again may have repeated this step."""
+    attempts = {one["process"]: one["attempt"] for one in run.rows}
+    return [process for process, attempt in attempts.items() if attempt == attempts[row["process"]]]
 
 
 def _phases(run: Run, windows: dict[str, tuple[int, int]], step: int, started: int) -> list[dict[str, Any]]:

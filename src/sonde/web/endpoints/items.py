@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from math import isfinite, nan
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from sonde import config
 from sonde.analysis.questions.items import LOADED, each_item
 from sonde.analysis.records.schema import quoted
 from sonde.errors import UnknownName
@@ -68,17 +71,26 @@ def item(run: Run, ask: Ask) -> object:
     )
     own = about.get("median_ns")
     losses = _losses(run, where)
-    first = next((one["step"] for one in loads or used if one["step"] is not None), None)
+    values = [*map(_value, values_of_item(run, index, key)), *traced_values(run, ask, index, key)]
+    steps = [one["step"] for one in loads or used if one["step"] is not None]
+    seen = {one["step"] for one in values}  # whose batch was kept: one looks at it, and wants to have it again
+    again = next((step for step in steps if step in seen), steps[0] if steps else None)
     return {
         "item": about | {"times": own / median if own and median else None},
         "loads": loads or used,
         "files": _files(run, where),
-        "values": [*map(_value, values_of_item(run, index, key)), *traced_values(run, ask, index, key)],
+        "values": values,
         "loss": _mean(losses),
         "losses": losses,
-        "replay": None if first is None else f"sonde flow replay {run.id} {_script(run)}:DATASET --step {first}",
+        "replay": None if again is None else f"sonde flow replay {_named(run)} {_script(run)}:DATASET --step {again}",
         "left_out": max(all_loads - len(loads), 0),
     }
+
+
+def _named(run: Run) -> str:
+    """What a command calls the run: its name, or its place if it is not where commands look for runs."""
+    here = run.path.resolve()
+    return run.id if here.parent == Path(config.load().dir).resolve() else shlex.quote(str(here))
 
 
 def _script(run: Run) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sonde.analysis.questions.steps import steps_listed, whole_step
+from sonde.analysis.questions.steps import MOST_RANKS, SHOWN_RANKS, steps_listed, whole_step
 from sonde.web.asking import Ask
 
 if TYPE_CHECKING:
@@ -34,5 +34,6 @@ def steps(run: Run, ask: Ask) -> object:
 
 def step(run: Run, ask: Ask) -> object:
     """One step of one rank."""
-    found = asdict(whole_step(run, ask.rank(), ask.place("step"), ask.query.get("process")))
+    ranks = ask.integer("ranks", SHOWN_RANKS, 1, MOST_RANKS)
+    found = asdict(whole_step(run, ask.rank(), ask.place("step"), ask.query.get("process"), ranks))
     return found | {"from": found.pop("first_ns"), "to": found.pop("last_ns")}
