@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -547,3 +548,16 @@ def test_an_answer_outlives_its_run(tmp_path: Path, sealed: bool) -> None:
     answer = open_run(path).sql("select args from events order by seq").limit(2)
     gc.collect()
     assert [json.loads(row[0]) for row in answer.fetchall()] == [{"a": 0}, {"a": 1}]
+
+
+def test_a_query_that_needs_more_memory_writes_temporary_files_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is answered, and nothing is left behind."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    sorted_rows = "SELECT row_number() OVER (ORDER BY hash(range)) AS n FROM range(2000000)"
+    with Run([build_run(tmp_path / "one")], threads=1, memory=40_000_000) as run:
+        assert run.sql(f"SELECT max(n) FROM ({sorted_rows})").fetchall() == [(2_000_000,)]
+    assert not list(place.iterdir())

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from sonde.analysis.records.locate import Folder
     from sonde.store.process import Info
 
+MOST_SPILLED = 4_000_000_000  # bytes of temporary files of a query
 ALL = schema.PROCESSES + schema.MORE
 OLD = tuple(column for column in ALL if column[0] != "attempt")  # what the sealed files of earlier versions have
 LANES = (
@@ -127,6 +128,8 @@ class Database:
         if memory is not None:  # a query that needs more writes temporary files to `spill`, or is refused
             place = schema.quoted("" if spill is None else str(spill))
             self.connection.execute(f"SET memory_limit = '{memory}B'; SET temp_directory = {place}")
+            if spill is not None and not files:
+                self.connection.execute(f"SET max_temp_directory_size = '{MOST_SPILLED}B'")
         if thrifty:  # what a query has freed is not kept for the next one
             self.connection.execute("SET allocator_bulk_deallocation_flush_threshold = '256KB'")
         self.ledgers = Ledgers()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import html
 import os
+import shutil
+import tempfile
+import weakref
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sonde import units
@@ -30,7 +35,6 @@ from sonde.store.usage import homeless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     import duckdb
@@ -43,8 +47,8 @@ class Run:
     """One run. Use `open_run()` to get one.
 
     It shows the run as it was when records were first read; `refresh()` reads it again. Give several folders, one per host,
-    to read them as one run. `thrifty` saves memory at the cost of CPU time; `memory` is what queries may use, in bytes. Results may be written to the
-    file `output`.
+    to read them as one run. `thrifty` saves memory at the cost of CPU time; `memory` is what queries may use, in bytes: what needs more
+    writes temporary files. Results may be written to the file `output`.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class Run:
         self._files = files
         self._progress = progress
         self._database: Database | None = None
+        self._spill: Path | None = None
+        self._end_spill: Callable[[], object] | None = None
         self._folders: list[Folder] = []
         self._look()
 
@@ -206,6 +212,9 @@ class Run:
         if self._database is not None:
             self._database.close()
         self._database = None
+        if self._end_spill is not None:
+            self._end_spill()
+        self._spill = self._end_spill = None
 
     def __enter__(self) -> Self:
         return self
@@ -276,6 +285,7 @@ class Run:
             threads=self._threads,
             thrifty=self._thrifty,
             memory=self._memory,
+            spill=self._spilled(),
             output=self._output,
         )
         sealed = {(row["folder"], row["process"]) for row in database.rows}
@@ -289,6 +299,14 @@ class Run:
         database.infos = self.infos
         database.add(load(raw, offsets_of(self.infos, known), self._progress, ordered=self._ordered))
         return database
+
+    def _spilled(self) -> Path | None:
+        """A folder of our own for temporary files of queries, if they may use little memory; None if none can be made."""
+        if self._memory is not None and self._spill is None:
+            with suppress(OSError):
+                self._spill = Path(tempfile.mkdtemp(prefix="sonde-"))
+                self._end_spill = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
+        return self._spill
 
     def _prefixes(self) -> list[str]:
         """What stands before the names of the processes of each folder, so that no two are the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,14 +73,16 @@ class ArgumentReader:
     def __init__(self, recordings: list[ProcessRecording]) -> None:
         self._recordings = recordings
         self._open: OrderedDict[int, ProcessRecording] = OrderedDict()
+        self._lock = threading.Lock()  # a query asks from several threads at once
 
     def text(self, number: int, id: int) -> str | None:
         """The arguments `id` of process `number`, as JSON text."""
-        found = self._open.pop(number, None) or self._recordings[number]
-        self._open[number] = found
-        if len(self._open) > OPEN_FILES:
-            self._open.popitem(last=False)[1].close()
-        return found.args(id)
+        with self._lock:
+            found = self._open.pop(number, None) or self._recordings[number]
+            self._open[number] = found
+            if len(self._open) > OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+            return found.args(id)
 
     def close(self) -> None:
         """Close all files."""
