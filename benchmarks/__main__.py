@@ -36,6 +36,7 @@ from benchmarks import (
     step,
     tables,
     values,
+    viewers,
 )
 from benchmarks.faults import score
 from benchmarks.faults.cases import CASES
@@ -93,6 +94,7 @@ def parts(effort: Effort, verdicts: Path) -> dict[str, Callable[[], Any]]:
         "scale": lambda: scale.measure(*effort.scale),
         "following": following.measure,
         "pages": lambda: pages.measure(STEPS),
+        "viewers": viewers.measure,
         "faults": lambda: score.measure(cases, repeats=1, traceml=True, json_file=verdicts, resume=True),
     }
 

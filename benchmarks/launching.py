@@ -75,7 +75,7 @@ class Screen:
         return all(word in text for word in words)
 
 
-def _until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > end:
@@ -94,14 +94,14 @@ def _started(folder: Path, screen: Screen, *words: str) -> Iterator[tuple[int, f
         command, cwd=folder, env=env, stdin=other, stdout=other, stderr=other, start_new_session=True
     )
     try:
-        _until((folder / "first").exists, "the first step")
+        wait_until((folder / "first").exists, "the first step")
         pid, when = (folder / "first").read_text().split()
         yield int(pid), float(when)
     finally:
         (folder / "stop").touch()
         with suppress(OSError):
             os.write(screen.end, b"q")
-        _until(lambda: not _beside(folder, 0), "the end of all processes")
+        wait_until(lambda: not _beside(folder, 0), "the end of all processes")
         launcher.wait()
 
 
@@ -159,7 +159,7 @@ def _looks(folder: Path, program: int, enough: Callable[[list[Look]], bool]) -> 
         time.sleep(EVERY)
         return enough(looks)
 
-    _until(look, "what was to be measured")
+    wait_until(look, "what was to be measured")
     return looks
 
 
@@ -207,7 +207,7 @@ def _run() -> dict[str, float]:
 def _watch() -> dict[str, float]:
     screen = Screen()
     with scratch() as name, _started(Path(name), screen, "watch") as (program, first):
-        _until(lambda: screen.shows("forward", "backward"), "the first screen")
+        wait_until(lambda: screen.shows("forward", "backward"), "the first screen")
         seconds = time.monotonic() - first
         found = _measured(Path(name), program, judged=True)
         found["cpu_percent"] += 100 * SHARE  # what makes verdicts comes and goes, and takes no more than that

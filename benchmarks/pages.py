@@ -24,12 +24,17 @@ from benchmarks.subjects import scratch
 from benchmarks.tables import RECORD, _copy
 
 STEPS, RANKS, RUNS = 1_000_000, 4, 2000
-EVENTS = 6  # that a step has
+EVENTS = 15  # that a step has
 LANES = 12  # that are seen at once
 VIEWS = 40  # of the timeline: places and zooms
 QUIET = 5.0  # seconds in which nobody asks
 CHARTS = ("step,phases,communication,loss,throughput", "rss,device,cpu,host_cpu,gpu,disk")
 TIMEOUT = 120.0
+# A step as the probes write it, with nine spans of the program inside the forward.
+RECORD_DEEP = RECORD.replace(
+    "with forward: pass",
+    "with forward:\n        for part in parts:\n            with part: pass",
+).replace("for step in range", "parts = [core.Span(f'part{n}', 'user') for n in range(9)]\nfor step in range")
 
 
 def measure(steps: int = STEPS, ranks: int = RANKS, runs: int = RUNS) -> dict[str, Any]:
@@ -45,7 +50,7 @@ def measure(steps: int = STEPS, ranks: int = RANKS, runs: int = RUNS) -> dict[st
             listed = server.ask("/api/runs")["runs"]
             found["list_cpu_s"] = server.cpu() - before
             assert len(listed) == runs
-        _, long = run_apart(RECORD, str(one), str(steps))
+        _, long = run_apart(RECORD_DEEP, str(one), str(steps))
         for rank in range(1, ranks):
             _copy(Path(long), rank)
         run_apart(SEAL, long)

@@ -236,6 +236,24 @@ def budget_table(checked: list[budgets.Budget]) -> Table:
     return table
 
 
+def viewer_table(result: dict[str, Any]) -> Table:
+    """One trace in several viewers, and what stands beside a training that is looked at."""
+    title = f"A trace of {result['events']:,} events ({result['trace_mb']:,.0f} MB of JSON) until it is shown; processes beside a training"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in ("seconds", "server MB", "page MB", "processes", "RSS MB"):
+        table.add_column(name, justify="right")
+    for name, row in (result["viewers"] | result["dashboards"]).items():
+        if "missing" in row:
+            table.add_row(name, f"n/a: {row['missing']}")
+            continue
+        table.add_row(
+            name, _number(row.get("seconds")), _number(row.get("server_mb"), 0), _number(row.get("page_mb"), 0),
+            _number(row.get("processes"), 0), _number(row.get("rss_mb"), 0),
+        )  # fmt: skip
+    return table
+
+
 TABLES: dict[str, Callable[[Any], Table]] = {
     "spans": span_table,
     "reading": reading_table,
@@ -251,5 +269,6 @@ TABLES: dict[str, Callable[[Any], Table]] = {
     "infer": infer_table,
     "exchange": exchange_table,
     "tables": training_table,
+    "viewers": viewer_table,
     "faults": score.score_table,
 }
