@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.browser.runs import BAD_ITEM, BAD_STEP, add_traces, with_learning, with_nan
 
-from sonde.capture.plain import TraceFiles
+from sonde.capture.show.data import TraceFiles
 from sonde.web.app import make_app
 from sonde.web.folder import RunsFolder
 

@@ -628,7 +628,13 @@ export interface Comparison {
   verdict: string
   reasons: string[]
   next: string
-  step_time: Ratio & { margin: number; more_steps: number | null; p10: Ratio | null; mean: Ratio | null; own: Ratio | null }
+  step_time: Ratio & {
+    margin: number
+    more_steps: number | null
+    p10: Ratio | null
+    mean: Ratio | null
+    own: Ratio | null
+  }
   throughput: Ratio
   phases: ComparedPhase[]
   ranks: Named[]
