@@ -36,7 +36,7 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
         workers = facts.loading.main.workers
         by = "in the training process" if not workers else units.plural(workers, "worker")
         why += f" Loading a batch takes {units.duration(facts.loading.batches['fetch'].value)} ({by})."
-    if facts.pipeline is not None and facts.pipeline.limit is not None:
+    if facts.pipeline is not None and facts.pipeline.limit in _LIMITS:
         why += f" The limit is {_LIMITS[facts.pipeline.limit]}."
     if better is not None:
         why += f" {_how(facts, better)}: about {units.times(better.speedup)} as fast."
@@ -113,14 +113,13 @@ def _next(facts: Facts, better: PredictedSetting | None) -> str:
     )
 
 
-_LIMITS = {
+_LIMITS = {  # not the model: next to steps that wait for data it would sound like a contradiction
     stages.READ: "reading files",
     stages.DECODE: "decoding items",
     stages.ITEMS: "loading items",
     stages.COLLATE: "collating",
     stages.START: "starting workers",
     stages.HANDING: "passing batches between processes",
-    stages.MODEL: "the training loop itself",
 }
 _CHEAPER = {
     stages.READ: "Read less or faster: fewer and larger files, a local disk, or data that stays in memory.",
