@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,9 +97,10 @@ def test_run_pushes_while_the_program_runs(here: Path) -> None:
     launcher = subprocess.Popen([sys.executable, "-m", "sonde", *words], stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: (here / "bucket" / "job").exists() and bool(list(here.glob("bucket/job/*/manifest.json"))))
+        wait_for(lambda: bool(mains(here)))  # the launcher is pushed before the program records
         launcher.kill()
         launcher.wait()
-        (info,) = [one for one in map(json.loads, texts(here)) if one["role"] == "main"]
+        (info,) = mains(here)
         os.kill(info["pid"], signal.SIGKILL)
         (run,) = (here / "sonde-runs").iterdir()
         wait_for(lambda: works(f"{url}/job") == works(run))
@@ -107,9 +109,10 @@ def test_run_pushes_while_the_program_runs(here: Path) -> None:
         launcher.wait()
 
 
-def texts(here: Path) -> list[str]:
-    """What the processes of the run say of themselves."""
-    return [path.read_text() for path in here.glob("sonde-runs/*/*/process.json")]
+def mains(here: Path) -> list[dict[str, Any]]:
+    """What the program says of itself."""
+    found = [json.loads(path.read_text()) for path in here.glob("sonde-runs/*/*/process.json")]
+    return [one for one in found if one["role"] == "main"]
 
 
 def wait_for(done: object) -> None:
