@@ -27,7 +27,7 @@ SECTIONS = {
     ),
     "Diagnose": (
         ("report", "Diagnose a run: problem, evidence, next step."),
-        ("ui", "Browse runs in the browser, live: from the verdict to the step, item and value."),
+        ("ui", "Show runs in the browser, live: from the verdict to the step, item and value."),
         ("blackbox", "Show the last batches before a failure, and what produced the first NaN."),
         ("runs", "List recorded runs, newest first."),
         ("show", "Show where the time of a run went, which spans were open, and what was lost."),

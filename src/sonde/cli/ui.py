@@ -47,7 +47,7 @@ Example: sonde ui /data/experiments/sonde-runs --port 9000 --no-open"""
 def command(
     where: str | None, port: int | None, host: str, token: str | None, no_open: bool, attached: bool, framed: bool
 ) -> None:
-    """Browse runs in the browser, live: from the verdict to the step, item and value.
+    """Show runs in the browser, live: from the verdict to the step, item and value.
 
     DIR is a folder of runs, RUN a run folder or a part of its name, URL a run that was pushed. Default: the folder of the
     setting `dir`. The server only reads, listens on this machine only, and ends with Ctrl-C.

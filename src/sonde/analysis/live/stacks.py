@@ -86,7 +86,7 @@ def running(path: Path) -> list[Info]:
 def _written(path: Path) -> str:
     files = sorted(file.name for file in path.glob("stacks-*.txt"))
     if not files:
-        return "Spans that were open at its end: sonde show."
+        return "To see the spans that were open at its end, run: sonde show"
     return f"Stacks it wrote earlier, in {path}: {', '.join(files)}."
 
 
