@@ -64,6 +64,19 @@ def test_ranks_far_from_each_other_are_listed(tmp_path: Path) -> None:
     assert "untracked code" in verdict.why
 
 
+def test_ranks_that_are_late_for_different_reasons_are_told_apart(tmp_path: Path) -> None:
+    """Each with its own: one waits for data, a host computes longer."""
+
+    def times(rank: int, step: int) -> dict[str, int]:
+        if rank == 2:
+            return phases(communication=1, input_wait=43)
+        return phases(communication=1, forward=43) if rank in range(8, 12) else phases(communication=41)
+
+    found = {one.kind: one.why for one in diagnosed(tmp_path, job(times)).findings}
+    assert "for rank 2, which waits" in found["INPUT_STRAGGLER"]
+    assert "for host node-2 (ranks 8 to 11), which computes" in found["COMPUTE_STRAGGLER"]
+
+
 def test_all_ranks_of_the_only_host_are_no_host(tmp_path: Path) -> None:
     """Half of the ranks, on one machine."""
     verdict = diagnosed(tmp_path, job(late(range(8, 12), "forward"), hosts=1)).verdict
@@ -76,6 +89,22 @@ def test_a_rank_that_is_late_now_and_then_is_named(tmp_path: Path) -> None:
     verdict = next(one for one in found.findings if one.kind == "STRAGGLER")
     assert "Now and then rank 5 is late, in 5 steps of 57. The others wait" in verdict.why
     assert verdict.evidence["pattern"] == "rank, now and then"
+
+
+def test_long_steps_name_the_rank_that_the_others_wait_for(tmp_path: Path) -> None:
+    """Though in a usual step the slow rank changes."""
+
+    def times(rank: int, step: int) -> dict[str, int]:
+        return (
+            late([5], "residual", ms=300)(rank, step)
+            if step % 20 == 10
+            else late([step % RANKS], "residual")(rank, step)
+        )
+
+    found = diagnosed(tmp_path, job(times))
+    spikes = next(one for one in found.findings if one.kind == "STEP_SPIKES")
+    assert "mostly in communication: the others wait for rank 5." in spikes.why
+    assert spikes.evidence["ranks"] == [5]
 
 
 def test_a_host_that_is_late_now_and_then_is_named(tmp_path: Path) -> None:
@@ -122,4 +151,4 @@ def test_the_table_has_the_slowest_rank_of_each_step(tmp_path: Path) -> None:
 def test_numbers_of_ranks_are_listed_in_few_words() -> None:
     assert listed([3]) == "rank 3"
     assert listed([1, 2, 3, 7]) == "ranks 1 to 3, 7"
-    assert listed(range(0, 40, 2)) == "ranks 0, 2, 4, 6, 8, 10, 14 more"
+    assert listed(range(0, 40, 2)) == "ranks 0, 2, 4, 6, 8, 10 and 14 more"

@@ -72,11 +72,11 @@ class Late:
         }
 
 
-def late_ranks(facts: Facts, policy: Policy) -> Late | None:
-    """The ranks that the others wait for; None if they wait for none, or there is one rank only."""
+def late_ranks(facts: Facts, policy: Policy) -> list[Late]:
+    """The ranks that the others wait for; apart, if they are late for different reasons. Empty if nobody waits, or there is one rank only."""
     ranks = [rank for rank in facts.speed.distributed if rank.usual[TRAIN].value is not None]
     if len(ranks) < 2:
-        return None
+        return []
     gap, waiting, latest = max((_gap(ranks, waiting) for waiting in _WAITING), key=lambda found: found[0])
     waits = {one.process: _waited(one, waiting) for one in ranks}
     late = sorted(
@@ -84,27 +84,53 @@ def late_ranks(facts: Facts, policy: Policy) -> Late | None:
         key=lambda one: waits[one.process],
     )
     late = late if len(late) <= len(ranks) // 2 else [latest]
-    others = [one for one in ranks if one not in late]
-    step = median(one.usual[TRAIN].or_zero() for one in others)
-    if gap <= 0 or step <= 0:
-        return None
-    more = _more(late, others, waiting)
+    job = _Job(ranks, [one for one in ranks if one not in late], waiting)
+    if gap <= 0 or job.step <= 0:
+        return []
+    together = _late(facts, policy, job, late, gap)
+    usual = waits[latest.process] + gap
+    groups: dict[str | None, list[RankSpeed]] = {}
+    for one in late:
+        cause = _own_cause(_more([one], job.others, waiting), (usual - waits[one.process]) * policy["straggler.covers"])
+        groups.setdefault(cause or together.cause, []).append(one)
+    if len(groups) < 2:
+        return [together]
+    return [_late(facts, policy, job, some, usual - waits[some[0].process]) for some in groups.values()]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The ranks of a job, those of them that are not late, and the phases in which ranks wait for each other."""
+
+    ranks: list[RankSpeed]
+    others: list[RankSpeed]
+    waiting: tuple[str, ...]
+
+    @property
+    def step(self) -> float:
+        """A usual step of those that are not late."""
+        return median(one.usual[TRAIN].or_zero() for one in self.others)
+
+
+def _late(facts: Facts, policy: Policy, job: _Job, late: list[RankSpeed], gap: float) -> Late:
+    """These ranks, the latest first, for which the others wait so long."""
+    more = _more(late, job.others, job.waiting)
     phase = max(more, key=lambda name: more[name], default=None)
     largest = more[phase] if phase is not None else 0.0
     processes = {one.process for one in late}
     slowest, _ = facts.waits.of(processes)
     return Late(
         ranks=late,
-        group=group(late, ranks, policy["straggler.host"]),
-        others=others,
+        group=group(late, job.ranks, policy["straggler.host"]),
+        others=job.others,
         gap_ns=gap,
-        share=gap / step,
+        share=gap / job.step,
         cause=_cause(more, gap * policy["straggler.covers"]),
         phase=phase if largest >= gap * policy["straggler.covers"] else None,
         more_ns=largest,
         slowest=slowest / facts.waits.steps.or_zero() if facts.waits.steps.or_zero() else None,
         items=facts.waits.items(processes),
-        figures=_figures(latest, others, waiting, phase),
+        figures=_figures(late[0], job.others, job.waiting, phase),
     )
 
 
@@ -112,9 +138,11 @@ def straggling(
     facts: Facts, policy: Policy, kind: str, cause: str, does: Callable[[Late], str], next: str
 ) -> Finding | None:
     """A finding about late ranks, if this is the cause. `does` says what they do; `next` has a place for their name."""
-    late = late_ranks(facts, policy) if enough_steps(facts, policy) else None
-    if late is None or late.cause != cause or (cause == COMPUTE and _loses_its_core(facts, policy, late)):
+    found = late_ranks(facts, policy) if enough_steps(facts, policy) else []
+    mine = [one for one in found if one.cause == cause]
+    if not mine or (cause == COMPUTE and _loses_its_core(facts, policy, mine[0])):
         return None
+    late = mine[0]
     severity = graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)
     if severity is None:
         return None
@@ -177,6 +205,12 @@ def _cause(more: dict[str, float], least: float) -> str | None:
     if more.get("input_wait", 0.0) >= least:
         return INPUT
     return COMPUTE if sum(more.get(phase, 0.0) for phase in _COMPUTE) >= least else None
+
+
+def _own_cause(more: dict[str, float], least: float) -> str | None:
+    """The cause of one rank, if it is what that rank spends most more on."""
+    cause, phase = _cause(more, least), max(more, key=lambda name: more[name], default=None)
+    return cause if phase == "input_wait" or phase in _COMPUTE else None
 
 
 def _figures(

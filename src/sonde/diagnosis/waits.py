@@ -28,7 +28,10 @@ NOTABLE = 3  # an item is listed beside the slowest if that took no more than so
 
 @dataclass(frozen=True)
 class SlowestRank:
-    """A rank, the steps in which it was the slowest, and how long the others waited in these, in ns. `items`: the slowest of these steps."""
+    """A rank, the steps in which it was the slowest, and how long the others waited in these, in ns.
+
+    `items`: the slowest of these steps. `longest_ns`: how long the others waited in the few in which they waited longest.
+    """
 
     rank: int | None
     host: str
@@ -36,6 +39,7 @@ class SlowestRank:
     steps: int
     waited_ns: int
     items: list[StepItem] = field(default_factory=list)
+    longest_ns: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,12 @@ class Waits:
         """The steps in which one of these was the slowest, and how long the others waited in them."""
         some = [one for one in self.ranks if one.process in processes]
         return sum(one.steps for one in some), sum(one.waited_ns for one in some)
+
+    def latest(self, least_ns: float) -> SlowestRank | None:
+        """The rank that the others waited for in most of the steps in which they waited so long; None: it changes."""
+        late = [(one, sum(ns >= least_ns for ns in one.longest_ns)) for one in self.ranks]
+        most, steps = max(late, key=lambda pair: pair[1], default=(None, 0))
+        return most if 2 * steps > sum(count for _, count in late) else None
 
     def items(self, processes: Collection[str]) -> list[StepItem]:
         """The slowest items of these in the steps in which the others waited longest."""
@@ -91,24 +101,25 @@ def gather_waits(run: Run, ask: Asker, policy: Policy, speed: Speed) -> Waits:
         sample += f" AND process IN (SELECT process FROM processes WHERE attempt = {ranks[0].attempt})"
     each = slowest(f"(SELECT * FROM steps WHERE {sample})", "step", str(len(ranks)))
     found = ask.rows(
-        f"SELECT process, count(*), sum(waited_ns)::BIGINT, list(step ORDER BY waited_ns DESC)[:{LOOKED_AT}] FROM ({each}) "
+        f"SELECT process, count(*), sum(waited_ns)::BIGINT, list(step ORDER BY waited_ns DESC, step)[:{LOOKED_AT}], "
+        f"list(waited_ns ORDER BY waited_ns DESC)[:{LOOKED_AT}] FROM ({each}) "
         "GROUP BY process ORDER BY 3 DESC, 1"
     )
     hosts = {one.process: one for one in ranks}
     known = [(hosts[process], *rest) for process, *rest in found if process in hosts]
     whole = f"SELECT sum(dur_ns) / {len(ranks)} FROM steps WHERE {sample} AND step IN (SELECT step FROM ({each}))"
     ((total,),) = ask.rows(whole)
-    waited = sum(waited for _, _, waited, _ in known)
+    waited = sum(waited for _, _, waited, *_ in known)
     matters = bool(total) and waited >= total * policy["straggler.warn_share"]  # looking for items takes a while
-    slow = [(one.process, step) for one, _, _, steps in known[:LOOKED_AT] for step in steps] if matters else []
+    slow = [(one.process, step) for one, _, _, steps, _ in known[:LOOKED_AT] for step in steps] if matters else []
     loads = _loads(run, ask, slow)
     return Waits(
-        Figure(sum(steps for _, steps, _, _ in known), f"SELECT count(*) FROM ({each})"),
+        Figure(sum(steps for _, steps, *_ in known), f"SELECT count(*) FROM ({each})"),
         Figure(waited, f"SELECT sum(waited_ns)::BIGINT FROM ({each})"),
         Figure(None if total is None else float(total), whole),
         [
-            SlowestRank(one.rank, one.host, one.process, steps, ns, loads.get(one.process, []))
-            for one, steps, ns, _ in known[:MOST_RANKS]
+            SlowestRank(one.rank, one.host, one.process, steps, ns, loads.get(one.process, []), longest)
+            for one, steps, ns, _, longest in known[:MOST_RANKS]
         ],
     )
 
@@ -149,5 +160,5 @@ def listed(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     words = [str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in runs]
-    shown = [*words[:6], f"{len(words) - 6} more"] if len(words) > 7 else words
-    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(shown)}"
+    shown = f"{', '.join(words[:6])} and {len(words) - 6} more" if len(words) > 7 else ", ".join(words)
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"

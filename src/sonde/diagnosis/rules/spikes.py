@@ -26,14 +26,16 @@ def step_spikes(facts: Facts, policy: Policy) -> Finding | None:
         return None
     slowest = sorted(facts.speed.slowest, key=lambda step: -step.train_ns)
     listed = list(dict.fromkeys(step.step for step in slowest if step.train_ns >= (spikes.least_ns or 0)))
+    late = facts.waits.latest((spikes.least_ns or 0.0) / 2) if phase == "communication" else None
+    waiting, of = ("", "") if late is None else (f": the others wait for rank {late.rank}", f" of rank {late.rank}")
     return finding(
         "STEP_SPIKES",
         WARN,
         0.85,
         f"{units.plural(spikes.steps.or_zero(), 'step takes', 'steps take')} over {units.duration(spikes.least_ns)} (median step "
         f"{units.duration(train.p50.value)}). The excess is {units.share(share)} of the training time, mostly in "
-        f"{PHASE_WORDS[phase]}. Slowest: step {listed[0]}.",
-        f"Check step {listed[0]}: what else happens in it, and whether spikes recur at regular intervals.",
+        f"{PHASE_WORDS[phase]}{waiting}. Slowest: step {listed[0]}.",
+        f"Check step {listed[0]}{of}: what else happens in it, and whether spikes recur at regular intervals.",
         score=share,
         figures={
             "spikes": spikes.steps,
@@ -43,7 +45,7 @@ def step_spikes(facts: Facts, policy: Policy) -> Finding | None:
             **{f"{name}, excess in spikes ns": figure for name, figure in spikes.excess.items()},
         },
         steps=listed,
-        ranks=sorted({step.rank for step in slowest if step.rank is not None}),
+        ranks=[late.rank] if late else sorted({step.rank for step in slowest if step.rank is not None}),
         phase=phase,
     )
 

@@ -21,13 +21,18 @@ def straggler(facts: Facts, policy: Policy) -> Finding | None:
     """The other ranks wait for a rank or host whose phases do not explain why, or the slow rank changes."""
     if not enough_steps(facts, policy):
         return None
-    late = late_ranks(facts, policy)
-    severity = None if late is None else graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)
-    if late is None or severity is None:
+    found = [
+        (late, severity)
+        for late in late_ranks(facts, policy)
+        if (severity := graded(policy, "straggler", Figure(late.share, ""), late.gap_ns)) is not None
+    ]
+    if not found:
         return None if facts.health.crowded(policy) else _now_and_then(facts, policy) or _changing(facts, policy)
-    if late.phase is None and facts.health.crowded(policy):  # which rank loses its core is chance
-        return None
-    return _one(late, severity) if late.cause is None else None
+    for late, severity in found:
+        chance = late.phase is None and facts.health.crowded(policy)  # which rank loses its core
+        if late.cause is None and not chance:
+            return _one(late, severity)
+    return None
 
 
 def _one(late: Late, severity: str) -> Finding:
