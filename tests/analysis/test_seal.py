@@ -235,7 +235,8 @@ def test_a_copy_that_lacks_a_part_is_left_as_it_is(tmp_path: Path, missing: str)
     (folder / "parts" / NAME / missing).rename(tmp_path / "backup")
     left = content(folder)
     with open_run(folder) as run:
-        (note,) = [note for note in run.notes if note.startswith(f"Part {NAME} cannot be used: it")]
+        (note,) = run.notes  # and none about the raw files of each of its processes
+        assert note.startswith(f"Part {NAME} cannot be used: it")
         assert "is missing" in note
         assert "It holds ranks 0 to 1, which no query can see." in note
     with pytest.raises(RunUnreadable, match=rf"Part {NAME} .* missing.*Restore .*Nothing was changed"):

@@ -174,5 +174,6 @@ def test_wrong_usage_is_one_sentence(words: tuple[str, ...], said: str) -> None:
 
 def test_an_empty_place_has_no_runs(here: Path) -> None:
     """Exit code 1, as for an empty folder; and no run is found at a URL where there is none."""
-    assert "No runs in file://" in command("runs", f"file://{here}/nothing", code=1).stdout
+    said = command("runs", f"file://{here}/nothing", code=1).stdout
+    assert said == f"No runs in file://{here}/nothing. Push one with: sonde push RUN file://{here}/nothing\n"
     assert "No run at file://" in command("report", f"file://{here}/nothing/x", code=1).stderr

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sonde.cli import main
-from sonde.testing import build_training
+from sonde.testing import build_training, synthetic_run
 
 
 @pytest.fixture
@@ -44,6 +44,13 @@ def test_a_query_prints_a_table(folder: Path) -> None:
     assert found.exit_code == 0
     assert found.output.split("\n")[0].split() == ["step", "dur"]
     assert "ms" in found.output
+
+
+def test_moments_of_hosts_are_counted_from_the_start_of_the_run(tmp_path: Path) -> None:
+    """And not in days since 1970."""
+    synthetic_run(tmp_path / "run", ranks=2, hosts=2, steps=20)
+    text = sonde(tmp_path, "query", "run", "select from_ns, until_ns from hosts limit 1").output
+    assert text.splitlines()[1].startswith("+0 ns  +")
 
 
 def test_json_is_a_list_of_objects_without_nan(folder: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
+from sonde.analysis.seal import seal
 from sonde.cli import main
 from sonde.store import record
 from sonde.store.folder import boot_id, host
@@ -242,3 +244,14 @@ def test_a_word_that_is_nearly_a_table_brings_it(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["show", "stepz", "--dir", str(tmp_path)])
     assert result.exit_code == 1
     assert result.output.rstrip().endswith("Or did you mean the table steps?")
+
+
+@pytest.mark.filterwarnings("ignore::sonde.errors.IncompleteRun")
+def test_a_note_that_is_a_sentence_ends_once(tmp_path: Path) -> None:
+    """With one full stop."""
+    path = build_training(tmp_path / "run", steps=5)
+    seal(path)
+    shutil.rmtree(next(path.glob("parts/*-0000")))
+    text = " ".join(show(tmp_path, str(path)).output.split())
+    assert "from a backup. " in f"{text} "
+    assert ".." not in text.partition("Note:")[2]

@@ -188,6 +188,20 @@ def test_other_words_behind_the_path_of_a_run_are_refused(runs: Path) -> None:
     assert f"{NAME} is a run, so more does not apply." in result.output
 
 
+def test_the_wrong_one_of_several_options_is_named(runs: Path) -> None:
+    """And not one that exists."""
+    result = CliRunner().invoke(main, ["watch", str(runs / NAME), "--plain", "--once"])
+    assert result.exit_code == 2
+    assert "so --once does not apply." in result.output
+
+
+def test_a_run_folder_named_like_a_command_is_a_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With options behind it."""
+    (runs / NAME).rename(runs / "python")
+    monkeypatch.chdir(runs)
+    assert "step 19" in CliRunner().invoke(main, ["watch", "python", "--plain"]).output
+
+
 def test_options_behind_a_word_with_a_typo_are_those_of_a_program(runs: Path) -> None:
     """If they are none of ours."""
     result = CliRunner().invoke(main, ["watch", "--dir", str(runs), "trian", "--epochs", "3"])

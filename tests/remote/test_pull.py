@@ -166,7 +166,7 @@ def test_a_host_that_pushes_meanwhile_is_read_again(tmp_path: Path, faulty: type
 
 def test_a_place_without_a_run_lists_what_is_there(tmp_path: Path, job: str) -> None:
     """A folder of runs is not a run, and an empty place is none."""
-    with pytest.raises(RunNotFound, match=r"is a folder of runs, not a run.*faulty://runs/job"):
+    with pytest.raises(RunNotFound, match=r"is a folder of runs, not a run.*faulty://runs/job \(job\)\.$"):
         pull("faulty://runs", tmp_path / "back")
     with pytest.raises(
         RunNotFound, match=r"No run at faulty://runs/jib. List what is there with: sonde runs faulty://runs"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sonde.analysis.live.tail import Tail
+from sonde.analysis.records.locate import size_of
 from sonde.remote.pull import missing_in, pull
 from sonde.remote.push import push
 from sonde.store import packing, record
@@ -57,6 +58,13 @@ def test_a_packed_process_has_the_same_records(run: Path) -> None:
     assert np.array_equal(after.thread, before.thread)
     assert (after.missing, after.corrupt, after.notes) == (0, 0, [])
     assert disk(folder / SEGMENT_FILE) + disk(folder / PACKED_FILE) < size / 6
+
+
+def test_the_size_of_a_packed_run_is_what_it_takes(run: Path) -> None:
+    """And not what its segment would have without the hole."""
+    before = size_of(run)
+    pack_run(run)
+    assert size_of(run) < before / 4
 
 
 def test_what_is_freed_counts_no_more(run: Path) -> None:

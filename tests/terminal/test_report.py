@@ -13,8 +13,9 @@ from rich.console import Console
 from tests.views.runs import EVIL, SLOW, STEPS, apart, changed, ranks, with_slow_item
 
 from sonde.analysis.run import open_run
+from sonde.store.record import COUNTER
 from sonde.terminal.report import draw_card
-from sonde.testing import MS, build_run, training_processes
+from sonde.testing import MS, BuiltProcess, BuiltRecord, build_run, training_processes
 from sonde.views.report import Report, report
 
 
@@ -82,6 +83,17 @@ def test_ranks_are_told_with_the_worst(two: Report) -> None:
     text = "\n".join(drawn(two))
     assert "slowest rank 1" in text
     assert "own time" in text
+
+
+def test_memory_of_several_hosts_has_their_names(tmp_path: Path) -> None:
+    """Or nobody could tell two rows `host` apart."""
+    used = [
+        BuiltProcess([BuiltRecord("ram.used", "system", kind=COUNTER, value=1e9)], pid=pid, host=f"node-{pid}")
+        for pid in (1, 2)
+    ]
+    with open_run(build_run(tmp_path / "run", [*training_processes(steps=20), *used])) as run:
+        lines = drawn(report(run))
+    assert [line.split()[1] for line in lines if line.split()[:1] == ["host"] and "GB" in line] == ["node-1", "node-2"]
 
 
 def test_processes_without_a_rank_are_trainings_of_their_own(tmp_path: Path) -> None:

@@ -13,7 +13,16 @@ from tests.diagnosis.building import replaced
 from sonde.analysis.run import open_run
 from sonde.analysis.seal import seal
 from sonde.store.folder import boot_id
-from sonde.testing import START_NS, WALL_NS, BuiltProcess, BuiltRecord, build_process, build_run, build_training
+from sonde.testing import (
+    START_NS,
+    WALL_NS,
+    BuiltProcess,
+    BuiltRecord,
+    build_process,
+    build_run,
+    build_training,
+    synthetic_run,
+)
 from sonde.views.outcome import Outcome, make_outcome, read_outcome
 from sonde.views.runs import RunEntry, list_runs, with_outcomes
 
@@ -113,6 +122,12 @@ def test_what_came_of_a_run_is_kept_in_its_folder(tmp_path: Path) -> None:
     assert made == Outcome("COMPUTE_BOUND", "info", 30, made.p50_ns if made else None, 1.71)
     assert with_outcomes(list_runs(tmp_path), -1).runs[0].outcome == made
     assert stat.S_IMODE((path / "outcome.json").stat().st_mode) == 0o600
+
+
+def test_steps_of_all_attempts_are_counted(tmp_path: Path) -> None:
+    """As in the report: those that were made again once."""
+    path = synthetic_run(tmp_path / "run", ranks=2, steps=40, restarts=1, repeated=5)
+    assert make_outcome(path).steps == 40
 
 
 def test_what_was_kept_of_a_run_that_has_changed_does_not_count(tmp_path: Path) -> None:

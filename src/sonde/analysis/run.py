@@ -276,11 +276,12 @@ class Run:
         return [(stamp(folder.path / PROCESSES_FILE), stamps(folder.path)) for folder in self._folders]
 
     def _load_once(self) -> Database:
+        read = [
+            (folder, prefix, checked(read_parts(folder.path, id_of(folder.meta))))
+            for folder, prefix in zip(self._folders, self._prefixes(), strict=True)
+        ]
         database = Database(
-            [
-                (folder, prefix, checked(read_parts(folder.path, id_of(folder.meta))))
-                for folder, prefix in zip(self._folders, self._prefixes(), strict=True)
-            ],
+            read,
             files=self._files,
             threads=self._threads,
             thrifty=self._thrifty,
@@ -289,6 +290,7 @@ class Run:
             output=self._output,
         )
         sealed = {(row["folder"], row["process"]) for row in database.rows}
+        lost = {prefix + one for _, prefix, parts in read for one in parts.lost}
         raw = [
             (one, prefix + one.name)
             for folder, prefix in zip(self._folders, self._prefixes(), strict=True)
@@ -297,7 +299,11 @@ class Run:
         ]
         known: Offsets = {(row["host"], row["boot_id"]): row["offset_ns"] for row in database.rows}
         database.infos = self.infos
-        database.add(load(raw, offsets_of(self.infos, known), self._progress, ordered=self._ordered))
+        loaded = load(raw, offsets_of(self.infos, known), self._progress, ordered=self._ordered)
+        for row in loaded.rows:
+            if row["process"] in lost and not row["events"]:
+                row["notes"].clear()  # that of its part says it
+        database.add(loaded)
         return database
 
     def _spilled(self) -> Path | None:

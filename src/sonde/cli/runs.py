@@ -53,5 +53,6 @@ def command(context: click.Context, url: str | None, dir: str | None, as_json: b
     elif found.runs:
         draw_runs(found, out())
     else:
-        click.echo(f"No runs in {found.dir}. {RECORD_ONE}")
+        hint = RECORD_ONE if url is None else f"Push one with: sonde push RUN {found.dir}"
+        click.echo(f"No runs in {found.dir}. {hint}")
     context.exit(0 if found.runs else 1)

@@ -137,7 +137,9 @@ def _run_meant(words: tuple[str, ...], options: launch.Options) -> Path | None:
     word = words[0]
     if _is_path(word):
         if len(words) > 1:
-            raise click.UsageError(f"{word} is a run, so {words[1]} does not apply.")
+            known = {name for one in click.get_current_context().command.params for name in one.opts}
+            wrong = next((one for one in words[1:] if one.partition("=")[0] not in known), words[1])
+            raise click.UsageError(f"{word} is a run, so {wrong} does not apply.")
         return Path(word)
     if len(words) > 1 or word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists():
         return None
@@ -156,8 +158,9 @@ def _is_path(word: str) -> bool:
 
 def _is_program(word: str) -> bool:
     """Is it something that can be started, or looks like it?"""
-    there = Path(word).exists() and not _is_path(word)
-    return word.startswith("-") or word.endswith(SCRIPTS) or there or shutil.which(word) is not None
+    if _is_path(word):
+        return False
+    return word.startswith("-") or word.endswith(SCRIPTS) or Path(word).exists() or shutil.which(word) is not None
 
 
 def _chosen(word: str | None, options: launch.Options) -> Path:

@@ -312,7 +312,7 @@ def _notes(a: Summary, b: Summary, cuts: list[int]) -> list[str]:
         grown = confidence.drift(np.median(one.steps.blocks, axis=1)) if len(one.steps.points) else None
         if grown is not None:
             found.append(f"{which} drifts: its last steps take {grown:.2f}x its first ones.")
-        found += [f"{which}: {note}." for note in one.notes]
+        found += [f"{which}: {note.removesuffix('.')}." for note in one.notes]
         if one.drops:
             found.append(f"{which} lost {units.records(one.drops)}.")
     if a.steps.count and b.steps.count and a.steps.count != b.steps.count:

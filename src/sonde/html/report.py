@@ -559,6 +559,10 @@ def _foot(view: Report) -> str:
         tag("h3", "Lost records") + (bullets(lost) or tag("p", "No records lost.")),
         tag("h3", "Notes") + bullets(run.notes) if run.notes else "",
     ]
-    about = [f"sonde {run.sonde or 'n/a'}", f"Python {run.python or 'n/a'}", *run.hosts]
+    about = [
+        f"sonde {run.sonde or 'n/a'}",
+        f"Python {run.python or 'n/a'}",
+        *([units.listed(run.hosts)] if run.hosts else []),
+    ]
     about += [f"commit {run.commit[:12]}"] if run.commit else []
     return tag("footer", "".join(parts) + tag("p", safe(" · ".join(about)), "note"))

@@ -89,7 +89,7 @@ def pull(url: str, dir: Path, progress: Callable[[int, int], None] | None = None
     place = RemoteFolder(url)
     found, notes = manifests(place)
     if not found:
-        raise RunNotFound(" ".join([_absent(place), *notes]))
+        raise RunNotFound(_absent(place, notes))
     _refuse_mixture(place, found)
     path = dir / (place.name if "" not in found else place.shown.split("/")[-2])
     _make(dir)
@@ -97,13 +97,15 @@ def pull(url: str, dir: Path, progress: Callable[[int, int], None] | None = None
         return _Pull(place, found, path, notes, progress).do()
 
 
-def _absent(place: RemoteFolder) -> str:
+def _absent(place: RemoteFolder, notes: list[str]) -> str:
     names = place.folders()
     runs = [name for name in names if place.below(name).folders()]
     if runs:
         listed = ", ".join(runs[:MOST_NAMED])
         return f"{place.shown} is a folder of runs, not a run. Give one of them, such as {place.shown}/{runs[-1]} ({listed})."
-    return f"No run at {place.shown}. List what is there with: sonde runs {place.shown.rpartition('/')[0]}"
+    return " ".join(
+        [f"No run at {place.shown}. List what is there with: sonde runs {place.shown.rpartition('/')[0]}", *notes]
+    )
 
 
 def _refuse_mixture(place: RemoteFolder, found: dict[str, Manifest]) -> None:

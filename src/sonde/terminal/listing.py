@@ -11,7 +11,9 @@ from sonde.views.listing import IMPORTANT, Listing
 
 NOT_KNOWN = "n/a"
 SHOWN_NUMBERS = 6  # of a list in a cell
-MOMENTS = ("start_ns", "end_ns", "time_ns", "last_ns", "made_ns")
+MOMENTS = (
+    "start_ns", "end_ns", "time_ns", "last_ns", "made_ns", "from_ns", "until_ns", "at_ns", "jump_after_ns", "jump_before_ns",
+)  # fmt: skip
 SIZES = ("rss", "allocated", "reserved", "peak")
 
 

@@ -366,14 +366,16 @@ def _memory(memory: list[MemoryRow], console: Console) -> None:
     shown = sorted(memory, key=lambda one: one.limit is None and -(one.peak or 0))[: MOST_MEMORY + 2]
     shown = [one for one in memory if one in shown]
     _title(console, "memory")
+    several = len({one.host for one in memory}) > 1
     _grid(
         console,
         [
             TextColumn("", [_holder(one) for one in shown], right=False, least=12),
+            *([TextColumn("host", [one.host for one in shown], need=1, right=False)] if several else []),
             TextColumn("after warm-up", [units.size(one.first) for one in shown], need=2),
             TextColumn("last", [units.size(one.last) for one in shown]),
             TextColumn("peak", [units.size(one.peak) for one in shown]),
-            TextColumn("limit", [units.size(one.limit) if one.limit is not None else "" for one in shown], need=1),
+            TextColumn("limit", [units.size(one.limit) if one.limit is not None else "" for one in shown], need=3),
         ],
     )
     if len(memory) > len(shown):

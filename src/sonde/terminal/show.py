@@ -33,7 +33,7 @@ def draw_show(view: Show, console: Console) -> None:
     _open(view.open, console)
     _drops(view.drops, console)
     for text in view.notes:
-        note(console, f"Note: {text}.", "yellow")
+        note(console, f"Note: {text.removesuffix('.')}.", "yellow")
 
 
 def _head(view: Show, console: Console) -> None:

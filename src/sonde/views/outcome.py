@@ -13,6 +13,7 @@ from sonde.store.alive import UNKNOWN
 from sonde.store.folder import opened, write_json
 from sonde.store.process import read_object
 from sonde.version import __version__
+from sonde.views.hosts import steps_done
 from sonde.views.report import Report, report
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def make_outcome(path: Path) -> Outcome:
 def outcome_of(view: Report) -> Outcome:
     """The outcome as a report has it."""
     steps = view.steps
-    return Outcome(view.verdict.kind, view.verdict.severity, steps.count + steps.warmup, steps.p50_ns, steps.loss)
+    done = steps_done(view.goodput) or steps.count + steps.warmup
+    return Outcome(view.verdict.kind, view.verdict.severity, done, steps.p50_ns, steps.loss)
 
 
 def keep_outcome(view: Report, path: Path) -> Outcome:

@@ -81,6 +81,13 @@ def test_without_the_age_of_the_process_it_counts_from_the_recording(tmp_path: P
     assert (found.ns, found.since) == (sum(FIRST.values()), "recording")
 
 
+def test_an_age_of_fifty_years_is_none(tmp_path: Path) -> None:
+    """It comes from a faked clock. When the imports were is not known either, so the parts are no more than the whole."""
+    found = of(built(tmp_path / "run", age_ns=50 * 365 * 86_400 * 1000 * MS))
+    assert (found.ns, found.since) == (sum(FIRST.values()), "recording")
+    assert sum(one.ns for one in found.parts) == found.ns
+
+
 def test_a_run_without_steps_has_none(tmp_path: Path) -> None:
     """Nothing is made up."""
     with open_run(build_run(tmp_path / "run", [BuiltProcess([BuiltRecord()])])) as run:

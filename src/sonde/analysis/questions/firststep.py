@@ -17,6 +17,7 @@ COMPUTING = ("forward", "backward", "optimizer", "h2d", "communication")
 FIRST_STEPS = 1000  # with which the first one is compared
 LAZY = 2.0  # times the median: what the first call of a phase takes more is compiling, or other lazy work
 MOST_NAMED = 3  # spans of the program
+OLDEST_NS = 366 * 86_400_000_000_000  # more is no age, but a clock that does not count from the start of the host
 STARTING, BATCH, LAZY_CALLS, STEP, UNTRACKED = "worker start", "first batch", "first calls", "first step", "untracked"
 
 
@@ -91,10 +92,10 @@ def _startup(run: Run, process: str) -> tuple[int | None, dict[str, int]]:
         return None, {}
     moment, args = rows[0][0], json.loads(rows[0][1])
     age, imports = args.get("age_ns"), args.get("imports")
+    if not isinstance(age, int) or not 0 <= age < OLDEST_NS:  # then nobody knows when these imports were
+        return None, {}
     known = imports if isinstance(imports, dict) else {}
-    return moment - age if isinstance(age, int) else None, {
-        str(name): ns for name, ns in known.items() if isinstance(ns, int)
-    }
+    return moment - age, {str(name): ns for name, ns in known.items() if isinstance(ns, int)}
 
 
 def _recorded_since(run: Run, process: str, otherwise: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sonde.errors import RunNotFound, nearest
-from sonde.store.folder import PROCESS_FILE, PULLED_FILE, RUN_FILE
+from sonde.store.folder import PACKED_FILE, PROCESS_FILE, PULLED_FILE, RUN_FILE, SEGMENT_FILE
 from sonde.store.process import is_ours, read_object
 from sonde.store.reading.reader import FILES
 from sonde.store.untrusted import Fields
@@ -17,6 +17,7 @@ EVENTS_FILE = "events.parquet"
 PROCESSES_FILE = "processes.parquet"
 LEDGER_TABLE = "ledger.parquet"
 MOST_NOTES = 100  # of a run that was pulled
+BLOCK = 512  # bytes of a block that stat counts
 SHOWN = 10  # entries of a folder that an error message lists
 
 
@@ -81,14 +82,17 @@ def stamp(path: Path) -> tuple[int, int] | None:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files in a folder, however deep."""
+    """Bytes of all files in a folder, however deep. What is packed of a segment takes no room in it."""
     total = 0
     for place, _, files in os.walk(folder):
+        packed = PACKED_FILE in files
         for name in files:
             try:
-                total += os.lstat(os.path.join(place, name)).st_size
+                status = os.lstat(os.path.join(place, name))
             except OSError:  # it was removed meanwhile
                 continue
+            holes = packed and name == SEGMENT_FILE
+            total += min(status.st_size, status.st_blocks * BLOCK) if holes else status.st_size
     return total
 
 
