@@ -113,6 +113,8 @@ def test_json_has_the_outcome_and_every_check(folder: Path) -> None:
         ("one", "--baseline", "nothing", "--max-slowdown", "5%"),
         ("one", "--baseline", "train.txt", "--max-slowdown", "5%"),
         ("--ab", "true", "true", "--baseline", "one"),
+        ("--ab", "python 'train.py", "true"),
+        ("--ab", "python train.py", " "),
     ],
 )
 def test_a_wrong_call_is_exit_code_2_and_one_message(folder: Path, args: tuple[str, ...]) -> None:
@@ -130,6 +132,19 @@ def test_a_program_that_fails_ends_the_rounds(folder: Path) -> None:
     found = sonde("gate", "--ab", f"{sys.executable} broken.py", f"{sys.executable} broken.py")
     assert found.exit_code == 2
     assert "exit code 1" in found.output
+
+
+def test_a_program_that_does_not_end_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exit code 2: that is no answer."""
+    (folder / "endless.py").write_text(
+        "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)"
+    )
+    monkeypatch.setattr("sonde.cli.gate.TURN_S", 4)
+    found = sonde("gate", "--ab", f"{sys.executable} endless.py", "true")
+    assert found.exit_code == 2
+    assert "was stopped after" in found.output
+    begun = folder / "pid"  # on a busy host, it may not even have begun
+    assert not begun.exists() or not Path(f"/proc/{begun.read_text()}").exists()
 
 
 def test_the_steps_of_the_workflow_in_the_docs_run_as_they_stand(

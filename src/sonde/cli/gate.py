@@ -23,7 +23,7 @@ from sonde.compare.fingerprint import compare_fingerprints
 from sonde.compare.gate import EXIT_CODES, Check, Gate, Limit
 from sonde.compare.summary import Summary, read, summarize
 from sonde.compare.verdict import compare_times
-from sonde.errors import RunNotFound, SondeError
+from sonde.errors import RunNotFound, SettingError, SondeError
 from sonde.finding import CRITICAL, WARN
 from sonde.terminal.gate import draw_gate
 
@@ -172,6 +172,8 @@ def _found(given: str, folder: Path, dir: str | None) -> Summary | Path:
 
 def _rounds(commands: tuple[str, str], most: float, limit: int, stalls: bool) -> Gate:
     """Run both in turn until it is decided, or the rounds are over. The order alternates."""
+    for text in commands:
+        _words(text)
     found: list[rounds.Round] = []
     with tempfile.TemporaryDirectory(prefix="sonde-gate-") as folder:
         same = [
@@ -203,20 +205,36 @@ def _round(a: str, b: str, folder: Path, name: str, swap: bool) -> rounds.Round:
 
 def turn(text: str, folder: Path) -> rounds.Turn:
     """Record one program into a folder, and read what a round needs of it."""
-    command = [sys.executable, "-m", "sonde", "run", "--quiet", "--dir", str(folder), "--", *shlex.split(text)]
-    ended = subprocess.run(  # noqa: S603  the user's own command
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        timeout=TURN_S,
-        check=False,
-        env=environment.without_run(),
-    )
-    if ended.returncode:
-        last = ended.stderr.decode(errors="replace").strip().split("\n")[-1]
-        raise SondeError(f"`{text}` ended with exit code {ended.returncode}: {last}")
+    command = [sys.executable, "-m", "sonde", "run", "--quiet", "--dir", str(folder), "--", *_words(text)]
+    with subprocess.Popen(  # noqa: S603  the user's own command
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment.without_run()
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=TURN_S)
+        except subprocess.TimeoutExpired:
+            raise SondeError(f"`{text}` was stopped after {units.duration(TURN_S * 1e9)}: it did not end.") from None
+        finally:
+            process.terminate()  # if it still runs: the launcher passes that on to the program
+    if process.returncode:
+        raise SondeError(f"`{text}` ended with exit code {process.returncode}: {_last(said)}")
     with Run([choose(None, folder)], threads=1) as run:
         return rounds.turn_of(run)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise SettingError(f"{text!r} is not a command: {str(error).lower()}.") from None
+    if not words:
+        raise SettingError("A command of --ab is empty. Write: --ab 'python old.py' 'python new.py'")
+    return words
+
+
+def _last(said: bytes) -> str:
+    """The last thing that the program said, or else what Sonde did."""
+    lines = said.decode(errors="replace").strip().split("\n")
+    return next((line for line in reversed(lines) if not line.startswith("sonde: ")), lines[-1])
 
 
 def _say(text: str) -> None:
