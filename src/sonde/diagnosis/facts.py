@@ -14,7 +14,7 @@ from sonde.diagnosis.health import Health, gather_health
 from sonde.diagnosis.learning.facts import LearningFacts, gather_learning
 from sonde.diagnosis.loading import Loading, gather_loaders, gather_loading, gather_pipeline
 from sonde.diagnosis.recompiles import Recompiles, gather_recompiles
-from sonde.diagnosis.samples import UntrackedLines, gather_lines
+from sonde.diagnosis.samples import UntrackedLines, gather_gap_lines, gather_lines
 from sonde.diagnosis.speed import Speed, gather_speed
 from sonde.diagnosis.waits import Waits, gather_waits
 
@@ -42,6 +42,7 @@ class Facts:
     chosen: tuple[str, ...]  # the options by which steps or ranks were left out, as they are given
     imported: bool = False  # it is the trace of another tool
     lines: UntrackedLines = field(default_factory=UntrackedLines)
+    gap: UntrackedLines = field(default_factory=UntrackedLines)  # of input waits that are inferred
     devices: Devices = field(default_factory=Devices)
     pipeline: LoaderPipeline | None = None  # only where training waits for data
 
@@ -68,6 +69,7 @@ def gather(run: Run, policy: Policy) -> Facts:
         _chosen(run.meta.get("settings")),
         bool(run.meta.get("imported")),
         gather_lines(ask, speed),
+        gather_gap_lines(ask, speed),
         gather_devices(ask, bool(speed.trained)),
         gather_pipeline(run, policy, loading, health),
     )

@@ -103,6 +103,20 @@ def test_the_finding_names_the_function_and_its_line(sampled: Path) -> None:
     assert finding.evidence["lines"][0]["function"] == "summarize"
 
 
+def test_a_gap_that_is_taken_for_waiting_names_its_function_too(tmp_path: Path) -> None:
+    """Without a loader, nobody knows whether a function in the loop loads data."""
+    loop = "for batch in torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=int(sys.argv[1])):"
+    assert loop in PROGRAM
+    program = PROGRAM.replace(loop, "for batch in torch.ones(60, 4, 8):")
+    (tmp_path / "train.py").write_text(program)
+    subprocess.run([*SONDE, "--sample", "100", "train.py", "0"], cwd=tmp_path, check=True, timeout=120)
+    (path,) = (tmp_path / "runs").iterdir()
+    with open_run(path) as run:
+        (finding,) = [one for one in diagnose(run).findings if one.kind == "INPUT_BOUND"]
+    assert "summarize (train.py:" in finding.why
+    assert finding.next == "Make summarize cheaper, or do its work while the current step computes."
+
+
 def test_a_loader_worker_is_sampled_too(sampled: Path) -> None:
     """It spends its time where it makes items."""
     with open_run(sampled) as run:

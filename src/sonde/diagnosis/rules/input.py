@@ -31,7 +31,7 @@ def input_bound(facts: Facts, policy: Policy) -> Finding | None:
     better, shown = _better(facts), facts.speed.shown("input_wait")
     why = f"Steps wait {units.duration(facts.speed.each('input_wait'))} for data on average, {units.share(shown.value)} of the step time."
     if facts.speed.inferred:
-        why += " No loader was seen, so this is the time between an update and the next forward."
+        why += f" No loader was seen, so this is the time between an update and the next forward.{_in_gap(facts)}"
     elif facts.loading.main is not None and facts.loading.batches["fetch"].value is not None:
         workers = facts.loading.main.workers
         by = "in the training process" if not workers else units.plural(workers, "worker")
@@ -83,6 +83,12 @@ def _waits_for_a_core(facts: Facts, policy: Policy) -> bool:
     return 2 * fetch * _batches_in_a_step(facts) / max(1, main.workers or 0) < waited.or_zero()
 
 
+def _in_gap(facts: Facts) -> str:
+    """The line of the program that this time is spent in, where stacks were sampled."""
+    line = facts.gap.leading
+    return "" if line is None else f" {units.share(facts.gap.share(line))} of it is in {line}."
+
+
 def _next(facts: Facts, better: PredictedSetting | None) -> str:
     main, limit = facts.loading.main, None if facts.pipeline is None else facts.pipeline.limit
     if better is not None and not better.workers:
@@ -97,6 +103,9 @@ def _next(facts: Facts, better: PredictedSetting | None) -> str:
         return f"The DataLoader has num_workers={main.workers}: try {better.workers}, or make items cheaper to load."
     if main is not None and not main.workers:
         return "Load in DataLoader workers (num_workers), or make items cheaper to load."
+    line = facts.gap.leading
+    if main is None and line is not None:
+        return f"Make {line.function} cheaper, or do its work while the current step computes."
     if main is None:
         return (
             "Load the next step's data while the current step computes: in a thread, or with a DataLoader and workers."

@@ -8,8 +8,6 @@ from sonde import units
 from sonde.diagnosis.evidence import enough_steps, finding, graded
 
 KNOWN = 0.5  # of the time outside of phases: what a name must explain of it
-LEADING = 0.3  # of it: what the first line of the program must explain, to be named
-LEAST_LOOKS = 5  # at a line of the program, to name it
 BYPASSED = 0.2  # of backward: a model whose forward is shorter is called in another way
 
 if TYPE_CHECKING:
@@ -29,9 +27,7 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
     shown = facts.speed.shown("residual")
     named = next(iter(facts.speed.named.items()), None)
     known = named is not None and named[1].or_zero() >= KNOWN * facts.speed.whole["residual"].or_zero()
-    line = next(iter(facts.lines.top), None)
-    if line is not None and (line.looks < LEAST_LOOKS or line.time.or_zero() < LEADING * facts.lines.total.or_zero()):
-        line = None
+    line = facts.lines.leading
     if line is not None and not known:
         return _sampled(facts, severity, line, share, lasting, shown)
     return finding(
@@ -56,13 +52,12 @@ def residual_heavy(facts: Facts, policy: Policy) -> Finding | None:
 
 def _sampled(facts: Facts, severity: str, line: HotLine, share: Figure, lasting: Figure, shown: Figure) -> Finding:
     """Nobody has put a span there, but stacks were sampled."""
-    part = line.time.or_zero() / max(1.0, facts.lines.total.or_zero())
     return finding(
         "RESIDUAL_HEAVY",
         severity,
         0.9,
         f"Steps spend {units.duration(facts.speed.each('residual'))} in untracked code on average, {units.share(shown.value)} of the "
-        f"step time. {units.share(part)} of it is in {line}.",
+        f"step time. {units.share(facts.lines.share(line))} of it is in {line}.",
         f"Make {line.function} cheaper, or do it less often.",
         score=share.value,
         figures={
