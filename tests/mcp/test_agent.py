@@ -38,7 +38,7 @@ FAULTS = [
     _slow("straggler_compute_2", r"rank 1\b.*slow|slow.*rank 1\b"),
     _slow("straggler_other_2", r"rank 1\b.*slow|slow.*rank 1\b"),
     _slow("killed_rank_2", r"rank 1\b.*(signal|killed)"),
-    _slow("crashed_rank_2", r"rank 1\b"),
+    _slow("crashed_rank_2", r"Rank 1 \(process \d+\) crashed"),
 ]
 
 

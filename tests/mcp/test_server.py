@@ -94,6 +94,29 @@ def test_lines_that_are_no_protocol_do_not_end_the_server(folder: Path) -> None:
     assert done.returncode == 0
 
 
+def test_a_line_without_an_end_costs_little_memory(folder: Path) -> None:
+    """The request behind it is answered."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    peaks = []
+    for megabytes in (1, 200):
+        command = [sys.executable, "-m", "sonde", "mcp", "--dir", str(folder)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            for _ in range(megabytes):
+                program.stdin.write(b"x" * 2**20)
+            program.stdin.write(f"\n{json.dumps(request)}\n".encode())
+            program.stdin.flush()
+            lines = iter(program.stdout.readline, b"")
+            assert any(json.loads(line).get("id") == 1 for line in lines)
+            status = Path(f"/proc/{program.pid}/status").read_text("utf-8")
+            peaks.append(int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]))
+            program.stdin.close()
+            assert program.wait(60) == 0
+    assert peaks[1] < peaks[0] + 20_000
+
+
 def test_a_long_answer_is_cut_and_says_so() -> None:
     """The calls that show more stay."""
     text = fit([f"line {number}" for number in range(5000)], [hint("steps", "the rest", run="r")])
@@ -109,10 +132,26 @@ def test_a_query_says_that_there_are_more_rows(folder: Path) -> None:
     assert "more rows" in text
 
 
+def test_a_limit_of_a_billion_rows_is_cut(folder: Path) -> None:
+    """Such an answer would not fit into memory, nor into the agent's context."""
+    tools = Tools(folder)
+    text = tools.query("select range from range(100000)", limit=10**9)
+    assert "more rows" in text
+    assert len(text.encode()) <= MOST_BYTES
+
+
 def test_an_empty_folder_says_how_to_record(tmp_path: Path) -> None:
     """A newcomer's agent learns what to do."""
     with pytest.raises(SondeError, match=r"sonde run train\.py"):
         Tools(tmp_path).runs()
+
+
+def test_layers_come_first_where_computation_takes_the_time(tmp_path: Path) -> None:
+    """Items that load in no time lead nowhere."""
+    build_training(tmp_path / "run", steps=30, workers=1, layers=["encoder", "head"])
+    text = Tools(tmp_path).report()
+    assert "verdict: COMPUTE_BOUND" in text
+    assert calls_in(text)[0][0] == "layers"
 
 
 def test_the_digest_in_a_shell_names_commands(folder: Path) -> None:

@@ -51,18 +51,23 @@ def hints(view: Report) -> list[Hint]:
         found.append(hint("first_nan", "the exception, its item, and the last batches", run=run))
     if "HUNG" in kinds:
         found.append(hint("stacks", "where each thread is", run=run))
+    layers = [hint("layers", "the costliest layers", run=run)] if view.layers else []
+    if view.verdict.kind == "COMPUTE_BOUND":
+        found += layers
     if view.items.slowest:
         found.append(hint("items", "the slowest items", run=run))
     if view.steps.slowest:
         worst = view.steps.slowest[0]
         given = {"run": run, "step": worst.step} | ({} if worst.rank is None else {"rank": worst.rank})
         found.append(hint("step", "the slowest step: phases and items", **given))
-    if view.layers:
-        found.append(hint("layers", "the costliest layers", run=run))
+    found += layers
     if view.steps.count + view.steps.warmup:
         found.append(hint("steps", "single steps", run=run))
     found.append(hint("query", "tables and columns, for SQL", run=run))
-    return list({one.call: one for one in reversed(found)}.values())[::-1]
+    first: dict[str, Hint] = {}
+    for one in found:
+        first.setdefault(one.call, one)
+    return list(first.values())
 
 
 def _first_loss(view: Report) -> list[Hint]:

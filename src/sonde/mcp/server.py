@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sonde.errors import MissingExtra, SondeError
 from sonde.mcp.tools import Tools
 from sonde.version import __version__
 
 NAMES = ("runs", "report", "steps", "step", "items", "layers", "first_nan", "compare", "query", "stacks")
+MOST_REQUEST = 1 << 20  # bytes
 INSTRUCTIONS = (
     "Sonde records machine-learning training runs. To find out why training is slow or failing: call `runs`, then `report` "
     "with an id, then what its lines `more:` name. Every answer is short; `more:` lines give the exact next calls."
@@ -21,7 +24,13 @@ INSTRUCTIONS = (
 
 def serve(folder: Path) -> None:
     """Answer one client until it leaves. Raises MissingExtra without the SDK."""
-    server(folder).run("stdio")
+    made = server(folder)
+    before = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(_ShortLines(before.buffer)))
+    try:
+        made.run("stdio")
+    finally:
+        sys.stdin = before
 
 
 def server(folder: Path) -> Any:
@@ -44,6 +53,32 @@ def server(folder: Path) -> Any:
             structured_output=False,
         )
     return made
+
+
+class _ShortLines(io.RawIOBase):
+    """Standard input line by line; of a line that is too long for a request, only that there was one."""
+
+    def __init__(self, source: io.BufferedReader | BinaryIO) -> None:
+        super().__init__()
+        self._source = source
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        self._rest = self._rest or self._line()
+        count = min(len(into), len(self._rest))
+        into[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+    def _line(self) -> bytes:
+        line = self._source.readline(MOST_REQUEST)
+        if len(line) < MOST_REQUEST or line.endswith(b"\n"):
+            return line
+        while line and not line.endswith(b"\n"):
+            line = self._source.readline(MOST_REQUEST)
+        return b"[too long]\n"
 
 
 def _sentences(ask: Callable[..., str], error: type[Exception]) -> Callable[..., str]:

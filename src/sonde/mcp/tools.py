@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 15
 MOST_ROWS = 20  # of a table, unless more are asked for
+MOST_ASKED = 500  # rows, however many are asked for: more do not fit an answer
 OUTCOME_SECONDS = 3.0
 QUERY_SECONDS = 20.0
 STACK_SECONDS = 3.0
@@ -54,7 +55,7 @@ class Tools:
 
     def runs(self, limit: int = MOST_RUNS) -> str:
         """List recorded runs, newest first: id, how it ended, verdict, steps, median step, loss. Start here."""
-        found = with_outcomes(list_runs(self.folder, max(limit, 1)), OUTCOME_SECONDS)
+        found = with_outcomes(list_runs(self.folder, _rows(limit)), OUTCOME_SECONDS)
         if not found.runs:
             raise SondeError(f"No runs in {found.dir}. {RECORD_ONE}")
         left = [f"[{found.left_out} older runs; raise limit to see them]"] if found.left_out else []
@@ -86,7 +87,7 @@ class Tools:
             ((total,),) = opened.sql(f"SELECT count(*) FROM steps {chosen}").fetchall()
             rows = opened.sql(
                 f"SELECT step, rank, dur_ns, loss, {parts} FROM steps {chosen} ORDER BY {ORDERS[order]} "
-                f"LIMIT {max(limit, 1)} OFFSET {max(offset, 0)}"
+                f"LIMIT {_rows(limit)} OFFSET {max(offset, 0)}"
             ).fetchall()
             name = opened.id
         if not rows:
@@ -120,9 +121,9 @@ class Tools:
         with self._opened(run) as opened:
             name = opened.id
             if step is not None:
-                lines = _items_of(opened, step, None, max(limit, 1))
+                lines = _items_of(opened, step, None, _rows(limit))
                 return fit(lines, [hint("step", "the phases of this step", run=name, step=step)])
-            found = slowest_items(opened, max(limit, 1))
+            found = slowest_items(opened, _rows(limit))
             if not found.seen:
                 raise SondeError(f"{name} has no load times of items. Items of a step: items(step=N).")
             where = _steps_with(opened, [one.index for one in found.slowest[:5] if one.index is not None])
@@ -144,7 +145,7 @@ class Tools:
         lines = [
             f"{one.layer or '(model)'} {one.type or ''}: forward {units.duration(one.forward_ns)}, backward "
             f"{units.duration(one.backward_ns)}, {_share(one.share)}, activations {units.size(one.activation_bytes)}"
-            for one in found[offset : offset + max(limit, 1)]
+            for one in found[offset : offset + _rows(limit)]
         ]
         left = len(found) - offset - len(lines)
         following = [hint("layers", f"{left} more", run=name, offset=offset + len(lines))] if left > 0 else []
@@ -176,10 +177,11 @@ class Tools:
             return fit([*schema, "Columns that end in _ns are nanoseconds. Unknown values are NULL, never 0."])
         with self._opened(run) as opened, _in_time(opened), _sentences():
             found = opened.sql(sql)
-            rows = found.limit(max(limit, 1) + 1).fetchall()
+            most = _rows(limit)
+            rows = found.limit(most + 1).fetchall()
             head = " | ".join(found.columns)
-        shown = [head, *(" | ".join(map(_cell, row)) for row in rows[: max(limit, 1)])]
-        left = ["[more rows; add LIMIT and OFFSET, or raise limit]"] if len(rows) > max(limit, 1) else []
+        shown = [head, *(" | ".join(map(_cell, row)) for row in rows[:most])]
+        left = ["[more rows; add LIMIT and OFFSET, or raise limit]"] if len(rows) > most else []
         return fit([printable(line) for line in [*shown, *left]])
 
     def stacks(self, run: str | None = None) -> str:
@@ -203,6 +205,10 @@ class Tools:
     def _opened(self, run: str | None) -> Iterator[Run]:
         with Run([self._path(run)], threads=1) as opened:
             yield opened
+
+
+def _rows(limit: int) -> int:
+    return min(max(limit, 1), MOST_ASKED)
 
 
 # ── words ────────────────────────────────────────────────────────────────────────────────────────────────────────────
