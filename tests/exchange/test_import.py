@@ -278,8 +278,10 @@ def test_a_truncated_file_gives_the_events_before_the_cut(tmp_path: Path, name: 
         (b'{"a": 1}', "has no traceEvents"),
         (b"[]", "has no events"),
         (b'{"traceEvents": []}', "has no events"),
-        (b"[" * 100_000, "has no events"),
-        (b'[{"ph":"X","name":"a","ts":1,"dur":1,"args":' + b"[" * 100_000, "has no events"),
+        (b'[{"ph":"X","name":"a","ts":-1}]', "no events with a valid time"),
+        (b'{"traceEvents": [{"ph":"X","na', "truncated, damaged or nested too deeply"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'[{"ph":"X","name":"a","ts":1,"dur":1,"args":' + b"[" * 100_000, "nested too deeply"),
         (b"\x1f\x8bgarbage", "is empty"),
     ],
 )

@@ -202,17 +202,22 @@ class FileImport:
 
     def _with_context(self, columns: SpanColumns) -> SpanColumns:
         """The same events, with what the exports and DFTracer say of them among the arguments."""
-        args = decode.objects(columns.args)
+        places = {
+            text: row for row, text in enumerate(dict.fromkeys(columns.args))
+        }  # events of a step often have the same
+        rows = [places[text] for text in columns.args]
+        args = decode.objects(places)
         context = take_context(args)
         for one in args if self._files else ():
             self._add_file(one)
+        texts = [jsonvalues.text(one).encode() if one else b"" for one in args]
         kinds = [record.MARK if mark else record.SPAN for mark in context.marks]
         return columns._replace(
-            args=[jsonvalues.text(one).encode() if one else b"" for one in args],
-            keys=within(context.keys, times.LATEST, record.NO_KEY),
-            steps=within(context.steps, record.NO_STEP, record.NO_STEP),
-            epochs=within(context.epochs, record.NO_EPOCH, record.NO_EPOCH),
-            kinds=np.array(kinds) | np.array(context.flags),
+            args=[texts[row] for row in rows],
+            keys=within(context.keys, times.LATEST, record.NO_KEY)[rows],
+            steps=within(context.steps, record.NO_STEP, record.NO_STEP)[rows],
+            epochs=within(context.epochs, record.NO_EPOCH, record.NO_EPOCH)[rows],
+            kinds=(np.array(kinds) | np.array(context.flags))[rows],
         )
 
     def _add_file(self, args: dict[str, Any]) -> None:

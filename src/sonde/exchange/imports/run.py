@@ -78,6 +78,8 @@ def _import(files: Sequence[Path], run: Path, progress: Callable[[int], None]) -
         imported = imported._replace(events=imported.events + one.take(scan))
         before += path.stat().st_size
         formats.add(one.format)
+        if not any(process.writer.count for process in one.processes.values()):
+            raise RunUnreadable(f"{path} {_without_events(one, scan)}")
         processes += [(process, number) for process in _present(one, path, alone=len(files) == 1)]
         imported.left_out.update(one.counts.left_out)
         imported.problems.extend(scan.problems)
@@ -101,11 +103,18 @@ def _import(files: Sequence[Path], run: Path, progress: Callable[[int], None]) -
     )
 
 
+def _without_events(one: FileImport, scan: Scan) -> str:
+    """Why nothing of a file was imported."""
+    if scan.problems:
+        return "is truncated, damaged or nested too deeply before the end of its first event."
+    if one.counts.damaged:
+        return "has no events with a valid time, name and value."
+    return "has no events. Give a trace file with events."
+
+
 def _present(one: FileImport, path: Path, alone: bool) -> list[Process]:
     """The processes of a file that have events. Of several files, the name of one may say its rank."""
     there = [process for process in one.processes.values() if process.writer.count]
-    if not there:
-        raise RunUnreadable(f"{path} has no events. Give a trace file with events.")
     for process in one.processes.values():
         if not process.writer.count:
             process.writer.folder.rmdir()
