@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,18 @@ def test_a_failed_export_leaves_nothing_and_keeps_the_old_file(tmp_path: Path) -
     with pytest.raises(KeyError):
         fail()
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "old")]
+
+
+@pytest.mark.parametrize(("shared", "mode"), [(False, 0o600), (True, 0o644)])
+def test_only_a_shared_file_can_be_read_by_others(tmp_path: Path, shared: bool, mode: int) -> None:
+    """As far as the umask allows it."""
+    before = os.umask(0o022)
+    try:
+        with output_file(tmp_path / "out", compressed=False, shared=shared) as file:
+            file.write("line\n")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == mode
 
 
 def test_an_open_file_stays_open(tmp_path: Path) -> None:

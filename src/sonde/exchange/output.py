@@ -19,9 +19,12 @@ def ignore(done: int, total: int) -> None:
 
 
 @contextmanager
-def output_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
-    """A text file for the export. A path appears only when everything was written; a failed export leaves nothing."""
-    with binary_file(path, compressed) as raw:
+def output_file(path: Path | BinaryIO, compressed: bool, *, shared: bool = False) -> Iterator[IO[str]]:
+    """A text file for the export. A path appears only when everything was written; a failed export leaves nothing.
+
+    Only its owner can read it: it may hold names, paths and values of the recorded program. `shared`: as the umask says.
+    """
+    with binary_file(path, compressed, shared=shared) as raw:
         file = io.TextIOWrapper(raw, "ascii", newline="\n", write_through=False)
         try:
             yield file
@@ -31,7 +34,7 @@ def output_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def binary_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[bytes]]:
+def binary_file(path: Path | BinaryIO, compressed: bool, *, shared: bool = False) -> Iterator[IO[bytes]]:
     """The same for bytes."""
     if not isinstance(path, Path):
         with _packed(path, compressed) as file:
@@ -39,7 +42,7 @@ def binary_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[bytes]]:
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(part, "xb", opener=_private) as raw:
+        with open(part, "xb", opener=_shared if shared else _private) as raw:
             with _packed(raw, compressed) as file:
                 yield file
             raw.flush()
@@ -50,8 +53,11 @@ def binary_file(path: Path | BinaryIO, compressed: bool) -> Iterator[IO[bytes]]:
 
 
 def _private(path: str, flags: int) -> int:
-    """A file that only its owner can read: it may hold names, paths and values of the recorded program."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _shared(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 @contextmanager

@@ -45,9 +45,12 @@ class Sample(NamedTuple):
 def export(
     run: Run, path: Path | BinaryIO, gzip: bool = False, progress: Progress | None = None, verdict: str | None = None
 ) -> int:
-    """Write the run to `path` (or an open binary file); returns how many values it holds."""
+    """Write the run to `path` (or an open binary file); returns how many values it holds.
+
+    Others can read the file if the umask allows it: node_exporter runs as another user.
+    """
     found = list(samples(run, verdict))
-    with output_file(path, gzip) as file:
+    with output_file(path, gzip, shared=True) as file:
         file.write(text(found))
     if progress is not None:
         progress(len(found), len(found))
