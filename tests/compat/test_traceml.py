@@ -221,6 +221,24 @@ def test_init_in_selective_mode_patches_what_is_chosen(folder: Path) -> None:
     assert config == traceml.TraceMLInitConfig("selective", False, True, False, False, False)
 
 
+UNUSED = (
+    "ui_mode", "interval", "enable_logging", "aggregator_host", "aggregator_port", "connect_timeout_sec",
+    "connect_retry_interval_sec", "on_missing_aggregator",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_init_takes_the_settings_of_the_aggregator(name: str) -> None:
+    """They have no effect."""
+    assert inspect.signature(traceml.init).parameters[name].default is None
+
+
+def test_init_refuses_a_misspelt_setting(folder: Path) -> None:
+    """As every function does."""
+    with pytest.raises(TypeError, match="patch_dataloder"):
+        traceml.init(mode="selective", patch_dataloder=True)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("settings", [{"mode": "selective"}, {"patch_forward": True}, {"mode": "fast"}])
 def test_init_refuses_what_does_not_fit(folder: Path, settings: dict[str, Any]) -> None:
     """With a ValueError, as TraceML does."""

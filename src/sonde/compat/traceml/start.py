@@ -37,7 +37,14 @@ def init(
     disabled: bool | None = None,
     logs_dir: str | os.PathLike[str] | None = None,
     session_id: str | None = None,
-    **ignored: object,
+    ui_mode: object = None,
+    interval: object = None,
+    enable_logging: object = None,
+    aggregator_host: object = None,
+    aggregator_port: object = None,
+    connect_timeout_sec: object = None,
+    connect_retry_interval_sec: object = None,
+    on_missing_aggregator: object = None,
 ) -> TraceMLInitConfig:
     """Start recording. Raises ValueError for settings that contradict each other, RuntimeError if the settings differ from earlier ones.
 
