@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,12 +126,38 @@ def test_a_damaged_profile_is_refused(tmp_path: Path) -> None:
     assert sorted(recorded.path.iterdir()) == before
 
 
+NINE_STEPS = """
+import torch
+m = torch.nn.Linear(4, 4)
+o = torch.optim.SGD(m.parameters(), 0.1)
+for _ in range(9):
+    m(torch.ones(2, 4)).sum().backward(); o.step()
+"""
+
+
+def run_nine_steps(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A training of nine steps under `sonde run`."""
+    (folder / "train.py").write_text(NINE_STEPS)
+    line = [sys.executable, "-m", "sonde", "run", *options, "train.py"]
+    env = os.environ | environment
+    return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=True)
+
+
+def test_sonde_run_says_that_no_step_was_profiled(tmp_path: Path) -> None:
+    """The program has fewer steps."""
+    done = run_nine_steps(tmp_path, "-q", "--profile-step", "54:57")
+    assert done.stderr.startswith("sonde: --profile-step 54:57: nothing was profiled.")
+
+
+def test_the_variable_profiles_as_the_option_does(tmp_path: Path) -> None:
+    """Its steps are on the timeline too."""
+    done = run_nine_steps(tmp_path, SONDE_PROFILE_STEP="4:6")
+    assert "sonde: torch.profiler recorded " in done.stderr
+
+
 def test_sonde_run_joins_at_the_end(tmp_path: Path) -> None:
     """Without an edit."""
-    code = "import torch\nm = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), 0.1)\nfor _ in range(9):\n m(torch.ones(2, 4)).sum().backward(); o.step()"
-    (tmp_path / "train.py").write_text(code)
-    line = [sys.executable, "-m", "sonde", "run", "--profile-step", "4:6", "train.py"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True)
+    done = run_nine_steps(tmp_path, "--profile-step", "4:6")
     assert "sonde: torch.profiler recorded " in done.stderr
     (found,) = (tmp_path / "sonde-runs").iterdir()
     assert ask(found, "SELECT DISTINCT step FROM events WHERE name = 'aten::linear' ORDER BY 1") == [(4,), (5,)]

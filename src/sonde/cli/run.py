@@ -19,6 +19,7 @@ from sonde.trackers.tracker import check
 
 MINUTES = 180.0  # seconds between two pushes
 PUSH = "push"
+NOT_PROFILED = "--profile-step {}: nothing was profiled. The program has fewer steps, or uses torch.profiler itself."
 NO_ANSWER = "-1"  # for a tracker: its process is waited for
 
 
@@ -152,8 +153,8 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
             shown = _greet(launched, quiet)
             others = _others(launched, sinks, before, quiet)
             code = launch.attend(launched)
-            if launched.run is not None and options.profile_step is not None:
-                launch.join_profiles(launched.run, before)
+            if launched.run is not None and not launch.join_profiles(launched.run, before) and options.profile_step:
+                print_note(NOT_PROFILED.format(options.profile_step))
             for one in others.values():
                 one.finish()
             _part(launched, quiet, shown, before)

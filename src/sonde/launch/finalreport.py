@@ -28,10 +28,12 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
     return _done(["sonde", "report", run], mask, errors=False)
 
 
-def join_profiles(run: str, mask: Iterable[int]) -> None:
-    """Put what torch.profiler recorded on the timeline of the run. Only inside of `blocked`."""
-    if os.path.isdir(os.path.join(run, PROFILES)):
-        _done(["sonde.exchange.imports.profiler", run], mask, errors=True)
+def join_profiles(run: str, mask: Iterable[int]) -> bool:
+    """Put what torch.profiler recorded on the timeline of the run; False if it recorded nothing. Only inside of `blocked`."""
+    if not os.path.isdir(os.path.join(run, PROFILES)):
+        return False
+    _done(["sonde.exchange.imports.profiler", run], mask, errors=True)
+    return True
 
 
 def _done(words: list[str], mask: Iterable[int], *, errors: bool) -> bool:
