@@ -18,7 +18,9 @@ from starlette.testclient import TestClient
 from sonde.analysis.run import open_run
 from sonde.cli import main
 from sonde.exchange import chrome, pfw
+from sonde.exchange.imports.run import import_traces
 from sonde.testing import build_training
+from sonde.views.runs import list_runs
 from sonde.web.app import make_app
 from sonde.web.folder import RunsFolder
 
@@ -293,6 +295,20 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, reason: str
     assert answer.exit_code == 1
     assert reason in answer.output
     assert [one.name for one in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_a_run_appears_when_it_is_complete(tmp_path: Path) -> None:
+    """A killed import leaves no run of which half is missing."""
+    path = written(tmp_path / "trace.json", [span("a", "b", number, 1) for number in range(50_000)])
+    seen: list[int] = []
+
+    def look(done: int, total: int) -> None:
+        seen.append(len(list_runs(tmp_path / "runs").runs))
+
+    run = import_traces([path], tmp_path / "runs", progress=look).path
+    assert set(seen) == {0}
+    assert [one.id for one in list_runs(tmp_path / "runs").runs] == [run.name]
+    assert run.is_dir()
 
 
 def test_a_folder_or_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -56,15 +56,14 @@ def import_traces(
             ["sonde", "import", *map(str, files)],
         )
     )
+    # Of a killed import, nothing has the name of a run.
+    part = path.rename(path.with_name(f".{path.name}.part"))
     try:
-        found = _import(files, path, lambda done: progress(done, total))
-        if output is not None:
-            path.rename(output)
-            return found._replace(path=output)
+        found = _import(files, part, lambda done: progress(done, total))
+        return found._replace(path=part.rename(output or path))
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
         raise
-    return found
 
 
 def _import(files: Sequence[Path], run: Path, progress: Callable[[int], None]) -> Imported:
