@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ _KINDS = {"s": "flow", "t": "flow", "f": "flow", "b": "async", "e": "async", "n"
 _UNITS = {"NS": 1, "US": 1000, "MS": 10**6, "SEC": 10**9}  # of DFTracer
 _TAKEN = ("X", "B", "E", "C", "i", "I", "R")
 _METADATA = ("M", 4)
+_START, _DURATION = attrgetter("ts"), attrgetter("dur")
+_SERIES = attrgetter("ph", "cat", "name", "pid", "tid")  # what the events of a series have in common
 _TASK = re.compile(r"(.*) \(task \d+\)")
 _LABEL = re.compile(r"(?:rank (\d{1,9}))? ?(?:worker (\d{1,9}))?\b.*")  # what the exports call a process
 _SEQUENCE = re.compile(rb'"Sequence number": ?(\d{1,18})\b')  # in the arguments of an operator of torch
@@ -113,13 +116,14 @@ class FileImport:
         for process in {id(one.process): one.process for one in series if one.process is not None}.values():
             mine = np.array([one.process is process for one in series])
             places = np.flatnonzero(mine[inverse])
-            self._spans(process, [batch[place] for place in places.tolist()], (series, inverse[places]))
+            chosen = batch if len(places) == len(batch) else [batch[place] for place in places.tolist()]
+            self._spans(process, chosen, (series, inverse[places]))
 
     def _numbers_of(self, batch: Sequence[Event]) -> list[int]:
         """The number of the series of each event."""
         known = self._numbers
         try:
-            found = [known.get((one.ph, one.cat, one.name, one.pid, one.tid)) for one in batch]
+            found = list(map(known.get, map(_SERIES, batch)))
         except TypeError:
             decode.simplify(batch)
             return self._numbers_of(batch)
@@ -131,7 +135,7 @@ class FileImport:
             return self._numbers_of(batch)
         for place, one in enumerate(batch):
             if found[place] is None:
-                key = (one.ph, one.cat, one.name, one.pid, one.tid)
+                key = _SERIES(one)
                 if key not in known:
                     known[key] = len(self._series)
                     self._series.append(self._series_of(one))
@@ -177,6 +181,8 @@ class FileImport:
         """Many spans of series."""
         series, inverse = rows
         texts = decode.argument_texts(batch)
+        if not (self._ours or self._pfw):
+            texts = decode.only_objects(texts)
         threads, names = (
             np.array([one.thread for one in series])[inverse],
             np.array([one.name for one in series])[inverse],
@@ -184,8 +190,8 @@ class FileImport:
         columns = SpanColumns(
             threads,
             names,
-            times.many([one.ts for one in batch], self._unit),
-            times.many([one.dur for one in batch], self._unit),
+            times.many(list(map(_START, batch)), self._unit),
+            times.many(list(map(_DURATION, batch)), self._unit),
             texts,
         )
         if self._ours or self._pfw:
@@ -202,11 +208,10 @@ class FileImport:
 
     def _with_context(self, columns: SpanColumns) -> SpanColumns:
         """The same events, with what the exports and DFTracer say of them among the arguments."""
-        places = {
-            text: row for row, text in enumerate(dict.fromkeys(columns.args))
-        }  # events of a step often have the same
+        # Each text once: events of a step often have the same.
+        places = {text: row for row, text in enumerate(dict.fromkeys(columns.args))}
         rows = [places[text] for text in columns.args]
-        args = decode.objects(places)
+        args = decode.objects(decode.only_objects(places))
         context = take_context(args)
         for one in args if self._files else ():
             self._add_file(one)

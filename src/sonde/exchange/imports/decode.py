@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from sonde.exchange import jsonvalues
 _SIMPLE = (str, int, float, bool, type(None))
 _INDENT = b"\n      ", b"\n    "  # of the arguments of torch.profiler, and of their end
 _BRACE = ord("{")
+_ARGS = attrgetter("args")
 _REFUSED = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 
@@ -90,13 +92,18 @@ def simplify(events: Iterable[Event]) -> None:
 
 
 def argument_texts(events: Sequence[Event]) -> list[bytes]:
-    """The arguments of each event as JSON, without the line breaks of torch.profiler."""
-    found = b"\0".join([event.args for event in events])
+    """The arguments of each event as they are in the file, without the line breaks of torch.profiler."""
+    found = b"\0".join(map(_ARGS, events))
     if not found.isascii():
         found = found.decode("utf-8", "replace").encode()
     if b"\n" in found:  # it cannot be part of a text
         found = found.replace(b"{" + _INDENT[0], b"{").replace(_INDENT[1] + b"}", b"}")
-    return [text if len(text) > 2 and text[0] == _BRACE else b"" for text in found.split(b"\0")]
+    return found.split(b"\0")
+
+
+def only_objects(texts: Iterable[bytes]) -> list[bytes]:
+    """The texts that are objects with something in them; empty for the others."""
+    return [text if len(text) > 2 and text[0] == _BRACE else b"" for text in texts]
 
 
 def objects(texts: Iterable[bytes]) -> list[dict[str, Any]]:
