@@ -255,6 +255,12 @@ def test_a_trace_without_a_date_begins_at_the_time_of_its_file(tmp_path: Path) -
     assert rows(run, "SELECT name, start_ns FROM events ORDER BY name") == [("a", began), ("b", began + 5000)]
 
 
+def test_a_report_of_a_trace_without_steps_says_what_to_read_instead(tmp_path: Path) -> None:
+    """As those of VizTracer: the table of functions."""
+    run = imported(tmp_path, written(tmp_path / "trace.json", [span("main", "FEE", 1, 5)]))
+    assert "`sonde show` lists where its time went." in " ".join(invoke("report", run).output.split())
+
+
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_a_truncated_file_gives_the_events_before_the_cut(tmp_path: Path, name: str) -> None:
     """The command says that the file is cut."""

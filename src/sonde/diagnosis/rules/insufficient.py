@@ -77,7 +77,8 @@ def _next(facts: Facts) -> str:
     if facts.chosen:
         return f"Record it without {' and '.join(facts.chosen)}, or with a wider selection."
     if facts.imported:
-        return "Import a trace of more steps. In torch.profiler, mark them with profiler.step() and give schedule(active=20)."
+        shown = "" if facts.speed.trained else "`sonde show` lists where its time went. "
+        return f"{shown}Import a trace of more steps. In torch.profiler, mark them with profiler.step() and give schedule(active=20)."
     if facts.speed.trained:
         return "Run it longer."
     if facts.speed.whole["backward_calls"].value:
