@@ -316,8 +316,7 @@ def _steps(run: Run, found: Diagnosis, iterated: bool) -> tuple[Steps, str]:
 def _own(run: Run, block: str) -> dict[int, float]:
     """The mean step of each block without waits for a core, in ns; nothing if the kernel did not say how long these were."""
     rows = run.sql(
-        f"SELECT process, start_ns, value FROM events WHERE kind = 'counter' AND cat = {quoted(probe.SYSTEM)} "
-        f"AND name = {quoted(probe.WAITED)} AND process IN (SELECT process FROM steps) ORDER BY 1, 2"
+        f"SELECT process, time_ns, value FROM system WHERE metric = {quoted(probe.WAITED)} ORDER BY 1, 2"
     ).fetchall()
     looks: dict[str, list[tuple[float, float]]] = {}
     for process, when, waited in rows:
