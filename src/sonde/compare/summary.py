@@ -43,6 +43,7 @@ MOST_ITEMS = 10
 MOST_LOSSES = 256
 MOST_NOTES = 3
 LEAST_LOOKS = 3  # at how long a thread has waited for a core
+MOST_LOOKS = 2000  # of a process, while it trained
 STEP = "step"
 OWN = "own"  # a step without waits for a core
 
@@ -315,16 +316,18 @@ def _steps(run: Run, found: Diagnosis, iterated: bool) -> tuple[Steps, str]:
 
 def _own(run: Run, block: str) -> dict[int, float]:
     """The mean step of each block without waits for a core, in ns; nothing if the kernel did not say how long these were."""
-    rows = run.sql(
-        f"SELECT process, time_ns, value FROM system WHERE metric = {quoted(probe.WAITED)} ORDER BY 1, 2"
-    ).fetchall()
-    looks: dict[str, list[tuple[float, float]]] = {}
-    for process, when, waited in rows:
-        looks.setdefault(process, []).append((when, waited))
     parts = run.sql(
         f"SELECT {block}, process, min(start_ns), max(start_ns + dur_ns), sum(dur_ns), count(*) FROM steps "
         f"WHERE {AFTER_WARMUP} GROUP BY 1, 2"
     ).fetchall()
+    between = 1 + (max(row[3] for row in parts) - min(row[2] for row in parts)) // MOST_LOOKS
+    rows = run.sql(
+        f"SELECT process, max(time_ns), max(value) FROM system WHERE metric = {quoted(probe.WAITED)} "
+        f"GROUP BY process, time_ns // {between} ORDER BY 1, 2"
+    ).fetchall()
+    looks: dict[str, list[tuple[float, float]]] = {}
+    for process, when, waited in rows:
+        looks.setdefault(process, []).append((when, waited))
     if any(len(looks.get(process, ())) < LEAST_LOOKS for _, process, *_ in parts):
         return {}
     known = {process: np.array(of).T for process, of in looks.items()}
