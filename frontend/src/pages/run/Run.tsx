@@ -3,7 +3,7 @@ import { useData } from "../../api/data"
 import type { LiveState } from "../../api/live"
 import type { Head, Report } from "../../api/types"
 import type { PageProps } from "../../app/pages"
-import { brief, count, duration, moment, rate } from "../../app/units"
+import { brief, count, duration, moment, plural, rate } from "../../app/units"
 import { about, RunPage } from "../../parts/RunPage"
 import { Copy, Facts, Kind, State } from "../../parts/Small"
 import { Failure } from "../../parts/States"
@@ -58,6 +58,12 @@ function Overview({ head, live }: { head: Head; live: LiveState }) {
   )
 }
 
+const NAMED_HOSTS = 4
+
+function named(hosts: string[]): string {
+  return hosts.length > NAMED_HOSTS ? plural(hosts.length, "host") : hosts.join(", ")
+}
+
 function Heading({ head, report, live }: { head: Head; report: Report | undefined; live: LiveState }) {
   const now = head.live ? live.view?.headline : undefined
   const steps = report?.steps
@@ -87,7 +93,7 @@ function Heading({ head, report, live }: { head: Head; report: Report | undefine
       </div>
       <p class="id">
         {head.id} · {moment(head.started)}
-        {head.commit && ` · commit ${head.commit.slice(0, 8)}`} · {head.hosts.join(", ")}
+        {head.commit && ` · commit ${head.commit.slice(0, 8)}`} · {named(head.hosts)}
       </p>
       {head.command && (
         <p class="command">
