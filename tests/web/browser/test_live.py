@@ -90,7 +90,7 @@ def test_another_token_is_said_and_the_new_address_mends_all_tabs(chromium: Brow
         empty.stop()
         empty.start_again(token="another")
         page.page.click("nav.tabs a:has-text('Steps')")
-        page.page.wait_for_selector(".banner:has-text('another token')")
+        page.page.wait_for_selector(".banner:has-text('new token')")
         other = page.page.context.new_page()
         other.goto(empty.address("/?token=another"))
         page.page.wait_for_selector(".banner", state="detached")
