@@ -88,14 +88,17 @@ $(VENV)/.installed: $(VENV)/.base
 	$(PIP) install --no-build-isolation --editable '.[dev,pipeline]'
 	@touch $@
 
-# A browser, for the tests that open pages: the system's. It is installed automatically only for root on Debian.
-$(VENV)/.browser: $(VENV)/.made
-	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing chromium, for the tests that open pages."; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -qq --no-install-recommends chromium; } \
-	    >$(VENV)/browser.log 2>&1 || true; \
+# Programs of the system that tests use. They are installed automatically only for root on Debian; a test without its program is skipped.
+$(VENV)/.programs: $(VENV)/.made
+	@missing=; for program in chromium strace faketime; do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing$$missing, for tests."; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -qq --no-install-recommends $$missing; } \
+	    >$(VENV)/programs.log 2>&1 || true; \
 	fi
-	@command -v chromium >/dev/null || echo "No chromium here: the tests that open pages in a browser are skipped. On Debian: apt install chromium"
+	@for program in chromium strace faketime; do \
+	  command -v $$program >/dev/null || echo "No $$program here: the tests that need it are skipped. On Debian: apt install $$program"; \
+	done
 	@touch $@
 
 # Each peer separately, without changing what is installed: one that does not fit is left out of the table.
@@ -160,7 +163,7 @@ site: setup
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 --conf-dir docs . build/site
 	@echo "build/site/docs/index.html"
 
-pictures: setup $(VENV)/.browser
+pictures: setup $(VENV)/.programs
 	PYTHONPATH=. $(BIN)/python tools/pictures.py
 
 dist: setup
@@ -168,7 +171,7 @@ dist: setup
 
 test: lint site tests
 
-tests: setup $(VENV)/.browser
+tests: setup $(VENV)/.programs
 	$(NPM) run --silent test
 	@for core in $(CORES); do \
 	  echo "The event core, written in $$core:"; SONDE_CORE=$$core $(PYTEST) $(TWO) tests/events || exit 1; \
@@ -176,7 +179,7 @@ tests: setup $(VENV)/.browser
 	$(PYTEST) $(TWO) --ignore=tests/events $(if $(AGAIN),$(ONCE_MORE))
 
 # The load ends with this shell, or after six hours.
-steady: setup $(VENV)/.browser
+steady: setup $(VENV)/.programs
 	@loads=; for n in 1 2 3 4 5 6; do timeout 6h $(BIN)/python -c 'while True: pass' & loads="$$loads $$!"; done; \
 	trap 'kill $$loads' EXIT; \
 	for time in $$(seq $(TIMES)); do \
