@@ -80,9 +80,9 @@ def test_a_low_quantile_alone_does_not_win_against_the_mean() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
-        ("model.parameters", (1000, 2000), "Other model: number of parameters 1,000 in A, 2,000 in B."),
-        ("model.type", ("Net", "Bet"), "Other model: model Net in A, Bet in B."),
-        ("cpu", ("Old", "New"), "Other hardware: CPU Old in A, New in B."),
+        ("model.parameters", (1000, 2000), "Different model: number of parameters 1,000 in A, 2,000 in B."),
+        ("model.type", ("Net", "Bet"), "Different model: model Net in A, Bet in B."),
+        ("cpu", ("Old", "New"), "Different hardware: CPU Old in A, New in B."),
         ("world_size", (None, 2), "A has 1 rank, B has 2."),
     ],
 )
