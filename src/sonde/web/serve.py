@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 from contextlib import suppress
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 PORT = 8700
 MOST_TRIED = 50
 LOOPBACK = "127.0.0.1"
+
+
+class QuietEnd(uvicorn.Server):
+    """Ends without a word about the requests that it cuts off: an open page of a run that grows always has one."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close all connections; the next server sets the level of the log again."""
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
 
 
 class WebServer:
@@ -53,7 +63,7 @@ class WebServer:
             date_header=False,
             timeout_graceful_shutdown=1,
         )
-        self.server = uvicorn.Server(settings)
+        self.server = QuietEnd(settings)
 
     @property
     def address(self) -> str:
