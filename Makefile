@@ -201,7 +201,9 @@ torch-tests: setup
 
 # Of a copy, so that the C parts in src stay as they are. Without what a sanitizer cannot run: tests with the marker `unsanitized`, and
 # those of loader workers, since a forked process may wait for ever for a lock of ASan that a thread of its parent held (gcc 12).
+# A report fails it, also that of a process whose exit code no test looks at.
 SANITIZED := $(CURDIR)/build/sanitize
+REPORTS := $(SANITIZED)/report
 CHECKS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1
 
 sanitize: setup
@@ -209,8 +211,9 @@ sanitize: setup
 	rm -f $(SANITIZED)/src/sonde/native/*.so
 	cd $(SANITIZED) && CFLAGS='$(CHECKS)' LDFLAGS='$(CHECKS)' $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
 	cd $(SANITIZED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED)/src SONDE_CORE=c \
-	  $(CURDIR)/$(PYTEST) -m 'not soak and not unsanitized' -k 'not worker' -o faulthandler_timeout=1200 $(or $(TESTS),tests/events tests/hooks tests/values tests/capture tests/nonfinite tests/blackbox tests/probes tests/store)
+	  ASAN_OPTIONS=detect_leaks=0:log_path=$(REPORTS) UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORTS) PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED)/src SONDE_CORE=c \
+	  $(CURDIR)/$(PYTEST) -m 'not soak and not unsanitized' -k 'not worker' -o faulthandler_timeout=1200 $(or $(TESTS),tests/events tests/hooks tests/values tests/capture tests/nonfinite tests/blackbox tests/probes tests/store); \
+	  status=$$?; ! cat $(REPORTS).* 2>/dev/null && exit $$status
 
 soak: setup dist versions sanitize
 	@for core in $(CORES); do \
