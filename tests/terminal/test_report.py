@@ -48,6 +48,12 @@ def test_verdict_why_and_next_come_first(slow: Report) -> None:
     assert any(line.strip().startswith("next") for line in lines[4:12])
 
 
+def test_the_slowest_items_are_named(slow: Report) -> None:
+    """Also where another verdict explains more."""
+    (line,) = [line for line in drawn(slow) if line.strip().startswith("slowest  ")]
+    assert line.split()[1:3] == ["item", slow.items.slowest[0].id or str(slow.items.slowest[0].index)]
+
+
 def test_the_answer_is_not_dim(slow: Report) -> None:
     """Only the labels in front of it are."""
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="truecolor", highlight=False)

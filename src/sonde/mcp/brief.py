@@ -8,14 +8,13 @@ from sonde import units
 from sonde.mcp.answer import Hint, fit, hint
 from sonde.views.report import Report, SlowStep, rank_name
 from sonde.views.safe import printable
-from sonde.views.words import notable_items, phase_name
+from sonde.views.words import notable_items, phase_name, slowest_items
 
 if TYPE_CHECKING:
     from sonde.views.report import Verdict
 
 MOST_FINDINGS = 4  # beside the verdict
 MOST_STEPS = 3
-MOST_ITEMS = 3
 MOST_LAYERS = 3
 MOST_RANKS = 8
 MOST_EVIDENCE = 8
@@ -155,11 +154,7 @@ def _items(view: Report) -> list[str]:
     one = view.items
     if not one.slowest:
         return []
-    slow = [
-        f"item {item.id if item.id is not None else item.index} {units.duration(item.median_ns)}"
-        for item in one.slowest
-    ]
-    return [f"items: median {units.duration(one.p50_ns)} to load; slowest: {', '.join(slow[:MOST_ITEMS])}"]
+    return [f"items: median {units.duration(one.p50_ns)} to load; slowest: {slowest_items(one)}"]
 
 
 def _layers(view: Report) -> list[str]:

@@ -25,6 +25,7 @@ from sonde.views.words import (
     notable_items,
     own_cost,
     phase_name,
+    slowest_items,
     value_at,
 )
 
@@ -456,6 +457,7 @@ def _items(view: Report, console: Console) -> None:
         return
     subtitle = f"{units.count(found.seen)} seen, median {units.duration(found.p50_ns)}, p99 {units.duration(found.p99_ns)}, max {units.duration(found.max_ns)}"
     _title(console, "items", subtitle)
+    block(console, Text.assemble(("slowest  ", "dim"), printable(slowest_items(found))), hang=9)
 
 
 def _hard_items(view: Report, console: Console) -> None:

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from sonde.analysis.questions.firststep import FirstStep
     from sonde.analysis.questions.flops import Flops
     from sonde.analysis.questions.hard import HardItems
-    from sonde.analysis.questions.items import StepItem
+    from sonde.analysis.questions.items import ItemSummary, StepItem
     from sonde.views.report import Report, SlowStep
 
 TOLD = 0.005  # of the time to the first step: smaller parts are in the JSON only
+MOST_ITEMS = 3
 NOTABLE = 0.05  # of a step: what an item must take to be reported
 PHASE_NAMES = {"input_wait": "input wait", "h2d": "host to device", "residual": "untracked"}
 
@@ -32,6 +33,12 @@ def notable_items(one: SlowStep) -> list[StepItem]:
 def item_name(index: int | None, id: str | None) -> str:
     """What an item is called: by its key, or else by its index."""
     return id if id is not None else units.MISSING if index is None else str(index)
+
+
+def slowest_items(items: ItemSummary) -> str:
+    """The items that take longest each time they are loaded: `item 77 150 ms, item 236 9.91 ms`."""
+    shown = items.slowest[:MOST_ITEMS]
+    return ", ".join(f"item {item_name(one.index, one.id)} {units.duration(one.median_ns)}" for one in shown)
 
 
 def hard_items_line(found: HardItems) -> str:
