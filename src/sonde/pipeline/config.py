@@ -269,7 +269,8 @@ def _typed(place: Place, default: Any, value: Any) -> Any:
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise ConfigError(f"{_dotted(place)} is {value!r:.100}. Give {_WORDS[kind]}, such as {default!r}.")
+        example = "" if default in ("", [], {}) else f", such as {default!r}"
+        raise ConfigError(f"{_dotted(place)} is {value!r:.100}. Give {_WORDS[kind]}{example}.")
     if kind is list and default:
         for element in value:
             _typed((*place[:-1], f"{place[-1]}[...]"), default[0], element)
