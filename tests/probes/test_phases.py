@@ -266,7 +266,7 @@ def test_a_probe_that_cannot_be_installed_is_off_and_named(monkeypatch: pytest.M
 
 def test_without_the_c_part_the_same_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Python alone."""
-    for name in ("engine", "outermost", "optimizer"):
+    for name in ("status", "outermost", "optimizer"):
         monkeypatch.setattr(import_module(f"sonde.hooks.torch.{name}"), "native", None)
     for name in ("phases.forward", "phases.backward", "step"):
         monkeypatch.setattr(import_module(f"sonde.probes.{name}"), "native", None)

@@ -60,13 +60,13 @@ def test_memory_that_does_not_fit_is_refused() -> None:
     """A column of another length is an error, and nothing is written beyond its end."""
     one = slots(1, 10)
     eight, four = np.zeros(10, np.uint8), np.zeros(10, np.uint32)
-    with pytest.raises(ValueError, match="not as long"):
+    with pytest.raises(ValueError, match="differ in length"):
         native.slots.cut(one, eight, four[:9], eight, four, 0, 0)
-    with pytest.raises(ValueError, match="not as long"):
+    with pytest.raises(ValueError, match="differ in length"):
         native.slots.mark(four, eight[:9], eight, four, four)
-    with pytest.raises(ValueError, match="no such slot"):
+    with pytest.raises(ValueError, match="unknown slot"):
         native.slots.gather(one, np.array([10]), np.zeros(1, np.int64), 0, 8)
-    with pytest.raises(ValueError, match="no such field"):
+    with pytest.raises(ValueError, match="unknown field"):
         native.slots.gather(one, np.array([1]), np.zeros(1, np.int64), 44, 8)
 
 
@@ -74,5 +74,5 @@ def test_piles_that_do_not_fit_are_refused() -> None:
     """A pile that there is no room for is an error."""
     one, eight = slots(1, 10), np.zeros(10, np.uint8)
     piles = np.full((2, 256, 16), 2, np.uint8)
-    with pytest.raises(ValueError, match="piles"):
+    with pytest.raises(ValueError, match="too many groups"):
         native.slots.sort(one, eight, eight, eight, eight, piles, eight.copy(), np.zeros((2, 10), np.int64), 255)

@@ -153,7 +153,8 @@ def run(words: tuple[str, ...], options: launch.Options, disable: bool, quiet: b
             shown = _greet(launched, quiet)
             others = _others(launched, sinks, before, quiet)
             code = launch.attend(launched)
-            if launched.run is not None and not launch.join_profiles(launched.run, before) and options.profile_step:
+            profiled = launched.run is not None and launch.join_profiles(launched.run, before, quiet)
+            if launched.run is not None and options.profile_step and not profiled:
                 print_note(NOT_PROFILED.format(options.profile_step))
             for one in others.values():
                 one.finish()

@@ -28,11 +28,11 @@ def draw_report(run: str, mask: Iterable[int]) -> bool | None:
     return _done(["sonde", "report", run], mask, errors=False)
 
 
-def join_profiles(run: str, mask: Iterable[int]) -> bool:
+def join_profiles(run: str, mask: Iterable[int], quiet: bool) -> bool:
     """Put what torch.profiler recorded on the timeline of the run; False if it recorded nothing. Only inside of `blocked`."""
     if not os.path.isdir(os.path.join(run, PROFILES)):
         return False
-    _done(["sonde.exchange.imports.profiler", run], mask, errors=True)
+    _done(["sonde.exchange.imports.profiler", run, *(["quiet"] if quiet else [])], mask, errors=True)
     return True
 
 

@@ -81,7 +81,9 @@ class ProfiledSteps:
             path = os.path.join(os.path.dirname(folder), PROFILES)
             with _span:
                 os.makedirs(path, FOLDER_MODE, exist_ok=True)
-                profile.stop(os.path.join(path, f"{os.path.basename(folder)}.json.gz"))
+                file = os.path.join(path, os.path.basename(folder))
+                profile.stop(f"{file}.part.gz")
+                os.replace(f"{file}.part.gz", f"{file}.json.gz")  # the launcher of another rank may look for it now
 
     def _end(self) -> None:
         with self._safe:

@@ -1,10 +1,11 @@
 """Puts the steps that torch.profiler recorded beside Sonde on the timeline of the run, each as a process of its own.
 
-`python -m sonde.exchange.imports.profiler RUN`, which `sonde run --profile-step` starts at its end.
+`python -m sonde.exchange.imports.profiler RUN [quiet]`, which `sonde run --profile-step` starts at its end.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Hashable
@@ -61,16 +62,28 @@ def _join(run: Run, file: Path, row: dict[str, Any]) -> int:
     if target.exists():
         return 0
     scan = Scan(file, lambda _: None)
-    found = _Profile(run.path, f".{file.name.removesuffix(ENDING)}")
+    found = _Profile(run.path, f".{file.name.removesuffix(ENDING)}-{os.getpid()}")
     try:
         count = found.take(scan)
         for process in found.processes.values():  # torch.profiler writes one
             _finish(run, process, _known(found.ahead, file), row, pid)
-            process.writer.folder.rename(target)
+            if not _renamed(process.writer.folder, target):
+                return 0
     finally:  # what did not become a process of the run
         for process in found.processes.values():
             shutil.rmtree(process.writer.folder, ignore_errors=True)
     return count
+
+
+def _renamed(folder: Path, target: Path) -> bool:
+    """Whether it has its name now; not if the launcher of another rank joined the same profile meanwhile."""
+    try:
+        folder.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+        return False
+    return True
 
 
 def _known(ahead: int | None, file: Path) -> int:
@@ -105,14 +118,15 @@ def _finish(run: Run, process: Process, ahead: int, row: dict[str, Any], pid: in
     process.writer.finish(about, steps)
 
 
-def main(run: str) -> None:
-    """Join the profiles of a run, and say so."""
+def main(run: str, *quiet: str) -> None:
+    """Join the profiles of a run, and say so unless it is to be quiet."""
     try:
         count = join(Path(run))
     except (SondeError, OSError) as error:
         print(f"sonde: cannot add the profile to the timeline: {error}", file=sys.stderr)
         sys.exit(1)
-    print(f"sonde: torch.profiler recorded {count:,} events in {Path(run, PROFILES)}", file=sys.stderr)
+    if count and not quiet:
+        print(f"sonde: torch.profiler recorded {count:,} events in {Path(run, PROFILES)}", file=sys.stderr)
 
 
 if __name__ == "__main__":
